@@ -14,6 +14,8 @@
 //! The simulated cluster ([`intendant_sim::cluster`]) checks invariants of nodes and messages itself, because
 //! they need access to the engines' state.
 //!
+//! [`lapser::run`] is one seed of nodes that share items by one-sided operations.
+//!
 //! [`restart::run`] is one seed of a training that makes checkpoints, crashes, and starts again.
 //!
 //! This crate has no threads, reads no clock and prints nothing. It writes files only for [`restart`], into a
@@ -22,6 +24,7 @@
 
 pub mod history;
 pub mod lanes;
+pub mod lapser;
 pub mod registers;
 pub mod restart;
 mod staleness;

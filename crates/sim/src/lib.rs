@@ -14,6 +14,7 @@
 //! | `bound/` | what a parameter manager that knows the future must send ([`Staleness`]) |
 //! | `invariants/` | invariants of messages, calls and nodes ([`cluster::Checks`]: at events or at rest) |
 //! | [`reach`] | counts of the situations that a run has reached |
+//! | [`onesided`] | segments that nodes read and write one-sidedly: torn reads, lost hints, nodes that end |
 //! | [`meeting`] | quiescence and snapshots, for programs that drive a cluster |
 //!
 //! This crate has no threads, reads no clock and prints nothing. It writes files only if a run is to make
@@ -33,6 +34,7 @@ mod lane;
 mod machine;
 pub mod meeting;
 mod network;
+pub mod onesided;
 pub mod presets;
 mod queue;
 pub mod reach;

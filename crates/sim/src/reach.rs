@@ -235,6 +235,32 @@ markers! {
     ResumedElsewhere = "resumed_elsewhere",
     /// A run started again from its beginning, as there was no checkpoint yet.
     ResumedAtStart = "resumed_at_start",
+    /// A one-sided read had an image that was torn.
+    TornRead = "torn_read",
+    /// A one-sided read had an image that was older than what a get needed.
+    StaleRead = "stale_read",
+    /// A node looked at a pushed value that was torn.
+    TornLook = "torn_look",
+    /// A node began a one-sided read of a value again.
+    Reread = "reread",
+    /// A hint was lost.
+    HintLost = "hint_lost",
+    /// A hint was merged with an equal one that waited for the same node.
+    HintMerged = "hint_merged",
+    /// After a hint, no get had its value: it was for another item, or too old.
+    HintInVain = "hint_in_vain",
+    /// A get had its value when its node looked without a hint.
+    LateLook = "late_look",
+    /// A set waited until the item's previous value was written to all consumers.
+    SetWaited = "set_waited",
+    /// Values were prefetched.
+    Prefetched = "prefetched",
+    /// A node ended while its one-sided operation, or one on its memory, had been executed partly.
+    DiedInside = "died_inside",
+    /// A get failed because the producer of its item was gone.
+    ProducerLost = "producer_lost",
+    /// A get of an item of a node that was gone had its value.
+    GotAfterLoss = "got_after_loss",
 }
 
 /// Counts of all markers.

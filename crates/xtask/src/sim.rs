@@ -2,10 +2,11 @@
 //! command that replays the first failing seed.
 
 use clap::Parser;
-use intendant_checkers::restart;
 use intendant_checkers::workload::{self, Mode, Run};
+use intendant_checkers::{lapser, restart};
 use intendant_engine::Storage;
-use intendant_sim::reach::Reach;
+use intendant_lapser::Variant;
+use intendant_sim::reach::{Marker, Reach};
 use intendant_techniques::{Location, Order, Technique};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +19,8 @@ const SEEDS_PER_GRAB: u64 = 16;
 /// Options of the runs. Options that are not given are drawn from each seed.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Args {
-    /// Parameter management technique, or hub: nodes acquire and drop replicas at random, of keys that owners
-    /// relocate at random
+    /// Parameter management technique; or hub: nodes acquire and drop replicas at random, of keys that owners
+    /// relocate at random; or lapser: nodes share items by one-sided reads and writes
     #[arg(long, default_value = "classic", value_parser = parse_technique)]
     technique: TechniqueArg,
     /// Let owners relocate keys at random, instead of the technique's initiator: owner
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     /// newest checkpoint on other nodes. Everything is drawn from the seed
     #[arg(long, conflicts_with_all = [
         "technique", "initiator", "nodes", "ops", "caches", "location", "mode", "order", "storage", "staleness",
-        "pace", "faults", "expect", "trace",
+        "pace", "faults", "expect", "trace", "variant",
     ])]
     restarts: bool,
     /// Number of nodes; if not given, 3 to 5, or 2 to 9 with static replicas
@@ -57,13 +58,17 @@ pub(crate) struct Args {
     /// Store: dense or sparse
     #[arg(long)]
     storage: Option<Storage>,
-    /// Staleness bound in clocks, for techniques with one
+    /// Staleness bound in clocks, for techniques with one; slack of all gets with lapser
     #[arg(long)]
     staleness: Option<u32>,
+    /// How values reach their consumers with lapser: push, push-by-slack or pull
+    #[arg(long, value_parser = parse_variant)]
+    variant: Option<Variant>,
     /// When static replicas are synchronised: at a pace (every), or when workers ask for it (asked)
     #[arg(long, value_parser = parse_pace)]
     pace: Option<PaceArg>,
-    /// Whether to inject slow connections, slow nodes and partitions: on or off
+    /// Whether to inject slow connections, slow nodes and partitions, or, with lapser, lost hints and nodes
+    /// that die: on or off
     #[arg(long, value_parser = parse_switch)]
     faults: Option<bool>,
     /// Expected histories. With `inconsistent`, at least one seed must not be sequentially consistent, and
@@ -99,13 +104,52 @@ struct PaceArg(bool);
 enum TechniqueArg {
     By(Technique),
     Hub,
+    Lapser,
+}
+
+/// A workload, with what all its runs have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workload {
+    /// Random calls on a cluster of engines.
+    Calls(Mode),
+    /// Items that are shared by one-sided operations.
+    Lapser(lapser::Mode),
+    /// Training that crashes and starts again.
+    Restarts,
+}
+
+impl Workload {
+    /// The options that fix it, on one line.
+    fn name(&self) -> String {
+        match self {
+            Self::Calls(mode) => mode.to_string(),
+            Self::Lapser(mode) => mode.to_string(),
+            Self::Restarts => "--restarts".to_owned(),
+        }
+    }
+
+    /// The markers that a set of runs must reach, each with the number of runs that suffices for it.
+    fn expected(&self) -> Vec<(Marker, u64)> {
+        match self {
+            Self::Calls(mode) => mode.expected(),
+            Self::Lapser(mode) => mode.expected(),
+            Self::Restarts => restart::expected(),
+        }
+    }
 }
 
 fn parse_technique(text: &str) -> Result<TechniqueArg, String> {
     match text {
         "hub" => Ok(TechniqueArg::Hub),
-        _ => text.parse().map(TechniqueArg::By).map_err(|error| format!("{error}, or hub")),
+        "lapser" => Ok(TechniqueArg::Lapser),
+        _ => text.parse().map(TechniqueArg::By).map_err(|error| format!("{error}, hub or lapser")),
     }
+}
+
+fn parse_variant(text: &str) -> Result<Variant, String> {
+    let all = [Variant::Push, Variant::PushBySlack, Variant::Pull];
+    let named = all.into_iter().find(|variant| lapser::name(*variant) == text);
+    named.ok_or_else(|| format!("expected {}", all.map(lapser::name).join(", ")))
 }
 
 fn parse_pace(text: &str) -> Result<PaceArg, String> {
@@ -159,13 +203,52 @@ impl Args {
         CommandLine::try_parse_from(line).map(|line| line.args).map_err(|error| error.to_string())
     }
 
-    fn mode(&self) -> Mode {
+    /// What the runs are of.
+    ///
+    /// # Errors
+    /// If an option does not apply to it.
+    fn workload(&self) -> Result<Workload, String> {
         let mode = match self.technique {
+            _ if self.restarts => return Ok(Workload::Restarts),
+            TechniqueArg::Lapser => return self.lapser().map(Workload::Lapser),
             TechniqueArg::By(technique) => {
                 Mode { by_owners: self.initiator.is_some_and(|by| by.0), ..Mode::new(technique) }
             }
             TechniqueArg::Hub => Mode::hub(),
         };
+        if self.variant.is_some() {
+            return Err("--variant applies to --technique lapser only".to_owned());
+        }
+        Ok(Workload::Calls(self.calls(mode)))
+    }
+
+    fn lapser(&self) -> Result<lapser::Mode, String> {
+        let given = [
+            ("--initiator", self.initiator.is_some()),
+            ("--caches", self.caches.is_some()),
+            ("--location", self.location.is_some()),
+            ("--mode", self.mode.is_some()),
+            ("--order", self.order.is_some()),
+            ("--storage", self.storage.is_some()),
+            ("--pace", self.pace.is_some()),
+            ("--expect", self.expect == Expect::Inconsistent),
+        ];
+        if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
+            return Err(format!("{option} has no effect with technique lapser"));
+        }
+        if self.nodes.is_some_and(|nodes| !(1..=64).contains(&nodes)) {
+            return Err("--nodes must be 1 to 64 with technique lapser".to_owned());
+        }
+        Ok(lapser::Mode {
+            variant: self.variant,
+            nodes: self.nodes,
+            calls: self.ops,
+            slack: self.staleness.map(u64::from),
+            faults: self.faults,
+        })
+    }
+
+    fn calls(&self, mode: Mode) -> Mode {
         let (location, caches) = match self.location {
             Some(Location::Home { caches }) => (None, Some(caches)),
             location => (location, None),
@@ -211,6 +294,14 @@ impl Totals {
         self.reach.merge(&run.reach);
     }
 
+    fn add_lapser(&mut self, run: &lapser::Run) {
+        self.runs += 1;
+        self.calls += run.calls;
+        self.events += run.events;
+        self.hash = self.hash.wrapping_add(run.hash);
+        self.reach.merge(&run.reach);
+    }
+
     fn add_restarts(&mut self, run: &restart::Run) {
         self.runs += 1;
         self.events += run.events;
@@ -241,9 +332,9 @@ impl Totals {
 
 /// Runs the seeds. Returns an error if a seed fails, or an expected marker is not reached.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    let mode = args.mode();
-    let name = if args.restarts { "--restarts".to_owned() } else { mode.to_string() };
-    let (total, took) = crate::clock::timed(|| run_all(&mode, args));
+    let workload = args.workload()?;
+    let name = workload.name();
+    let (total, took) = crate::clock::timed(|| run_all(&workload, args));
     let seconds = took.as_secs_f64().max(Duration::from_micros(1).as_secs_f64());
     println!("{name} --seeds {}..{}", args.seeds.start, args.seeds.end);
     println!(
@@ -278,8 +369,8 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         );
         println!("  the first is seed {seed}: {what}");
     }
-    let expected = if args.restarts { restart::expected() } else { mode.expected() };
-    let missed: Vec<_> = expected
+    let missed: Vec<_> = workload
+        .expected()
         .into_iter()
         .filter(|(marker, runs)| total.runs >= *runs && total.reach.count(*marker) == 0)
         .map(|(marker, _)| marker.name())
@@ -291,7 +382,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     Err(format!("{} seeds never reached: {}; these runs do not test it", total.runs, missed.join(", ")))
 }
 
-fn run_all(mode: &Mode, args: &Args) -> Totals {
+fn run_all(workload: &Workload, args: &Args) -> Totals {
     let threads = if args.trace { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
     let (next, failed) = (AtomicU64::new(args.seeds.start), AtomicBool::new(false));
     let work = || {
@@ -304,7 +395,7 @@ fn run_all(mode: &Mode, args: &Args) -> Totals {
                 break;
             }
             for seed in start..(start + SEEDS_PER_GRAB).min(args.seeds.end) {
-                if run_one(mode, seed, args, &mut total) {
+                if run_one(workload, seed, args, &mut total) {
                     failed.store(true, Ordering::Relaxed);
                     break;
                 }
@@ -328,10 +419,16 @@ fn run_all(mode: &Mode, args: &Args) -> Totals {
 }
 
 /// Runs a seed and returns whether it failed. A panic of an engine counts as a failure.
-fn run_one(mode: &Mode, seed: u64, args: &Args, total: &mut Totals) -> bool {
-    if args.restarts {
-        return run_restarts(seed, total);
+fn run_one(workload: &Workload, seed: u64, args: &Args, total: &mut Totals) -> bool {
+    match workload {
+        Workload::Calls(mode) => run_calls(mode, seed, args, total),
+        Workload::Lapser(mode) => run_lapser(mode, seed, args.trace, total),
+        Workload::Restarts => run_restarts(seed, total),
     }
+}
+
+/// As [`run_one`], of random calls.
+fn run_calls(mode: &Mode, seed: u64, args: &Args, total: &mut Totals) -> bool {
     match catch_unwind(AssertUnwindSafe(|| workload::run(mode, seed, args.trace))) {
         Ok(run) => {
             run.trace.iter().for_each(|line| println!("{line}"));
@@ -350,6 +447,22 @@ fn run_one(mode: &Mode, seed: u64, args: &Args, total: &mut Totals) -> bool {
             }
         }
         Err(_) => panicked(seed, total),
+    }
+}
+
+/// As [`run_one`], of items that are shared by one-sided operations.
+fn run_lapser(mode: &lapser::Mode, seed: u64, trace: bool, total: &mut Totals) -> bool {
+    let Ok(run) = catch_unwind(AssertUnwindSafe(|| lapser::run(mode, seed, trace))) else {
+        return panicked(seed, total);
+    };
+    run.trace.iter().for_each(|line| println!("{line}"));
+    total.add_lapser(&run);
+    match run.result {
+        Ok(()) => false,
+        Err(violation) => {
+            total.fail(seed, violation.check, violation.to_string());
+            true
+        }
     }
 }
 
@@ -408,11 +521,31 @@ mod tests {
             let text = mode.to_string();
             let options: Vec<&str> = text.split_whitespace().collect();
             assert_eq!(
-                Args::of(&options, 5).map(|args| (args.mode(), args.seeds)),
-                Ok((mode, 0..5)),
+                Args::of(&options, 5).and_then(|args| Ok((args.workload()?, args.seeds))),
+                Ok((Workload::Calls(mode), 0..5)),
                 "{text}"
             );
         }
+        let drawn = lapser::Mode::default();
+        let fixed = lapser::Mode {
+            variant: Some(Variant::PushBySlack),
+            nodes: Some(3),
+            calls: 17,
+            slack: Some(4),
+            faults: Some(false),
+        };
+        for mode in [drawn, fixed] {
+            let text = mode.to_string();
+            let options: Vec<&str> = text.split_whitespace().collect();
+            let workload = Args::of(&options, 5).and_then(|args| args.workload());
+            assert_eq!(workload, Ok(Workload::Lapser(mode)), "{text}");
+        }
         assert!(Args::of(&["--initiator", "home"], 1).is_err());
+        let other =
+            Args::of(&["--technique", "lapser", "--order", "fifo"], 1).and_then(|args| args.workload());
+        assert_eq!(other, Err("--order has no effect with technique lapser".to_owned()));
+        let other =
+            Args::of(&["--technique", "lapse", "--variant", "pull"], 1).and_then(|args| args.workload());
+        assert_eq!(other, Err("--variant applies to --technique lapser only".to_owned()));
     }
 }

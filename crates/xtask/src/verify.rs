@@ -5,8 +5,10 @@ use crate::{clock, figure, instructions, plant, sim, tidy};
 use std::time::Duration;
 
 /// Crates that the simulator uses: they must not depend on threads, sockets or clocks.
-const PURE: [&str; 11] = [
+const PURE: [&str; 13] = [
     "intendant-core",
+    "intendant-segment",
+    "intendant-lapser",
     "intendant-trace",
     "intendant-wire",
     "intendant-store",
@@ -41,7 +43,7 @@ enum Length {
 
 /// The simulated sets: name, options of `cargo xtask sim` besides the seeds, length. The sets of lapse are
 /// the columns of [thesis Tab. 3.2], and one with chained operations, which make the last column consistent.
-const SIMULATIONS: [(&str, &str, Length); 35] = [
+const SIMULATIONS: [(&str, &str, Length); 38] = [
     ("classic sync fifo", "--technique classic --mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--technique classic --mode sync --order chain", Length::Usual),
     ("classic async fifo", "--technique classic --mode async --order fifo", Length::Usual),
@@ -85,6 +87,9 @@ const SIMULATIONS: [(&str, &str, Length); 35] = [
     ("lapse, long runs", "--technique lapse --ops 10000", Length::Long),
     ("by owners, long runs", "--technique lapse --initiator owner --ops 10000", Length::Long),
     ("crashes and restarts", "--restarts", Length::Usual),
+    ("lapser, push", "--technique lapser --variant push", Length::Usual),
+    ("lapser, push by slack", "--technique lapser --variant push-by-slack", Length::Usual),
+    ("lapser, pull", "--technique lapser --variant pull", Length::Usual),
 ];
 
 type Step = (&'static str, Box<dyn Fn() -> Result<(), String>>);
@@ -168,8 +173,10 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// The crates of the workspace that each crate may depend on, directly or indirectly
 /// (`docs/architecture.md`): those to its left.
-const LAYERS: [(&str, &[&str]); 22] = [
+const LAYERS: [(&str, &[&str]); 24] = [
     ("intendant-core", &[]),
+    ("intendant-segment", &[]),
+    ("intendant-lapser", &["segment"]),
     ("intendant-formats", &["core"]),
     ("intendant-checkpoint", &["core"]),
     ("intendant-trace", &["core"]),
@@ -208,6 +215,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
         "intendant-sim",
         &[
             "core",
+            "segment",
             "checkpoint",
             "wire",
             "store",
@@ -224,6 +232,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
         "intendant-train",
         &[
             "core",
+            "segment",
             "formats",
             "checkpoint",
             "wire",
@@ -246,6 +255,8 @@ const LAYERS: [(&str, &[&str]); 22] = [
         "intendant-checkers",
         &[
             "core",
+            "segment",
+            "lapser",
             "checkpoint",
             "wire",
             "store",

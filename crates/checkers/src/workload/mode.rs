@@ -191,6 +191,20 @@ impl Mode {
             | Marker::ResumedWithin
             | Marker::ResumedElsewhere
             | Marker::ResumedAtStart => (1, false),
+            // So are one-sided operations: `crate::lapser`.
+            Marker::TornRead
+            | Marker::StaleRead
+            | Marker::TornLook
+            | Marker::Reread
+            | Marker::HintLost
+            | Marker::HintMerged
+            | Marker::HintInVain
+            | Marker::LateLook
+            | Marker::SetWaited
+            | Marker::Prefetched
+            | Marker::DiedInside
+            | Marker::ProducerLost
+            | Marker::GotAfterLoss => (1, false),
             // Few runs with copies have values that are long enough.
             Marker::SplitFrame => (2_000, remote && !self.has_copies() && !broadcast),
             Marker::SplitHandOver => (5_000, moves && !self.has_copies()),

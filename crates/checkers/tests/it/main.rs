@@ -3,4 +3,5 @@
 mod consistency;
 mod determinism;
 mod history;
+mod lapser;
 mod restart;

@@ -3,6 +3,7 @@
 mod likes;
 mod locations;
 mod machines;
+mod onesided;
 mod sampling;
 mod scenarios;
 mod still;

@@ -1,0 +1,26 @@
+//! A hint comes after the data that it announces. (A node does not rely on it. But a hint that comes before
+//! is of no use: the get that it wakes waits until the next look.)
+
+use intendant_segment::slot::{self, Torn};
+use intendant_sim::Finding;
+
+/// Checks the image of the slot to which a write with a hint went, when the hint arrives. `clock` is that of
+/// the producer's value when the write began; `is_landing` says that a later write lands.
+pub(crate) fn check(
+    (node, key): (usize, u64),
+    incarnation: u64,
+    value_words: usize,
+    image: &[u64],
+    clock: u64,
+    is_landing: bool,
+) -> Result<(), Finding> {
+    let finding = |what: String| {
+        Err(("hinted", format!("a hint announces clock {clock} of key {key} to n{node}, whose slot {what}")))
+    };
+    match slot::decode(incarnation, key, value_words, image) {
+        Ok(found) if found >= clock => Ok(()),
+        Ok(found) => finding(format!("has clock {found}")),
+        Err(Torn::Changed) if is_landing => Ok(()),
+        Err(torn) => finding(format!("has no value: {torn}")),
+    }
+}

@@ -1,0 +1,381 @@
+//! The items that a node consumes: gets, the values that answer them, and the reads that renew values.
+//!
+//! A value is taken from an image, of a slot that the producer has written or of a read, once its checksum
+//! shows that it is whole and its clock that it is newer. It is then kept outside of the segment, so that no
+//! write and no read can tear what was taken.
+
+use crate::directory::CopySlots;
+use crate::turn::Turn;
+use crate::waits::Waits;
+use crate::{Answer, Directory, Effect, GetError, Item, Pace, Variant};
+use intendant_segment::Segment;
+use intendant_segment::slot::{self, Torn};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+/// Position of the clock in a slot, for a look that costs one word.
+const CLOCK: usize = 1;
+
+/// The items that a node consumes.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    variant: Variant,
+    pace: Pace,
+    items: Vec<Consumed>,
+    /// The values that were taken, of all items.
+    values: Vec<u64>,
+    /// Room for one image.
+    image: Vec<u64>,
+    /// Items that gets wait for.
+    waiting: BTreeSet<usize>,
+    /// Those at which the node looks again by itself, by time.
+    due: BTreeSet<(u64, usize)>,
+    reading: usize,
+}
+
+/// An item.
+#[derive(Debug)]
+struct Consumed {
+    item: Item,
+    producer: usize,
+    /// The producer's.
+    incarnation: u64,
+    /// Place of the slot in the producer's segment.
+    remote: usize,
+    slots: CopySlots,
+    hint: u32,
+    /// Where the value is in `values`.
+    value: usize,
+    /// Clock of the value; 0 if there is none.
+    clock: u64,
+    /// Whether a read is in flight.
+    reading: bool,
+    /// Whether the item was read since the gets that wait began to.
+    again: bool,
+    /// Torn reads in succession.
+    torn: u32,
+    pause_ns: u64,
+    due_ns: Option<u64>,
+    waits: Waits,
+}
+
+impl Consumer {
+    pub(crate) fn new(directory: &Directory, rank: usize, pace: Pace) -> Self {
+        let variant = directory.settings().variant;
+        let (mut items, mut values, mut image) = (Vec::new(), 0, 0);
+        for entry in directory.entries() {
+            let consumers = directory.consumers_of(entry);
+            let Ok(at) = consumers.binary_search_by_key(&rank, |consumer| consumer.node) else { continue };
+            items.push(Consumed {
+                item: entry.item,
+                producer: entry.producer,
+                incarnation: directory.incarnation(entry.producer).unwrap_or(0),
+                remote: entry.at,
+                slots: variant.copy(consumers[at].copy, entry.item.words),
+                hint: consumers[at].hint,
+                value: values,
+                clock: 0,
+                reading: false,
+                again: false,
+                torn: 0,
+                pause_ns: pace.reread_ns_min,
+                due_ns: None,
+                waits: Waits::default(),
+            });
+            values += entry.item.words;
+            image = image.max(slot::words(entry.item.words));
+        }
+        Self {
+            variant,
+            pace,
+            items,
+            values: vec![0; values],
+            image: vec![0; image],
+            waiting: BTreeSet::new(),
+            due: BTreeSet::new(),
+            reading: 0,
+        }
+    }
+
+    /// The keys, in the order of their indices.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u64> {
+        self.items.iter().map(|item| item.item.key)
+    }
+
+    /// Whether a read is in flight.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.reading > 0
+    }
+
+    /// When [`check`](Self::check) is due.
+    pub(crate) fn next_check(&self) -> Option<u64> {
+        self.due.first().map(|(due_ns, _)| *due_ns)
+    }
+
+    /// A get of item `index` that needs a value of clock `wanted` or later.
+    pub(crate) fn get(&mut self, turn: &mut Turn<'_>, index: usize, op: u64, wanted: u64) {
+        self.look(turn, index);
+        let item = &mut self.items[index];
+        if item.clock >= wanted {
+            turn.stats.gets_at_once += 1;
+            turn.out.push(Effect::Answer(Answer::Got { op, key: item.item.key, clock: item.clock }));
+            return;
+        }
+        item.waits.push(op, wanted);
+        self.waiting.insert(index);
+        if turn.closed[item.producer].is_some() {
+            self.fail_lost(turn, index);
+        } else if self.variant == Variant::Pull {
+            self.read(turn, index);
+        } else if item.due_ns.is_none() && !item.reading {
+            self.arm(index, turn.now_ns.saturating_add(self.pace.recheck_ns));
+        }
+    }
+
+    /// Begins a read of item `index` if no value of clock `wanted` or later is there and none is on its way.
+    pub(crate) fn prefetch(&mut self, turn: &mut Turn<'_>, index: usize, wanted: u64) {
+        self.look(turn, index);
+        let item = &self.items[index];
+        if item.clock < wanted && self.variant.reads() && turn.closed[item.producer].is_none() {
+            self.read(turn, index);
+            self.items[index].again = self.waiting.contains(&index);
+        }
+    }
+
+    /// Copies the value of item `index`. Returns its clock.
+    pub(crate) fn value(&self, index: usize, into: &mut [u64]) -> Result<u64, GetError> {
+        let item = &self.items[index];
+        let Item { key, words } = item.item;
+        if into.len() != words {
+            return Err(GetError::Length { key, words: into.len(), expected: words });
+        }
+        into.copy_from_slice(&self.values[item.value..item.value + words]);
+        Ok(item.clock)
+    }
+
+    /// A read has ended, and its image is in the segment.
+    ///
+    /// # Panics
+    /// If no such read is in flight.
+    pub(crate) fn landed(&mut self, turn: &mut Turn<'_>, id: u64) {
+        let index = self.read_ended(id);
+        let item = &self.items[index];
+        let Some(landing) = item.slots.landing else { return };
+        let before = item.clock;
+        match self.take(turn.segment, index, landing) {
+            Ok(()) | Err(Torn::Unset) => {
+                self.items[index].torn = 0;
+                if self.items[index].clock > before {
+                    self.items[index].pause_ns = self.pace.reread_ns_min;
+                }
+                self.answer(turn, index);
+                if self.waiting.contains(&index) {
+                    turn.stats.stale_reads += 1;
+                    self.read_later(turn, index);
+                }
+            }
+            Err(Torn::Changed) => self.torn(turn, index),
+            Err(Torn::Foreign) => self.fail_unreadable(turn, index, Torn::Foreign.to_string()),
+        }
+    }
+
+    /// An image that was read is torn: reads again, the first time at once.
+    fn torn(&mut self, turn: &mut Turn<'_>, index: usize) {
+        turn.stats.torn_reads += 1;
+        let item = &mut self.items[index];
+        item.torn = item.torn.saturating_add(1);
+        if item.waits.is_empty() {
+            return;
+        }
+        if item.torn >= self.pace.torn_reads_max {
+            let reason = format!("{} reads in succession were torn", item.torn);
+            item.torn = 0;
+            self.fail_unreadable(turn, index, reason);
+        } else if item.torn == 1 {
+            self.read(turn, index);
+        } else {
+            self.read_later(turn, index);
+        }
+    }
+
+    /// A read has failed.
+    ///
+    /// # Panics
+    /// If no such read is in flight.
+    pub(crate) fn read_failed(&mut self, id: u64) {
+        self.read_ended(id);
+    }
+
+    fn read_ended(&mut self, id: u64) -> usize {
+        let index = usize::try_from(id >> 1).ok().filter(|index| *index < self.items.len());
+        let index = index.filter(|index| self.items[*index].reading);
+        let Some(index) = index else { panic!("the window reports read {id}, which is not in flight") };
+        self.items[index].reading = false;
+        self.reading -= 1;
+        index
+    }
+
+    /// Looks at the items with this hint that gets wait for. A hint says no more than that a look may be
+    /// worth it.
+    pub(crate) fn hint(&mut self, turn: &mut Turn<'_>, hint: u32) {
+        turn.stats.hints += 1;
+        let hinted = |index: &usize| self.items[*index].hint == hint;
+        let hinted: Vec<usize> = self.waiting.iter().copied().filter(hinted).collect();
+        let mut answered = 0;
+        for index in hinted {
+            answered += self.look(turn, index);
+        }
+        turn.stats.hints_in_vain += u64::from(answered == 0);
+    }
+
+    /// Looks at the items whose time is up, and reads them if values are not pushed in any case.
+    pub(crate) fn check(&mut self, turn: &mut Turn<'_>) {
+        while let Some((due_ns, index)) = self.due.first().copied().filter(|(due, _)| *due <= turn.now_ns) {
+            self.due.remove(&(due_ns, index));
+            self.items[index].due_ns = None;
+            turn.stats.late_looks += self.look(turn, index);
+            if !self.waiting.contains(&index) {
+                continue;
+            }
+            if self.variant.reads() {
+                self.read(turn, index);
+            } else {
+                // At least one nanosecond later, so that this loop ends.
+                self.arm(index, turn.now_ns.saturating_add(self.pace.recheck_ns.max(1)));
+            }
+        }
+    }
+
+    /// A producer is gone: what it has written before is used, and gets that need more fail.
+    pub(crate) fn closed(&mut self, turn: &mut Turn<'_>, node: usize) {
+        let of_node = |index: &usize| self.items[*index].producer == node;
+        let of_node: Vec<usize> = self.waiting.iter().copied().filter(of_node).collect();
+        for index in of_node {
+            self.look(turn, index);
+            self.fail_lost(turn, index);
+        }
+    }
+
+    /// Fails all gets that wait.
+    pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
+        for index in std::mem::take(&mut self.waiting) {
+            self.fail(turn, index, |item, _| GetError::Finished { key: item.item.key });
+        }
+    }
+
+    /// Takes what was pushed, if it is newer, and answers the gets for which it is new enough. Returns how
+    /// many. The value of the slot is hashed only if the slot's clock has changed.
+    fn look(&mut self, turn: &mut Turn<'_>, index: usize) -> u64 {
+        let item = &self.items[index];
+        let Some(pushed) = item.slots.pushed else { return 0 };
+        // Relaxed: the checksum decides what the words are worth.
+        if turn.segment.load(pushed + CLOCK, Ordering::Relaxed) == item.clock {
+            return 0;
+        }
+        match self.take(turn.segment, index, pushed) {
+            Ok(()) | Err(Torn::Unset) => return self.answer(turn, index),
+            Err(Torn::Changed) => turn.stats.torn_looks += 1,
+            Err(Torn::Foreign) => self.fail_unreadable(turn, index, Torn::Foreign.to_string()),
+        }
+        0
+    }
+
+    /// Copies an image out of the segment, and takes its value if it is whole and newer.
+    fn take(&mut self, segment: &Segment, index: usize, at: usize) -> Result<(), Torn> {
+        let item = &mut self.items[index];
+        let Item { key, words } = item.item;
+        let image = &mut self.image[..slot::words(words)];
+        segment.read(at, image);
+        match slot::decode(item.incarnation, key, words, image) {
+            Ok(clock) if clock > item.clock => {
+                let value = &image[slot::HEADER..slot::HEADER + words];
+                self.values[item.value..item.value + words].copy_from_slice(value);
+                item.clock = clock;
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(torn) => Err(torn),
+        }
+    }
+
+    /// Answers the gets of item `index` for which its value is new enough. Returns how many.
+    fn answer(&mut self, turn: &mut Turn<'_>, index: usize) -> u64 {
+        let item = &mut self.items[index];
+        let answered = item.waits.answer(item.item.key, item.clock, turn.out);
+        if item.waits.is_empty() {
+            self.forget(index);
+        }
+        answered
+    }
+
+    fn fail_lost(&mut self, turn: &mut Turn<'_>, index: usize) {
+        let closed = turn.closed;
+        self.fail(turn, index, |item, wanted| GetError::PeerLost {
+            key: item.item.key,
+            node: item.producer,
+            reason: closed[item.producer].clone().unwrap_or_default(),
+            wanted,
+            clock: item.clock,
+        });
+    }
+
+    fn fail_unreadable(&mut self, turn: &mut Turn<'_>, index: usize, reason: String) {
+        self.fail(turn, index, |item, _| GetError::Unreadable {
+            key: item.item.key,
+            node: item.producer,
+            reason: reason.clone(),
+        });
+    }
+
+    fn fail(&mut self, turn: &mut Turn<'_>, index: usize, why: impl Fn(&Consumed, u64) -> GetError) {
+        let mut waits = std::mem::take(&mut self.items[index].waits);
+        waits.fail(turn.out, |wanted| why(&self.items[index], wanted));
+        self.forget(index);
+    }
+
+    /// No get waits for item `index` any more.
+    fn forget(&mut self, index: usize) {
+        self.waiting.remove(&index);
+        self.items[index].again = false;
+        self.disarm(index);
+    }
+
+    /// Begins a read, unless one is in flight.
+    fn read(&mut self, turn: &mut Turn<'_>, index: usize) {
+        self.disarm(index);
+        let item = &mut self.items[index];
+        let Some(into) = item.slots.landing.filter(|_| !item.reading) else { return };
+        item.reading = true;
+        turn.stats.rereads += u64::from(item.again);
+        item.again = true;
+        self.reading += 1;
+        turn.stats.reads += 1;
+        turn.out.push(Effect::Read {
+            from: item.producer,
+            remote: item.remote,
+            into,
+            words: slot::words(item.item.words),
+            id: (index as u64) << 1,
+        });
+    }
+
+    /// Reads again after a pause, which doubles.
+    fn read_later(&mut self, turn: &mut Turn<'_>, index: usize) {
+        let item = &mut self.items[index];
+        let pause_ns = item.pause_ns;
+        item.pause_ns = pause_ns.saturating_mul(2).min(self.pace.reread_ns_max).max(1);
+        self.arm(index, turn.now_ns.saturating_add(pause_ns));
+    }
+
+    fn arm(&mut self, index: usize, due_ns: u64) {
+        self.disarm(index);
+        self.items[index].due_ns = Some(due_ns);
+        self.due.insert((due_ns, index));
+    }
+
+    fn disarm(&mut self, index: usize) {
+        if let Some(due_ns) = self.items[index].due_ns.take() {
+            self.due.remove(&(due_ns, index));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What can be wrong.
+
+use crate::WORDS_MAX;
+
+/// Why bytes are not a [`Declaration`](crate::Declaration).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeclarationError {
+    /// The magic number is missing, or the version is another one.
+    #[error("{bytes} bytes are no declaration of items of this version; run the same version on all nodes")]
+    Unknown {
+        /// Number of bytes.
+        bytes: usize,
+    },
+    /// The counts do not fit the number of bytes.
+    #[error("a declaration of {produced} items produced and {consumed} consumed has {bytes} bytes")]
+    Length {
+        /// Items produced, by its head.
+        produced: u64,
+        /// Items consumed, by its head.
+        consumed: u64,
+        /// Number of bytes.
+        bytes: usize,
+    },
+}
+
+/// Why declarations do not fit together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// No node, or more than can be numbered.
+    #[error("{nodes} nodes; there must be 1 to 65,536")]
+    Nodes {
+        /// Number of declarations.
+        nodes: usize,
+    },
+    /// A setting is out of range.
+    #[error("{what}")]
+    Settings {
+        /// Which, and what it must be.
+        what: String,
+    },
+    /// An item has two producers.
+    #[error("nodes {first} and {second} both produce item {key}; an item has one producer")]
+    TwoProducers {
+        /// The item.
+        key: u64,
+        /// A node that produces it.
+        first: usize,
+        /// Another one.
+        second: usize,
+    },
+    /// An item is consumed and not produced.
+    #[error("node {node} consumes item {key}, which no node produces")]
+    NoProducer {
+        /// The item.
+        key: u64,
+        /// A node that consumes it.
+        node: usize,
+    },
+    /// Two declarations of an item differ in the length of its value.
+    #[error("item {key} has {words} words at node {node} and {other_words} words at node {other}")]
+    Sizes {
+        /// The item.
+        key: u64,
+        /// A node.
+        node: usize,
+        /// Words of the value that it declares.
+        words: usize,
+        /// Another node, or the same one.
+        other: usize,
+        /// Words of the value that it declares there.
+        other_words: usize,
+    },
+    /// A value is empty or too long.
+    #[error("item {key} has {words} words at node {node}; an item has 1 to {WORDS_MAX}")]
+    Length {
+        /// The item.
+        key: u64,
+        /// The node.
+        node: usize,
+        /// Words of the value that it declares.
+        words: usize,
+    },
+    /// More items, or consumers of items, than can be numbered.
+    #[error("{what}: {count}; there can be {}", u32::MAX)]
+    Many {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Why a node does not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The directory has no such node.
+    #[error("node {rank} of {nodes} nodes; the last one is {}", nodes - 1)]
+    Rank {
+        /// The node.
+        rank: usize,
+        /// Number of nodes.
+        nodes: usize,
+    },
+    /// The segment is too short.
+    #[error("the segment of node {rank} has {words} words; its items need {needed}")]
+    Segment {
+        /// The node.
+        rank: usize,
+        /// Words of the segment.
+        words: usize,
+        /// Words that the directory says.
+        needed: usize,
+    },
+}
+
+/// Why a set is refused. The item is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetError {
+    /// The node does not produce the item.
+    #[error("this node does not produce item {key}; it must declare an item that it sets")]
+    NotProduced {
+        /// The item.
+        key: u64,
+    },
+    /// The value has another length.
+    #[error("a value of {words} words for item {key}, whose values have {expected}")]
+    Length {
+        /// The item.
+        key: u64,
+        /// Words of the value.
+        words: usize,
+        /// Words of the item's values.
+        expected: usize,
+    },
+    /// Clocks of an item's values grow, from 1.
+    #[error("clock {clock} for item {key}, which has clock {last}; clocks of an item grow, from 1")]
+    Clock {
+        /// The item.
+        key: u64,
+        /// The clock of the value.
+        clock: u64,
+        /// The clock of the last value; 0 if there is none.
+        last: u64,
+    },
+    /// Two sets of the item have not ended.
+    #[error("item {key} is set again before its previous set was answered")]
+    Waiting {
+        /// The item.
+        key: u64,
+    },
+    /// The segment is not that of the node, or another thread or process writes the node's slots.
+    #[error("the slot of item {key}: {source}")]
+    Slot {
+        /// The item.
+        key: u64,
+        /// What is wrong.
+        source: intendant_segment::slot::SetError,
+    },
+    /// The node was told to finish.
+    #[error("item {key} is set after this node was told to finish")]
+    Finished {
+        /// The item.
+        key: u64,
+    },
+}
+
+/// Why a get has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GetError {
+    /// The node neither consumes nor produces the item.
+    #[error("this node does not consume item {key}; it must declare an item that it gets")]
+    NotConsumed {
+        /// The item.
+        key: u64,
+    },
+    /// A buffer has another length than the item's value.
+    #[error("a buffer of {words} words for item {key}, whose values have {expected}")]
+    Length {
+        /// The item.
+        key: u64,
+        /// Words of the buffer.
+        words: usize,
+        /// Words of the item's values.
+        expected: usize,
+    },
+    /// The producer is gone, and what is known of the item is too old.
+    #[error(
+        "node {node}, which produces item {key}, is gone ({reason}); clock {wanted} is needed, {clock} is known"
+    )]
+    PeerLost {
+        /// The item.
+        key: u64,
+        /// Its producer.
+        node: usize,
+        /// Why it is gone.
+        reason: String,
+        /// Lowest clock that would do.
+        wanted: u64,
+        /// Clock of the newest value that this node has.
+        clock: u64,
+    },
+    /// The producer's memory contains no value of the item.
+    #[error("node {node} has no readable item {key}: {reason}")]
+    Unreadable {
+        /// The item.
+        key: u64,
+        /// Its producer.
+        node: usize,
+        /// What was read instead.
+        reason: String,
+    },
+    /// The node was told to finish.
+    #[error("a get of item {key} when this node was told to finish")]
+    Finished {
+        /// The item.
+        key: u64,
+    },
+}
+
+/// Why nodes did not meet before the segment was released.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FinishError {
+    /// A node is gone before it has finished.
+    #[error("node {node} is gone before it has finished: {reason}")]
+    PeerLost {
+        /// The node.
+        node: usize,
+        /// Why.
+        reason: String,
+    },
+    /// The node was told to finish before.
+    #[error("this node was told to finish before")]
+    Twice,
+}

@@ -1,0 +1,235 @@
+//! The items that a node produces: sets, and the writes that push them.
+
+use crate::directory::Consumer;
+use crate::turn::Turn;
+use crate::waits::Waits;
+use crate::{Answer, Directory, Effect, GetError, Item, SetError, Variant};
+use intendant_segment::{Segment, slot};
+use std::ops::Range;
+
+/// The items that a node produces.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    incarnation: u64,
+    variant: Variant,
+    items: Vec<Produced>,
+    /// By item.
+    targets: Vec<Target>,
+    /// Writes in flight, and sets that wait for them.
+    unfinished: usize,
+}
+
+/// An item.
+#[derive(Debug)]
+struct Produced {
+    item: Item,
+    /// Place of its slot.
+    at: usize,
+    /// Clock of the value in the slot.
+    clock: u64,
+    /// Writes in flight. The slot belongs to the window while there are any.
+    writing: usize,
+    /// A set that waits for them.
+    next: Option<Next>,
+    targets: Range<usize>,
+    waits: Waits,
+}
+
+/// A set that waits.
+#[derive(Debug)]
+struct Next {
+    op: u64,
+    clock: u64,
+    value: Box<[u64]>,
+}
+
+/// A consumer of an item.
+#[derive(Debug)]
+struct Target {
+    /// Index of the item.
+    of: usize,
+    consumer: Consumer,
+    /// Place of the slot in its segment.
+    remote: usize,
+    /// Clock of the value that was last written to it.
+    pushed: u64,
+    /// Whether a write is in flight.
+    writing: bool,
+}
+
+impl Producer {
+    pub(crate) fn new(directory: &Directory, rank: usize) -> Self {
+        let variant = directory.settings().variant;
+        let incarnation = directory.incarnation(rank).unwrap_or(0);
+        let mut producer =
+            Self { incarnation, variant, items: Vec::new(), targets: Vec::new(), unfinished: 0 };
+        for entry in directory.entries().iter().filter(|entry| entry.producer == rank) {
+            let (of, first) = (producer.items.len(), producer.targets.len());
+            for consumer in directory.consumers_of(entry) {
+                if let Some(remote) = variant.copy(consumer.copy, entry.item.words).pushed {
+                    producer.targets.push(Target {
+                        of,
+                        consumer: *consumer,
+                        remote,
+                        pushed: 0,
+                        writing: false,
+                    });
+                }
+            }
+            producer.items.push(Produced {
+                item: entry.item,
+                at: entry.at,
+                clock: 0,
+                writing: 0,
+                next: None,
+                targets: first..producer.targets.len(),
+                waits: Waits::default(),
+            });
+        }
+        producer
+    }
+
+    /// The keys, in the order of their indices.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u64> {
+        self.items.iter().map(|item| item.item.key)
+    }
+
+    /// Whether a write is in flight, or a set waits for one.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.unfinished > 0
+    }
+
+    /// Sets item `index`, now or as soon as the window has written its present value to all consumers.
+    pub(crate) fn set(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: usize,
+        op: u64,
+        clock: u64,
+        value: &[u64],
+    ) -> Result<(), SetError> {
+        let item = &mut self.items[index];
+        let Item { key, words } = item.item;
+        if value.len() != words {
+            return Err(SetError::Length { key, words: value.len(), expected: words });
+        }
+        if item.next.is_some() {
+            return Err(SetError::Waiting { key });
+        }
+        if clock <= item.clock {
+            return Err(SetError::Clock { key, clock, last: item.clock });
+        }
+        if item.writing > 0 {
+            item.next = Some(Next { op, clock, value: value.into() });
+            self.unfinished += 1;
+            turn.stats.sets_waited += 1;
+            return Ok(());
+        }
+        self.store(turn, index, op, clock, value)
+    }
+
+    /// Stores a value in the slot, which no write reads, and pushes it.
+    fn store(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: usize,
+        op: u64,
+        clock: u64,
+        value: &[u64],
+    ) -> Result<(), SetError> {
+        let item = &mut self.items[index];
+        let key = item.item.key;
+        slot::set(turn.segment, item.at, self.incarnation, key, clock, value)
+            .map_err(|source| SetError::Slot { key, source })?;
+        item.clock = clock;
+        turn.stats.sets += 1;
+        self.push(turn, index);
+        turn.out.push(Effect::Answer(Answer::Set { op }));
+        let item = &mut self.items[index];
+        item.waits.answer(key, clock, turn.out);
+        Ok(())
+    }
+
+    /// Writes the slot to its consumers: to all, or to those whose copy would become too old.
+    fn push(&mut self, turn: &mut Turn<'_>, index: usize) {
+        let item = &mut self.items[index];
+        let words = slot::words(item.item.words);
+        for number in item.targets.clone() {
+            let target = &mut self.targets[number];
+            let due = match self.variant {
+                Variant::Push => true,
+                Variant::PushBySlack => item.clock > target.pushed.saturating_add(target.consumer.slack),
+                Variant::Pull => false,
+            };
+            if !due || turn.closed[target.consumer.node].is_some() {
+                continue;
+            }
+            target.pushed = item.clock;
+            target.writing = true;
+            item.writing += 1;
+            self.unfinished += 1;
+            turn.stats.writes += 1;
+            turn.out.push(Effect::Write {
+                to: target.consumer.node,
+                local: item.at,
+                remote: target.remote,
+                words,
+                hint: Some(target.consumer.hint),
+                id: id_of(number),
+            });
+        }
+    }
+
+    /// The write `id` has ended, well or not.
+    ///
+    /// # Panics
+    /// If no such write is in flight.
+    pub(crate) fn written(&mut self, turn: &mut Turn<'_>, id: u64) {
+        let target = usize::try_from(id >> 1).ok().and_then(|number| self.targets.get_mut(number));
+        let target = target.filter(|target| target.writing);
+        let Some(target) = target else { panic!("the window reports write {id}, which is not in flight") };
+        target.writing = false;
+        let index = target.of;
+        let item = &mut self.items[index];
+        item.writing -= 1;
+        self.unfinished -= 1;
+        if item.writing > 0 {
+            return;
+        }
+        let Some(next) = item.next.take() else { return };
+        self.unfinished -= 1;
+        if let Err(error) = self.store(turn, index, next.op, next.clock, &next.value) {
+            turn.out.push(Effect::Answer(Answer::NotSet { op: next.op, error }));
+        }
+    }
+
+    /// A get of the own item `index`, which waits until the node has set it.
+    pub(crate) fn get(&mut self, turn: &mut Turn<'_>, index: usize, op: u64, wanted: u64) {
+        let item = &mut self.items[index];
+        item.waits.push(op, wanted);
+        turn.stats.gets_at_once += item.waits.answer(item.item.key, item.clock, turn.out);
+    }
+
+    /// Copies the value of item `index`. Returns its clock.
+    pub(crate) fn value(&self, segment: &Segment, index: usize, into: &mut [u64]) -> Result<u64, GetError> {
+        let item = &self.items[index];
+        let Item { key, words } = item.item;
+        if into.len() != words {
+            return Err(GetError::Length { key, words: into.len(), expected: words });
+        }
+        segment.read(item.at + slot::HEADER, into);
+        Ok(item.clock)
+    }
+
+    /// Fails all gets that wait.
+    pub(crate) fn end(&mut self, turn: &mut Turn<'_>) {
+        for item in &mut self.items {
+            item.waits.fail(turn.out, |_| GetError::Finished { key: item.item.key });
+        }
+    }
+}
+
+/// The id of the write to target `number`. Those of reads are even.
+const fn id_of(number: usize) -> u64 {
+    (number as u64) << 1 | 1
+}

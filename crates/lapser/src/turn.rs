@@ -1,0 +1,16 @@
+//! What a call of a node passes to producer and consumer.
+
+use crate::{Effect, Stats};
+use intendant_segment::Segment;
+
+/// The surroundings of one call.
+pub(crate) struct Turn<'a> {
+    /// The node's own segment.
+    pub(crate) segment: &'a Segment,
+    /// The time; 0 in calls that have none and begin no wait.
+    pub(crate) now_ns: u64,
+    /// By node: why it is gone, if it is.
+    pub(crate) closed: &'a [Option<String>],
+    pub(crate) stats: &'a mut Stats,
+    pub(crate) out: &'a mut Vec<Effect>,
+}

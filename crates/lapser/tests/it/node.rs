@@ -1,0 +1,313 @@
+//! Transitions: the whole output of single calls. The name of a test is the rule.
+
+use crate::pair::{KEY, OWN, PACE, Pair, got, set_done};
+use intendant_lapser::{Answer, Effect, FinishError, GetError, Node, SetError, StartError, Variant};
+use intendant_segment::{Segment, slot};
+
+fn lost(op: u64, wanted: u64, clock: u64) -> Effect {
+    let error = GetError::PeerLost { key: KEY, node: 0, reason: "killed".to_owned(), wanted, clock };
+    Effect::Answer(Answer::NotGot { op, error })
+}
+
+fn is_read(effects: &[Effect]) -> bool {
+    matches!(effects, [Effect::Read { .. }])
+}
+
+#[test]
+fn a_set_pushes_to_every_consumer_and_a_get_takes_what_was_pushed() {
+    let mut pair = Pair::new(Variant::Push);
+    let out = pair.set(1);
+    let (at, words) = (pair.directory.produced_at(KEY).unwrap(), slot::words(3));
+    let remote = pair.directory.copy_at(KEY, 1).unwrap().pushed.unwrap();
+    let write = Effect::Write { to: 1, local: at, remote, words, hint: Some(0), id: 1 };
+    assert_eq!(out, [write, set_done(1)]);
+    assert_eq!(pair.get(1, 1, 0), []);
+    assert_eq!(pair.hint(0), [], "the hint comes before the data");
+    pair.copy(0, &out[0]);
+    assert_eq!(pair.hint(7), [], "another item's hint");
+    assert_eq!(pair.hint(0), [got(1, 1)]);
+    assert_eq!(pair.value(), (1, [1; 3]));
+}
+
+/// A look compares this word before it copies an image.
+#[test]
+fn the_second_word_of_a_slot_is_its_clock() {
+    let mut image = vec![0; slot::words(1)];
+    slot::encode(1, KEY, 77, &[5], &mut image);
+    assert_eq!(image[1], 77);
+}
+
+#[test]
+fn a_lost_hint_only_costs_time() {
+    let mut pair = Pair::new(Variant::Push);
+    let out = pair.set(1);
+    assert_eq!(pair.get(1, 1, 0), []);
+    pair.copy(0, &out[0]);
+    assert_eq!(pair.nodes[1].next_check(), Some(PACE.recheck_ns));
+    assert_eq!(pair.check(PACE.recheck_ns - 1), []);
+    assert_eq!(pair.check(PACE.recheck_ns), [got(1, 1)]);
+    assert_eq!(pair.nodes[1].next_check(), None);
+}
+
+#[test]
+fn a_set_waits_until_the_window_has_read_the_slot() {
+    let mut pair = Pair::new(Variant::Push);
+    let first = pair.set(1);
+    assert_eq!(pair.set(2), []);
+    let mut out = Vec::new();
+    let again = pair.nodes[0].set(&pair.segments[0], 9, KEY, 3, &[3; 3], &mut out);
+    assert_eq!(again, Err(SetError::Waiting { key: KEY }));
+    let id = pair.copy(0, &first[0]);
+    let second = pair.done(0, id);
+    assert_eq!(second[1..], [set_done(2)]);
+    assert_eq!(pair.get(1, 2, 1), [got(1, 1)], "the first value was whole");
+    pair.copy(0, &second[0]);
+    assert_eq!(pair.get(2, 2, 1), [got(2, 2)], "the newest one, although an older one would do");
+}
+
+#[test]
+fn by_slack_a_push_is_left_out_while_the_copy_is_new_enough() {
+    let mut pair = Pair::new(Variant::PushBySlack);
+    // The slack is 2: a consumer at clock 3 needs clock 1.
+    for clock in 1..=2 {
+        assert_eq!(pair.set(clock), [set_done(clock)]);
+    }
+    let out = pair.set(3);
+    assert!(matches!(out[..], [Effect::Write { .. }, Effect::Answer(_)]), "{out:?}");
+    let id = pair.copy(0, &out[0]);
+    pair.done(0, id);
+    for clock in 4..=5 {
+        assert_eq!(pair.set(clock), [set_done(clock)]);
+    }
+    assert_eq!(pair.get(1, 5, 2), [got(1, 3)]);
+    // A get that needs more than the declared slack promises reads, after a while.
+    assert_eq!(pair.get(2, 5, 0), []);
+    let read = pair.check(PACE.recheck_ns);
+    assert!(is_read(&read), "{read:?}");
+    let id = pair.copy(1, &read[0]);
+    assert_eq!(pair.done(1, id), [got(2, 5)]);
+}
+
+#[test]
+fn a_pull_reads_only_what_is_too_old() {
+    let mut pair = Pair::new(Variant::Pull);
+    assert_eq!(pair.get(1, 4, 4), [got(1, 0)], "nothing was set, and nothing is needed");
+    assert_eq!(pair.value(), (0, [0; 3]));
+    assert_eq!(pair.set(1), [set_done(1)]);
+    let read = pair.get(2, 5, 4);
+    assert!(is_read(&read), "{read:?}");
+    assert_eq!(pair.get(3, 5, 4), [], "one read at a time");
+    let id = pair.copy(1, &read[0]);
+    assert_eq!(pair.done(1, id), [got(2, 1), got(3, 1)]);
+    assert_eq!(pair.get(4, 5, 4), [got(4, 1)], "no read for what is there");
+}
+
+#[test]
+fn a_pull_reads_again_after_a_pause_that_doubles() {
+    let mut pair = Pair::new(Variant::Pull);
+    let mut read = pair.get(1, 1, 0);
+    for pause in [10, 20, 40, 40] {
+        assert!(is_read(&read), "{read:?}");
+        let id = pair.copy(1, &read[0]);
+        assert_eq!(pair.done(1, id), []);
+        let due_ns = pair.now_ns + pause;
+        assert_eq!(pair.nodes[1].next_check(), Some(due_ns));
+        read = pair.check(due_ns);
+    }
+    pair.set(1);
+    let id = pair.copy(1, &read[0]);
+    assert_eq!(pair.done(1, id), [got(1, 1)]);
+    assert_eq!(pair.nodes[1].stats().rereads, 4);
+}
+
+#[test]
+fn a_torn_image_is_read_again_and_never_taken() {
+    let mut pair = Pair::new(Variant::Pull);
+    pair.set(1);
+    let read = pair.get(1, 1, 0);
+    let id = pair.copy(1, &read[0]);
+    // A word of the value is of another set.
+    let landing = pair.directory.copy_at(KEY, 1).unwrap().landing.unwrap();
+    pair.segments[1].write(landing + slot::HEADER + 1, &[77]);
+    let again = pair.done(1, id);
+    assert!(is_read(&again), "{again:?}");
+    assert_eq!(pair.value(), (0, [0; 3]));
+    let id = pair.copy(1, &again[0]);
+    assert_eq!(pair.done(1, id), [got(1, 1)]);
+}
+
+#[test]
+fn memory_that_is_never_whole_ends_a_get() {
+    let mut pair = Pair::new(Variant::Pull);
+    pair.set(1);
+    let at = pair.directory.produced_at(KEY).unwrap();
+    pair.segments[0].write(at + slot::HEADER, &[77]);
+    let mut read = pair.get(1, 1, 0);
+    for _ in 1..PACE.torn_reads_max {
+        let id = pair.copy(1, &read[0]);
+        read = pair.done(1, id);
+        if read.is_empty() {
+            read = pair.check(pair.now_ns + PACE.reread_ns_max);
+        }
+    }
+    let id = pair.copy(1, &read[0]);
+    let out = pair.done(1, id);
+    let [Effect::Answer(Answer::NotGot { op: 1, error: GetError::Unreadable { key: KEY, node: 0, .. } })] =
+        &out[..]
+    else {
+        panic!("{out:?}")
+    };
+}
+
+#[test]
+fn memory_of_another_run_ends_a_get() {
+    let mut pair = Pair::new(Variant::Pull);
+    let read = pair.get(1, 1, 0);
+    let mut image = vec![0; slot::words(3)];
+    slot::encode(999, KEY, 1, &[1; 3], &mut image);
+    pair.segments[0].write(pair.directory.produced_at(KEY).unwrap(), &image);
+    let id = pair.copy(1, &read[0]);
+    let out = pair.done(1, id);
+    assert!(
+        matches!(&out[..], [Effect::Answer(Answer::NotGot { error: GetError::Unreadable { .. }, .. })]),
+        "{out:?}"
+    );
+}
+
+#[test]
+fn a_producer_that_is_gone_fails_the_gets_that_need_it() {
+    let mut pair = Pair::new(Variant::Push);
+    let out = pair.set(1);
+    assert_eq!(pair.get(1, 1, 0), []);
+    assert_eq!(pair.get(2, 3, 1), []);
+    pair.copy(0, &out[0]);
+    assert_eq!(pair.closed(1), [got(1, 1), lost(2, 2, 1)], "what came before counts");
+    assert_eq!(pair.get(3, 3, 1), [lost(3, 2, 1)]);
+    assert_eq!(pair.get(4, 3, 2), [got(4, 1)]);
+}
+
+#[test]
+fn a_failed_read_names_the_node() {
+    let mut pair = Pair::new(Variant::Pull);
+    let read = pair.get(1, 1, 0);
+    let [Effect::Read { id, .. }] = read[..] else { panic!("{read:?}") };
+    let mut out = Vec::new();
+    pair.nodes[1].failed(&pair.segments[1], id, 0, "killed", &mut out);
+    assert_eq!(out, [lost(1, 1, 0)]);
+    assert_eq!(pair.get(2, 1, 0), [lost(2, 1, 0)]);
+    out.clear();
+    pair.nodes[1].prefetch(&pair.segments[1], KEY, 1, 0, &mut out).unwrap();
+    assert_eq!(out, [], "nothing is read from a node that is gone");
+}
+
+#[test]
+fn nothing_is_written_to_a_node_that_is_gone() {
+    let mut pair = Pair::new(Variant::Push);
+    let first = pair.set(1);
+    assert_eq!(pair.set(2), []);
+    assert_eq!(pair.closed(0), []);
+    let id = pair.copy(0, &first[0]);
+    let mut out = Vec::new();
+    pair.nodes[0].failed(&pair.segments[0], id, 1, "killed", &mut out);
+    assert_eq!(out, [set_done(2)]);
+}
+
+#[test]
+fn a_prefetch_reads_once_and_waits_for_nothing() {
+    let mut pair = Pair::new(Variant::Pull);
+    pair.set(1);
+    let mut out = Vec::new();
+    pair.nodes[1].prefetch(&pair.segments[1], KEY, 1, 0, &mut out).unwrap();
+    assert!(is_read(&out), "{out:?}");
+    let id = pair.copy(1, &out[0]);
+    assert_eq!(pair.get(1, 1, 0), [], "the get waits for the read that is under way");
+    assert_eq!(pair.done(1, id), [got(1, 1)]);
+    out.clear();
+    pair.nodes[1].prefetch(&pair.segments[1], KEY, 1, 0, &mut out).unwrap();
+    assert_eq!(out, []);
+}
+
+#[test]
+fn own_items_can_be_got() {
+    let mut pair = Pair::new(Variant::Pull);
+    let (node, segment) = (&mut pair.nodes[0], &pair.segments[0]);
+    let mut out = Vec::new();
+    node.get(segment, 0, 1, OWN, 2, 0, &mut out).unwrap();
+    node.set(segment, 2, OWN, 1, &[8], &mut out).unwrap();
+    node.set(segment, 3, OWN, 2, &[9], &mut out).unwrap();
+    let own = Effect::Answer(Answer::Got { op: 1, key: OWN, clock: 2 });
+    assert_eq!(out, [set_done(2), set_done(3), own]);
+    let mut value = [0];
+    assert_eq!((node.value(segment, OWN, &mut value), value), (Ok(2), [9]));
+}
+
+#[test]
+fn a_node_meets_the_others_before_it_releases_its_segment() {
+    let mut pair = Pair::new(Variant::Push);
+    let write = pair.set(1);
+    let mut out = Vec::new();
+    pair.nodes[0].finish(&pair.segments[0], 8, &mut out).unwrap();
+    assert_eq!(out, [], "a write is in flight");
+    let id = pair.copy(0, &write[0]);
+    assert_eq!(pair.done(0, id), [Effect::Meet]);
+    assert_eq!(pair.closed(0), [], "the other node may leave as soon as it knows that all have met");
+    pair.nodes[0].met(&mut out);
+    assert_eq!(out, [Effect::Release, Effect::Answer(Answer::Finished { op: 8, result: Ok(()) })]);
+    let again = pair.nodes[0].finish(&pair.segments[0], 9, &mut out);
+    assert_eq!(again, Err(FinishError::Twice));
+    let set = pair.nodes[0].set(&pair.segments[0], 9, KEY, 2, &[0; 3], &mut out);
+    assert_eq!(set, Err(SetError::Finished { key: KEY }));
+}
+
+#[test]
+fn the_loss_of_a_node_ends_the_meeting() {
+    let mut pair = Pair::new(Variant::Pull);
+    let mut out = Vec::new();
+    pair.nodes[0].finish(&pair.segments[0], 8, &mut out).unwrap();
+    assert_eq!(out, [Effect::Meet]);
+    out.clear();
+    pair.nodes[0].meeting_failed(1, "killed", &mut out);
+    let gone = Err(FinishError::PeerLost { node: 1, reason: "killed".to_owned() });
+    assert_eq!(out, [Effect::Release, Effect::Answer(Answer::Finished { op: 8, result: gone })]);
+    // Known before: there is no meeting.
+    let mut pair = Pair::new(Variant::Pull);
+    pair.closed(0);
+    out.clear();
+    pair.nodes[0].finish(&pair.segments[0], 8, &mut out).unwrap();
+    assert!(matches!(out[..], [Effect::Release, Effect::Answer(Answer::Finished { op: 8, result: Err(_) })]));
+}
+
+#[test]
+fn gets_that_wait_end_with_the_node() {
+    let mut pair = Pair::new(Variant::Push);
+    assert_eq!(pair.get(1, 1, 0), []);
+    let mut out = Vec::new();
+    pair.nodes[1].finish(&pair.segments[1], 2, &mut out).unwrap();
+    let ended = Effect::Answer(Answer::NotGot { op: 1, error: GetError::Finished { key: KEY } });
+    assert_eq!(out, [ended, Effect::Meet]);
+    assert_eq!(pair.nodes[1].next_check(), None);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let mut pair = Pair::new(Variant::Pull);
+    let (segment, mut out) = (pair.segments[0].clone(), Vec::new());
+    let node = &mut pair.nodes[0];
+    let mut set = |key, clock, value: &[u64]| node.set(&segment, 1, key, clock, value, &mut out);
+    assert_eq!(set(77, 1, &[0]), Err(SetError::NotProduced { key: 77 }));
+    assert_eq!(set(KEY, 1, &[0]), Err(SetError::Length { key: KEY, words: 1, expected: 3 }));
+    assert_eq!(set(KEY, 0, &[0; 3]), Err(SetError::Clock { key: KEY, clock: 0, last: 0 }));
+    set(KEY, 4, &[0; 3]).unwrap();
+    assert_eq!(set(KEY, 4, &[0; 3]), Err(SetError::Clock { key: KEY, clock: 4, last: 4 }));
+    let mut set = Vec::new();
+    let get = pair.nodes[1].get(&pair.segments[1], 0, 1, OWN, 1, 0, &mut set);
+    assert_eq!(get, Err(GetError::NotConsumed { key: OWN }));
+    let value = pair.nodes[1].value(&pair.segments[1], KEY, &mut [0]);
+    assert_eq!(value, Err(GetError::Length { key: KEY, words: 1, expected: 3 }));
+    let node = |rank, segment| Node::new(&pair.directory, rank, segment, PACE).err();
+    assert_eq!(node(2, &segment), Some(StartError::Rank { rank: 2, nodes: 2 }));
+    let short = Segment::new(8).unwrap();
+    assert_eq!(node(0, &short), Some(StartError::Segment { rank: 0, words: 8, needed: 16 }));
+    let next = pair.nodes[0].set(&pair.segments[0], 1, KEY, u64::MAX, &[0; 3], &mut out);
+    assert_eq!(next, Ok(()));
+}

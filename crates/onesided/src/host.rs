@@ -1,0 +1,378 @@
+//! Connecting the processes of one host.
+//!
+//! Each process listens at a random name in the abstract namespace of Unix sockets, and the names reach all nodes
+//! by other means. Nothing of that is in a file system, so a process that is killed leaves nothing behind. A
+//! socket in this namespace has no permissions: any process of the network namespace can dial it. So both sides
+//! examine whether the process at the other end is of their user, and compare a secret, before memory is sent.
+//!
+//! The node of the lower number dials. Packets of a connection, each an introduction: the dialler's; the
+//! acceptor's, with memory; the dialler's, with memory. Whether a node is on this host is not guessed: it is, if
+//! its name can be dialled here. A node dials the names of lower numbers, too, and hangs up, to learn whether to
+//! expect a call from them.
+
+use crate::link::Link;
+use crate::mailbox::{self, Mailbox};
+use crate::mapped::{Peer, check_nodes};
+use crate::packet::{Introduction, MEMORY, Packet, Secret};
+use crate::{ConnectError, MappedWindow};
+use intendant_segment::Segment;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::geteuid;
+use std::fmt;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// Calls that may wait to be answered: a node may be late, and every other node dials it.
+const BACKLOG: i32 = 4096;
+/// Callers that have not introduced themselves. The first of them is hung up on when there is another one.
+const STRANGERS_MAX: usize = 128;
+
+/// Where a process listens, as text of 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name(u128);
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for Name {
+    type Err = ConnectError;
+
+    fn from_str(text: &str) -> Result<Self, ConnectError> {
+        let digits = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        number.map(Self).ok_or_else(|| ConnectError::Name { text: text.to_owned() })
+    }
+}
+
+impl Name {
+    fn address(self) -> Result<SocketAddrUnix, ConnectError> {
+        SocketAddrUnix::new_abstract_name(format!("intendant-window-{self}").as_bytes())
+            .map_err(system("naming a Unix socket"))
+    }
+}
+
+/// A process that listens for the other nodes of its host.
+#[derive(Debug)]
+pub struct Host {
+    name: Name,
+    listener: OwnedFd,
+}
+
+/// A connection that is not complete.
+struct Call {
+    socket: OwnedFd,
+    with: With,
+}
+
+#[derive(Clone, Copy)]
+enum With {
+    /// A caller that has not introduced itself.
+    Stranger,
+    /// A caller that has; its memory is to come.
+    Caller(usize),
+    /// A node that this one has called; its introduction and its memory are to come.
+    Called(usize),
+}
+
+impl Host {
+    /// Listens at a random name.
+    ///
+    /// # Errors
+    /// If the operating system refuses a socket.
+    pub fn listen() -> Result<Self, ConnectError> {
+        let mut number = [0; 16];
+        getrandom::fill(&mut number).map_err(|error| ConnectError::System {
+            action: "drawing a random name",
+            source: io::Error::other(error.to_string()),
+        })?;
+        let name = Name(u128::from_le_bytes(number));
+        let listener = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        rustix::net::bind(&listener, &name.address()?).map_err(system("binding a Unix socket"))?;
+        rustix::net::listen(&listener, BACKLOG).map_err(system("listening at a Unix socket"))?;
+        Ok(Self { name, listener })
+    }
+
+    /// The name, which all nodes need before they connect.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Connects to all nodes of this host: those whose names can be dialled from here. `names` are those of all
+    /// nodes, this one's at `rank`; all of them listen already. `segment` is the memory of this node
+    /// ([`Segment::shared`]), which the others will read and write. Nodes may have segments of different lengths.
+    ///
+    /// Nodes of other hosts, and nodes that have ended, are no error: operations with them are refused
+    /// ([`crate::WindowError::Elsewhere`]).
+    ///
+    /// # Errors
+    /// If numbers and names do not fit together, if the segment is not shared, if another user's process listens
+    /// at a name, if a node of this host does not know `secret`, sends no proper memory, ends before it is
+    /// connected, or is not connected after `timeout`, and if the operating system refuses a call.
+    pub fn connect(
+        self,
+        segment: Segment,
+        rank: usize,
+        names: &[Name],
+        secret: Secret,
+        timeout: Duration,
+    ) -> Result<MappedWindow, ConnectError> {
+        let nodes = names.len();
+        check_nodes(nodes)?;
+        match names.get(rank) {
+            None => return Err(ConnectError::Rank { rank, nodes }),
+            Some(name) if *name != self.name => return Err(ConnectError::OwnName { rank }),
+            Some(_) => {}
+        }
+        let own = |source| ConnectError::Memory { node: rank, source };
+        let mailbox = Segment::shared(mailbox::WORDS).map_err(own)?;
+        let introduction = Introduction { secret, rank: rank as u32, nodes: nodes as u32 };
+        let memory =
+            [segment.fd().ok_or(ConnectError::NotShared)?, mailbox.fd().ok_or(ConnectError::NotShared)?];
+        let meeting = Meeting {
+            rank,
+            introduction,
+            memory,
+            deadline: Deadline::after(timeout),
+            expected: vec![false; nodes],
+            calls: Vec::new(),
+            peers: (0..nodes).map(|_| None).collect(),
+        };
+        let peers = meeting.run(&self.listener, names)?;
+        MappedWindow::new(rank, segment.clone(), Mailbox::new(mailbox.clone()), peers, None)
+    }
+}
+
+/// The state of [`Host::connect`].
+struct Meeting<'a> {
+    rank: usize,
+    introduction: Introduction,
+    /// Segment and mailbox of this node.
+    memory: [BorrowedFd<'a>; MEMORY],
+    deadline: Deadline,
+    /// The other nodes of this host, by number.
+    expected: Vec<bool>,
+    calls: Vec<Call>,
+    /// Nodes that are connected, by number.
+    peers: Vec<Option<Peer>>,
+}
+
+impl Meeting<'_> {
+    fn run(mut self, listener: &OwnedFd, names: &[Name]) -> Result<Vec<Option<Peer>>, ConnectError> {
+        for (node, name) in names.iter().enumerate().filter(|(node, _)| *node != self.rank) {
+            let Some(socket) = self.dial(node, *name)? else { continue };
+            self.expected[node] = true;
+            if node > self.rank {
+                self.introduction.send(&socket, &[]).map_err(|error| sending(node, error))?;
+                self.calls.push(Call { socket, with: With::Called(node) });
+            }
+        }
+        while let Some(missing) = self.missing() {
+            self.wait(listener, missing)?;
+            self.accept(listener)?;
+            for call in std::mem::take(&mut self.calls) {
+                if let Some(call) = self.answer(call)? {
+                    self.calls.push(call);
+                }
+            }
+        }
+        Ok(self.peers)
+    }
+
+    /// A node that is to connect, and has not.
+    fn missing(&self) -> Option<usize> {
+        (0..self.peers.len()).find(|node| self.expected[*node] && self.peers[*node].is_none())
+    }
+
+    /// Dials a node; none if there is no such name here.
+    fn dial(&self, node: usize, name: Name) -> Result<Option<OwnedFd>, ConnectError> {
+        let socket = socket(SocketFlags::CLOEXEC)?;
+        let left = self.deadline.left().ok_or_else(|| self.deadline.missed(node))?;
+        // Bounds the time for which a full queue of callers holds this one up.
+        set_socket_timeout(&socket, Timeout::Send, Some(left)).map_err(system("setting a timeout"))?;
+        loop {
+            match rustix::net::connect(&socket, &name.address()?) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNREFUSED) => return Ok(None),
+                Err(Errno::AGAIN) => return Err(self.deadline.missed(node)),
+                Err(error) => return Err(system("dialling a Unix socket")(error)),
+            }
+        }
+        match other_user(&socket).map_err(system("asking for the user of a process"))? {
+            Some((ours, theirs)) => Err(ConnectError::User { node, ours, theirs }),
+            None => Ok(Some(socket)),
+        }
+    }
+
+    /// Waits for a caller or a packet.
+    fn wait(&self, listener: &OwnedFd, missing: usize) -> Result<(), ConnectError> {
+        let left = self.deadline.left().ok_or_else(|| self.deadline.missed(missing))?;
+        let sockets = std::iter::once(listener).chain(self.calls.iter().map(|call| &call.socket));
+        let mut watched: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        match poll(&mut watched, left.try_into().ok().as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(system("waiting for nodes (poll)")(error)),
+        }
+    }
+
+    /// Accepts callers of this user.
+    fn accept(&mut self, listener: &OwnedFd) -> Result<(), ConnectError> {
+        loop {
+            let socket = match rustix::net::accept_with(listener, SocketFlags::CLOEXEC) {
+                Ok(socket) => socket,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(system("accepting a connection")(error)),
+            };
+            if !matches!(other_user(&socket), Ok(None)) {
+                continue;
+            }
+            let mut strangers =
+                self.calls.iter().enumerate().filter(|(_, call)| matches!(call.with, With::Stranger));
+            let first = strangers.next().map(|(at, _)| at);
+            if strangers.count() + 1 >= STRANGERS_MAX
+                && let Some(first) = first
+            {
+                self.calls.remove(first);
+            }
+            self.calls.push(Call { socket, with: With::Stranger });
+        }
+    }
+
+    /// Takes the next packet of a call, if there is one. Returns the call if it is to go on.
+    fn answer(&mut self, call: Call) -> Result<Option<Call>, ConnectError> {
+        let received = Packet::receive(&call.socket);
+        match call.with {
+            With::Stranger => match received {
+                Ok(None) => Ok(Some(call)),
+                // A process that does not know the secret has nothing to do with this run.
+                Ok(Some(packet)) => match self.introduction.rank_of(packet.bytes()) {
+                    Ok(None) => Ok(None),
+                    Ok(Some(node)) => self.welcome(call.socket, node).map(Some),
+                    Err(what) => Err(ConnectError::Mixed { what }),
+                },
+                Err(_) => Ok(None),
+            },
+            With::Caller(node) | With::Called(node) => {
+                let packet = match received {
+                    Ok(None) => return Ok(Some(call)),
+                    Ok(Some(packet)) if !packet.bytes().is_empty() => packet,
+                    Ok(Some(_)) | Err(Errno::CONNRESET) => return Err(ConnectError::Ended { node }),
+                    Err(error) => return Err(system("receiving from a node")(error)),
+                };
+                let called = matches!(call.with, With::Called(_));
+                self.connected(call.socket, node, packet, called)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// A caller has introduced itself: it receives this node's memory.
+    fn welcome(&self, socket: OwnedFd, node: usize) -> Result<Call, ConnectError> {
+        if node >= self.rank {
+            let what = format!("it has no lower number than this one, {}: {node}", self.rank);
+            return Err(ConnectError::Mixed { what });
+        }
+        let known = |call: &Call| matches!(call.with, With::Caller(other) if other == node);
+        if self.peers[node].is_some() || self.calls.iter().any(known) {
+            return Err(ConnectError::Mixed { what: format!("node {node} has called before") });
+        }
+        self.introduction.send(&socket, &self.memory).map_err(|error| sending(node, error))?;
+        Ok(Call { socket, with: With::Caller(node) })
+    }
+
+    /// The memory of a node has arrived.
+    fn connected(
+        &mut self,
+        socket: OwnedFd,
+        node: usize,
+        packet: Packet,
+        called: bool,
+    ) -> Result<(), ConnectError> {
+        let wrong = |what: String| ConnectError::Introduction { node, what };
+        match self.introduction.rank_of(packet.bytes()).map_err(wrong)? {
+            None => return Err(wrong("it does not know the secret of this run".to_owned())),
+            Some(rank) if rank != node => return Err(wrong(format!("it says that it is node {rank}"))),
+            Some(_) => {}
+        }
+        if packet.truncated {
+            let what = "its descriptors have not arrived: this process may have too many (ulimit -n)";
+            return Err(wrong(what.to_owned()));
+        }
+        let [segment, mailbox] = <[OwnedFd; MEMORY]>::try_from(packet.descriptors)
+            .map_err(|sent| wrong(format!("it has sent {} descriptors instead of {MEMORY}", sent.len())))?
+            .map(|fd| Segment::open(fd).map_err(|source| ConnectError::Memory { node, source }));
+        let (segment, mailbox) = (segment?, mailbox?);
+        if mailbox.words() < mailbox::WORDS {
+            return Err(wrong(format!(
+                "its mailbox has {} words instead of {}",
+                mailbox.words(),
+                mailbox::WORDS
+            )));
+        }
+        if called {
+            self.introduction.send(&socket, &self.memory).map_err(|error| sending(node, error))?;
+        }
+        self.peers[node] =
+            Some(Peer { segment, mailbox: Mailbox::new(mailbox), link: Some(Link::Socket(socket)) });
+        Ok(())
+    }
+}
+
+/// A moment, and the time that led to it.
+struct Deadline {
+    end: Option<Instant>,
+    timeout: Duration,
+}
+
+impl Deadline {
+    fn after(timeout: Duration) -> Self {
+        Self { end: now().checked_add(timeout), timeout }
+    }
+
+    /// The time that is left; none if none is.
+    fn left(&self) -> Option<Duration> {
+        let Some(end) = self.end else { return Some(self.timeout) };
+        Some(end.saturating_duration_since(now())).filter(|left| !left.is_zero())
+    }
+
+    fn missed(&self, node: usize) -> ConnectError {
+        ConnectError::Late { node, seconds: self.timeout.as_secs() }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the deadline of a connection; no protocol depends on it")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn socket(flags: SocketFlags) -> Result<OwnedFd, ConnectError> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(system("making a Unix socket"))
+}
+
+/// The users of this process and of the one at the other end, if they differ.
+fn other_user(socket: &OwnedFd) -> Result<Option<(u32, u32)>, Errno> {
+    let (ours, theirs) = (geteuid().as_raw(), socket_peercred(socket)?.uid.as_raw());
+    Ok((ours != theirs).then_some((ours, theirs)))
+}
+
+fn sending(node: usize, error: Errno) -> ConnectError {
+    match error {
+        Errno::PIPE | Errno::CONNRESET => ConnectError::Ended { node },
+        error => system("sending to a node")(error),
+    }
+}
+
+fn system(action: &'static str) -> impl Fn(Errno) -> ConnectError {
+    move |error| ConnectError::System { action, source: error.into() }
+}

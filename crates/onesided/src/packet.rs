@@ -1,0 +1,131 @@
+//! What nodes send each other before they are connected: who they are, and their memory.
+
+use rustix::cmsg_space;
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use subtle::ConstantTimeEq;
+
+/// Name and version of the protocol.
+const MAGIC: [u8; 8] = *b"ITDWIN01";
+const SECRET: usize = 32;
+/// Bytes of an introduction: the magic, the secret, rank and number of nodes as 32 bits, little-endian.
+const BYTES: usize = MAGIC.len() + SECRET + 4 + 4;
+
+/// Descriptors that go with an introduction: the segment and the mailbox of a node.
+pub(crate) const MEMORY: usize = 2;
+
+/// What the nodes of a run know, and other processes do not.
+#[derive(Clone, Copy)]
+pub struct Secret([u8; SECRET]);
+
+impl Secret {
+    /// The secret of these bytes, which should be random, and different for each run.
+    #[must_use]
+    pub const fn new(bytes: [u8; SECRET]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(..)")
+    }
+}
+
+/// Who a node is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Introduction {
+    pub(crate) secret: Secret,
+    pub(crate) rank: u32,
+    pub(crate) nodes: u32,
+}
+
+impl Introduction {
+    fn encode(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let (magic, rest) = bytes.split_at_mut(MAGIC.len());
+        let (secret, rest) = rest.split_at_mut(SECRET);
+        let (rank, nodes) = rest.split_at_mut(4);
+        magic.copy_from_slice(&MAGIC);
+        secret.copy_from_slice(&self.secret.0);
+        rank.copy_from_slice(&self.rank.to_le_bytes());
+        nodes.copy_from_slice(&self.nodes.to_le_bytes());
+        bytes
+    }
+
+    /// The rank of a node that knows the secret; none if the message is another one.
+    ///
+    /// # Errors
+    /// If the node knows the secret, and is of a run with another number of nodes.
+    pub(crate) fn rank_of(&self, packet: &[u8]) -> Result<Option<usize>, String> {
+        let Ok(packet) = <&[u8; BYTES]>::try_from(packet) else { return Ok(None) };
+        let (magic, rest) = packet.split_at(MAGIC.len());
+        let (secret, rest) = rest.split_at(SECRET);
+        let (Some(rank), Some(nodes)) = (rest.first_chunk(), rest.last_chunk()) else { return Ok(None) };
+        if *magic != MAGIC || !bool::from(secret.ct_eq(&self.secret.0)) {
+            return Ok(None);
+        }
+        let nodes = u32::from_le_bytes(*nodes);
+        if nodes != self.nodes {
+            return Err(format!("it is one of {nodes} nodes, this one is one of {}", self.nodes));
+        }
+        Ok(Some(u32::from_le_bytes(*rank) as usize))
+    }
+
+    /// Sends the introduction, with memory or without. Does not wait: it is one of the first packets of its
+    /// socket.
+    pub(crate) fn send(&self, socket: &OwnedFd, memory: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MEMORY))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !memory.is_empty() && !control.push(SendAncillaryMessage::ScmRights(memory)) {
+            return Err(Errno::NOBUFS);
+        }
+        let bytes = self.encode();
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags).map(|_| ())
+    }
+}
+
+/// What a socket has brought.
+pub(crate) struct Packet {
+    bytes: [u8; BYTES + 1],
+    length: usize,
+    /// Of descriptors of which this process could not have all.
+    pub(crate) truncated: bool,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+impl Packet {
+    /// Receives a packet; none if there is none yet. An empty one means that the socket has been closed. Of a
+    /// longer one than any introduction, a part arrives, which is no introduction.
+    pub(crate) fn receive(socket: &OwnedFd) -> Result<Option<Self>, Errno> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MEMORY))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = [0; BYTES + 1];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let received =
+            match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+                Ok(received) => received,
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(sent) = message {
+                descriptors.extend(sent);
+            }
+        }
+        let truncated = received.flags.contains(ReturnFlags::CTRUNC);
+        Ok(Some(Self { bytes, length: received.bytes, truncated, descriptors }))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.min(self.bytes.len())]
+    }
+}

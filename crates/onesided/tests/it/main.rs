@@ -1,0 +1,8 @@
+//! Windows as their users see them.
+
+mod cluster;
+mod connecting;
+mod hostile;
+mod killed;
+mod operations;
+mod process;

@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+//!
+//! Start at [`Segment`], words of 64 bits that any thread or process may read and write at any time; then
+//! [`slot`], which gives a key's value, with its clock, a place in a segment such that a reader detects a
+//! value that was written while it was read.
+//!
+//! Absent on purpose: layouts (the caller says at which word a slot begins), operations between segments, and
+//! waiting.
+//!
+//! All `unsafe` code of the crate is in `segment`; each block names the invariant it relies on. No reference
+//! to plain memory of a segment exists, only references to atomic words: values are copied out, validated and
+//! then interpreted.
+
+mod error;
+mod memory;
+mod segment;
+pub mod slot;
+mod sync;
+
+pub use error::SegmentError;
+pub use segment::Segment;

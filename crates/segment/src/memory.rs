@@ -1,0 +1,71 @@
+//! How much memory this process can still have.
+
+use crate::SegmentError;
+use std::path::Path;
+
+/// Checks that `bytes` more of memory are free: in the machine, and in every control group around this
+/// process. What the system does not tell does not limit.
+pub(crate) fn check(bytes: u64) -> Result<(), SegmentError> {
+    let Some((available, limit)) = free(Path::new("/")) else { return Ok(()) };
+    if bytes > available { Err(SegmentError::Memory { bytes, available, limit }) } else { Ok(()) }
+}
+
+/// Checks that memory which another process has already does not exceed the machine.
+pub(crate) fn check_total(bytes: u64) -> Result<(), SegmentError> {
+    let Some(available) = meminfo(Path::new("/"), "MemTotal") else { return Ok(()) };
+    let limit = "the memory of this machine".to_owned();
+    if bytes > available { Err(SegmentError::Memory { bytes, available, limit }) } else { Ok(()) }
+}
+
+/// The tightest limit according to the files below `root`, which is `/` outside of tests.
+fn free(root: &Path) -> Option<(u64, String)> {
+    let mut least =
+        meminfo(root, "MemAvailable").map(|bytes| (bytes, "the free memory of this machine".into()));
+    for line in read(&root.join("proc/self/cgroup")).lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let unified = controllers.is_empty();
+        if !unified && !controllers.split(',').any(|controller| controller == "memory") {
+            continue;
+        }
+        let mount = root.join("sys/fs/cgroup").join(if unified { "" } else { "memory" });
+        // The limits of all groups around this one apply.
+        for group in Path::new(path.trim_start_matches('/')).ancestors() {
+            let folder = mount.join(group);
+            if let Some(left) = group_free(&folder, unified)
+                && least.as_ref().is_none_or(|(bytes, _)| left < *bytes)
+            {
+                least = Some((left, format!("the memory limit of control group {}", folder.display())));
+            }
+        }
+    }
+    least
+}
+
+/// Bytes that a control group may still use. Files that it has cached give way.
+fn group_free(folder: &Path, unified: bool) -> Option<u64> {
+    let (most, used, cached) = if unified {
+        ("memory.max", "memory.current", "inactive_file")
+    } else {
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    };
+    let number = |name: &str| read(&folder.join(name)).trim().parse::<u64>().ok();
+    let (most, used) = (number(most)?, number(used)?);
+    let cached = read(&folder.join("memory.stat"))
+        .lines()
+        .find_map(|line| line.strip_prefix(cached)?.trim().parse::<u64>().ok())
+        .unwrap_or(0);
+    Some(most.saturating_sub(used.saturating_sub(cached)))
+}
+
+/// A field of `/proc/meminfo`, in bytes.
+fn meminfo(root: &Path, field: &str) -> Option<u64> {
+    let text = read(&root.join("proc/meminfo"));
+    let rest = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    let kibibytes: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes.saturating_mul(1024))
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}

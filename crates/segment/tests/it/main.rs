@@ -1,0 +1,6 @@
+//! Segments and slots as their users see them.
+
+mod descriptors;
+mod processes;
+mod segments;
+mod slots;

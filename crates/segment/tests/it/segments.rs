@@ -1,0 +1,90 @@
+//! Words, lengths and limits.
+
+use intendant_segment::{Segment, SegmentError};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+fn both(words: usize) -> [Segment; 2] {
+    [Segment::new(words).expect("memory"), Segment::shared(words).expect("shared memory")]
+}
+
+#[test]
+fn segments_are_zeroed_and_a_whole_number_of_aligned_lines() {
+    for (asked, given) in [(1, 8), (8, 8), (9, 16), (1000, 1000), (4097, 4104)] {
+        for segment in both(asked) {
+            assert_eq!(segment.words(), given);
+            assert_eq!(segment.address().as_ptr().addr() % 64, 0);
+            let mut words = vec![1; given];
+            segment.read(0, &mut words);
+            assert_eq!(words, vec![0; given]);
+        }
+    }
+}
+
+#[test]
+fn words_keep_what_was_written_to_any_clone() {
+    for segment in both(16) {
+        let clone = segment.clone();
+        segment.write(3, &[30, 40, 50]);
+        segment.store(15, 150, Release);
+        assert_eq!(clone.load(15, Acquire), 150);
+        assert_eq!(clone.swap(15, 1, Relaxed), 150);
+        assert_eq!(clone.fetch_or(15, 6, Relaxed), 1);
+        assert_eq!(segment.load(15, Relaxed), 7);
+        drop(segment);
+        let mut words = [0; 5];
+        clone.read(2, &mut words);
+        assert_eq!(words, [0, 30, 40, 50, 0]);
+        let other = Segment::new(8).expect("memory");
+        other.copy(1, &clone, 3, 3);
+        other.read(0, &mut words);
+        assert_eq!(words, [0, 30, 40, 50, 0]);
+    }
+}
+
+#[test]
+fn only_shared_segments_have_a_descriptor() {
+    let [own, shared] = both(8);
+    assert!(own.fd().is_none() && shared.fd().is_some());
+}
+
+#[test]
+fn more_than_the_machine_has_is_refused_before_it_is_taken() {
+    // 64 TiB, and what no process can address.
+    for words in [1 << 43, usize::MAX / 16, usize::MAX / 8, usize::MAX] {
+        for made in [Segment::new(words), Segment::shared(words)] {
+            let error = made.expect_err("that much memory");
+            assert!(
+                matches!(error, SegmentError::Memory { .. } | SegmentError::TooLong { .. }),
+                "{words}: {error}"
+            );
+        }
+    }
+    let error = Segment::new(1 << 43).expect_err("64 TiB").to_string();
+    assert!(error.contains("70368744177664 bytes does not fit") && error.contains("leaves"), "{error}");
+}
+
+#[test]
+fn no_words_are_refused() {
+    for made in [Segment::new(0), Segment::shared(0)] {
+        assert!(matches!(made, Err(SegmentError::Empty)));
+    }
+}
+
+#[test]
+#[should_panic(expected = "2 words from word 7 on are not within a segment of 8 words")]
+fn reads_end_within_the_segment() {
+    Segment::new(8).expect("memory").read(7, &mut [0; 2]);
+}
+
+#[test]
+#[should_panic(expected = "1 words from word 18446744073709551615 on are not within a segment of 8 words")]
+fn places_that_overflow_are_outside() {
+    Segment::new(8).expect("memory").write(usize::MAX, &[0]);
+}
+
+#[test]
+#[should_panic(expected = "9 words from word 0 on are not within a segment of 8 words")]
+fn copies_end_within_both_segments() {
+    let (small, large) = (Segment::new(8).expect("memory"), Segment::new(16).expect("memory"));
+    large.copy(0, &small, 0, 9);
+}

@@ -1,0 +1,154 @@
+//! Slots under loom: every interleaving of a writer and a reader, with stores that become visible late. The
+//! protocol is the shipped source, compiled a second time, on memory of loom's atomic words.
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{Ordering, fence};
+}
+
+mod segment {
+    use loom::sync::atomic::{AtomicU64, Ordering};
+
+    /// As the segment that is shipped; each of its words is an atomic word of loom.
+    pub(crate) struct Segment(Vec<AtomicU64>);
+
+    impl Segment {
+        pub(crate) fn new(words: usize) -> Self {
+            Self((0..words).map(|_| AtomicU64::new(0)).collect())
+        }
+
+        pub(crate) fn words(&self) -> usize {
+            self.0.len()
+        }
+
+        pub(crate) fn load(&self, at: usize, order: Ordering) -> u64 {
+            self.0[at].load(order)
+        }
+
+        pub(crate) fn store(&self, at: usize, value: u64, order: Ordering) {
+            self.0[at].store(value, order);
+        }
+
+        pub(crate) fn read(&self, at: usize, into: &mut [u64]) {
+            for (place, value) in (at..).zip(into) {
+                *value = self.load(place, Ordering::Relaxed);
+            }
+        }
+
+        pub(crate) fn write(&self, at: usize, from: &[u64]) {
+            for (place, value) in (at..).zip(from) {
+                self.store(place, *value, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the module is public in its crate, and the test uses a part of it"
+)]
+#[path = "../src/slot.rs"]
+mod slot;
+
+use loom::sync::Arc;
+use loom::thread;
+use segment::Segment;
+use slot::Torn;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const INCARNATION: u64 = 7;
+const KEY: u64 = 42;
+/// Two words can differ; more of them add interleavings that differ in nothing.
+const VALUE_WORDS: usize = 2;
+
+fn value(clock: u64) -> [u64; VALUE_WORDS] {
+    [clock * 10, clock * 10 + 1]
+}
+
+/// All interleavings in which a thread loses its core at most three times.
+fn bounded(check: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(check);
+}
+
+fn set(segment: &Segment, clock: u64) {
+    slot::set(segment, 0, INCARNATION, KEY, clock, &value(clock)).expect("clocks grow");
+}
+
+/// What happened in at least one of the interleavings.
+#[derive(Default)]
+struct Reached {
+    unset: AtomicBool,
+    changed: AtomicBool,
+    clocks: [AtomicBool; 3],
+}
+
+impl Reached {
+    /// One attempt to read. A value must be that of its clock, and no older than `least`.
+    fn get(&self, segment: &Segment, least: u64) -> u64 {
+        let mut read = [0; VALUE_WORDS];
+        match slot::get(segment, 0, INCARNATION, KEY, &mut read) {
+            Ok(clock) => {
+                assert_eq!(read, value(clock), "the value is not that of clock {clock}");
+                assert!(clock >= least, "clock {clock} after clock {least}");
+                self.clocks[clock as usize].store(true, Relaxed);
+                clock
+            }
+            Err(Torn::Unset) => {
+                assert_eq!(least, 0, "no value after clock {least}");
+                self.unset.store(true, Relaxed);
+                least
+            }
+            Err(Torn::Changed) => {
+                self.changed.store(true, Relaxed);
+                least
+            }
+            Err(Torn::Foreign) => panic!("the slot is of no other key"),
+        }
+    }
+}
+
+#[test]
+fn a_reader_sees_values_as_they_were_set_in_their_order_or_none() {
+    let reached = std::sync::Arc::new(Reached::default());
+    let found = std::sync::Arc::clone(&reached);
+    bounded(move || {
+        let segment = Arc::new(Segment::new(slot::words(VALUE_WORDS)));
+        let written = Arc::clone(&segment);
+        let writer = thread::spawn(move || {
+            set(&written, 1);
+            set(&written, 2);
+        });
+        let (read, other) = (Arc::clone(&segment), std::sync::Arc::clone(&found));
+        let reader = thread::spawn(move || {
+            let first = other.get(&read, 0);
+            other.get(&read, first)
+        });
+        writer.join().expect("the writer ends");
+        let first = reader.join().expect("the reader ends");
+        assert_eq!(found.get(&segment, first), 2, "a reader that has synchronised with the writer");
+    });
+    let seen = [&reached.unset, &reached.changed, &reached.clocks[1], &reached.clocks[2]];
+    assert_eq!(seen.map(|seen| seen.load(Relaxed)), [true; 4], "unset, changed, clock 1, clock 2");
+}
+
+#[test]
+fn two_readers_agree_with_each_set() {
+    let reached = std::sync::Arc::new(Reached::default());
+    let found = std::sync::Arc::clone(&reached);
+    bounded(move || {
+        let segment = Arc::new(Segment::new(slot::words(VALUE_WORDS)));
+        set(&segment, 1);
+        let (written, read, other) =
+            (Arc::clone(&segment), Arc::clone(&segment), std::sync::Arc::clone(&found));
+        let writer = thread::spawn(move || set(&written, 2));
+        let reader = thread::spawn(move || other.get(&read, 0));
+        found.get(&segment, 1);
+        writer.join().expect("the writer ends");
+        reader.join().expect("the reader ends");
+    });
+    assert!(
+        reached.changed.load(Relaxed) && reached.clocks[1].load(Relaxed) && reached.clocks[2].load(Relaxed)
+    );
+}
