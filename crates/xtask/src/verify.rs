@@ -5,8 +5,9 @@ use crate::{clock, figure, instructions, plant, sim, tidy};
 use std::time::Duration;
 
 /// Crates that the simulator uses: they must not depend on threads, sockets or clocks.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "intendant-core",
+    "intendant-segment",
     "intendant-trace",
     "intendant-wire",
     "intendant-store",
@@ -168,8 +169,10 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// The crates of the workspace that each crate may depend on, directly or indirectly
 /// (`docs/architecture.md`): those to its left.
-const LAYERS: [(&str, &[&str]); 22] = [
+const LAYERS: [(&str, &[&str]); 24] = [
     ("intendant-core", &[]),
+    ("intendant-segment", &[]),
+    ("intendant-onesided", &["segment"]),
     ("intendant-formats", &["core"]),
     ("intendant-checkpoint", &["core"]),
     ("intendant-trace", &["core"]),
