@@ -236,16 +236,17 @@ impl Window for MappedWindow {
         out.append(&mut self.events);
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<(), WaitError> {
+    fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {
         if !self.events.is_empty() || !self.mailbox.fall_asleep() {
-            return Ok(());
+            return Ok(true);
         }
-        let ready = self.waker.wait(timeout);
+        let woken = self.waker.wait(timeout);
         self.mailbox.awake();
-        if ready? {
+        let woken = woken?;
+        if woken {
             self.look();
         }
-        Ok(())
+        Ok(woken)
     }
 }
 

@@ -70,11 +70,12 @@ pub trait Window: Send {
     /// Appends what has happened since the last call to `out`. Never waits.
     fn poll(&mut self, out: &mut Vec<Event>);
 
-    /// Sleeps until [`Self::poll`] may have an event, at most for `timeout`. It may return earlier.
+    /// Sleeps until [`Self::poll`] may have an event, at most for `timeout`. Returns whether it may have one; it
+    /// may return early. After a sleep of `timeout`, the result is `false`.
     ///
     /// # Errors
     /// If the operating system refuses to wait.
-    fn wait(&mut self, timeout: Duration) -> Result<(), WaitError>;
+    fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError>;
 }
 
 /// What has happened.

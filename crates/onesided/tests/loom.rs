@@ -63,10 +63,10 @@ use mailbox::Mailbox;
 use memory::Segment;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// All interleavings in which a thread loses its core at most three times.
-fn bounded(check: impl Fn() + Sync + Send + 'static) {
+/// All interleavings in which threads lose their core at most so many times.
+fn bounded(times: usize, check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(times);
     model.check(check);
 }
 
@@ -78,7 +78,7 @@ fn taken(mailbox: &Mailbox) -> Vec<usize> {
 
 #[test]
 fn no_hint_is_lost_and_each_comes_after_what_was_written_before_it() {
-    bounded(|| {
+    bounded(3, || {
         let mailbox = Mailbox::new(Segment::new());
         let written = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let (senders, values) = (mailbox.clone(), Arc::clone(&written));
@@ -107,7 +107,7 @@ fn no_hint_is_lost_and_each_comes_after_what_was_written_before_it() {
 
 #[test]
 fn a_hint_that_comes_after_others_were_taken_is_not_lost() {
-    bounded(|| {
+    bounded(3, || {
         let mailbox = Mailbox::new(Segment::new());
         let _ = mailbox.send(3);
         let senders = mailbox.clone();
@@ -128,7 +128,7 @@ fn a_hint_that_comes_after_others_were_taken_is_not_lost() {
 fn a_node_that_sleeps_is_woken_by_one_of_the_senders() {
     let seen = std::sync::Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
     let cases = std::sync::Arc::clone(&seen);
-    bounded(move || {
+    bounded(2, move || {
         let mailbox = Mailbox::new(Segment::new());
         let senders: Vec<_> = [3, 4]
             .into_iter()

@@ -69,3 +69,64 @@ fn meminfo(root: &Path, field: &str) -> Option<u64> {
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A folder with these files of `/proc` and `/sys`.
+    fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a folder");
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("in a folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        }
+        root
+    }
+
+    fn free_of(files: &[(&str, &str)]) -> Option<(u64, String)> {
+        free(machine(files).path())
+    }
+
+    const MEMINFO: (&str, &str) =
+        ("proc/meminfo", "MemTotal:  200 kB\nMemAvailable:     100 kB\nSwapFree: 7 kB\n");
+
+    #[test]
+    fn the_free_memory_of_the_machine_limits() {
+        assert_eq!(free_of(&[MEMINFO]), Some((102_400, "the free memory of this machine".to_owned())));
+        assert_eq!(meminfo(machine(&[MEMINFO]).path(), "MemTotal"), Some(204_800));
+        for text in ["", "MemAvailable: kB", "MemAvailable: 100", "MemAvailable: x kB", "Available: 1 kB"] {
+            assert_eq!(free_of(&[("proc/meminfo", text)]), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_tightest_control_group_limits_and_cached_files_give_way() {
+        let groups = [
+            MEMINFO,
+            ("proc/self/cgroup", "0::/outer/inner\n"),
+            ("sys/fs/cgroup/outer/memory.max", "10000\n"),
+            ("sys/fs/cgroup/outer/memory.current", "9000\n"),
+            ("sys/fs/cgroup/outer/memory.stat", "anon 5\ninactive_file 3000\n"),
+            ("sys/fs/cgroup/outer/inner/memory.max", "max\n"),
+            ("sys/fs/cgroup/outer/inner/memory.current", "9000\n"),
+        ];
+        let (bytes, limit) = free_of(&groups).expect("a limit");
+        assert_eq!(bytes, 4000);
+        assert!(limit.ends_with("sys/fs/cgroup/outer"), "{limit}");
+    }
+
+    #[test]
+    fn control_groups_of_the_first_version_limit_as_well() {
+        let groups = [
+            ("proc/self/cgroup", "5:cpu,memory:/job\n4:pids:/other\n"),
+            ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "500\n"),
+            ("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "600\n"),
+        ];
+        let (bytes, limit) = free_of(&groups).expect("a limit");
+        assert_eq!(bytes, 0);
+        assert!(limit.contains("memory/job"), "{limit}");
+    }
+}

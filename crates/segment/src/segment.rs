@@ -251,7 +251,13 @@ impl Segment {
     /// If the segment does not have these words.
     #[inline]
     pub fn read(&self, at: usize, into: &mut [u64]) {
-        for (word, value) in self.part(at, into.len()).iter().zip(into) {
+        // By lines: the compiler does not unroll loops of atomic accesses.
+        let (lines, rest) = self.part(at, into.len()).as_chunks::<LINE_WORDS>();
+        let (into_lines, into_rest) = into.as_chunks_mut::<LINE_WORDS>();
+        for (line, values) in lines.iter().zip(into_lines) {
+            *values = load_line(line);
+        }
+        for (word, value) in rest.iter().zip(into_rest) {
             *value = word.load(Ordering::Relaxed);
         }
     }
@@ -262,19 +268,29 @@ impl Segment {
     /// If the segment does not have these words.
     #[inline]
     pub fn write(&self, at: usize, from: &[u64]) {
-        for (word, value) in self.part(at, from.len()).iter().zip(from) {
+        let (lines, rest) = self.part(at, from.len()).as_chunks::<LINE_WORDS>();
+        let (from_lines, from_rest) = from.as_chunks::<LINE_WORDS>();
+        for (line, values) in lines.iter().zip(from_lines) {
+            store_line(line, *values);
+        }
+        for (word, value) in rest.iter().zip(from_rest) {
             word.store(*value, Ordering::Relaxed);
         }
     }
 
     /// Copies `words` words from `at` of `from` to `to` of this segment, each by a relaxed load and a relaxed
-    /// store. Parts of one segment may overlap; the words are copied in ascending order.
+    /// store. If both are parts of one segment and overlap, the words have no particular values afterwards.
     ///
     /// # Panics
     /// If one of the segments does not have these words.
     #[inline]
     pub fn copy(&self, to: usize, from: &Self, at: usize, words: usize) {
-        for (target, source) in self.part(to, words).iter().zip(from.part(at, words)) {
+        let (lines, rest) = self.part(to, words).as_chunks::<LINE_WORDS>();
+        let (from_lines, from_rest) = from.part(at, words).as_chunks::<LINE_WORDS>();
+        for (line, source) in lines.iter().zip(from_lines) {
+            store_line(line, load_line(source));
+        }
+        for (target, source) in rest.iter().zip(from_rest) {
             target.store(source.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
@@ -295,6 +311,18 @@ impl Segment {
 impl fmt::Debug for Segment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Segment").field("words", &self.count).field("fd", &self.memory.fd).finish()
+    }
+}
+
+#[inline(always)]
+fn load_line(line: &[AtomicU64; LINE_WORDS]) -> [u64; LINE_WORDS] {
+    std::array::from_fn(|word| line[word].load(Ordering::Relaxed))
+}
+
+#[inline(always)]
+fn store_line(line: &[AtomicU64; LINE_WORDS], values: [u64; LINE_WORDS]) {
+    for (word, value) in line.iter().zip(values) {
+        word.store(value, Ordering::Relaxed);
     }
 }
 

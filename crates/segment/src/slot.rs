@@ -10,7 +10,7 @@
 //! | the checksum ([`encode`], [`decode`]) | slots that a window copies, in either direction | have an image of the slot |
 //!
 //! The sequence lock is exact. It relies on the order in which a processor makes its stores visible
-//! [Boehm, MSPC 2012, Fig. 6]. An RDMA operation has no order inside, so its target relies on the checksum, which
+//! [Boehm 2012, Fig. 6]. An RDMA operation has no order inside, so its target relies on the checksum, which
 //! fails to detect a torn image with a probability of 2⁻⁶⁴. [`set`] stores both.
 //!
 //! The source of the design has a slot of clock, checksum and bytes. Here, the key is in it as well, and the

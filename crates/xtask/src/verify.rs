@@ -173,10 +173,11 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// The crates of the workspace that each crate may depend on, directly or indirectly
 /// (`docs/architecture.md`): those to its left.
-const LAYERS: [(&str, &[&str]); 24] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("intendant-core", &[]),
     ("intendant-segment", &[]),
     ("intendant-lapser", &["segment"]),
+    ("intendant-onesided", &["segment"]),
     ("intendant-formats", &["core"]),
     ("intendant-checkpoint", &["core"]),
     ("intendant-trace", &["core"]),

@@ -9,9 +9,8 @@ pub(crate) const SECRET: Secret = Secret::new([9; 32]);
 /// Long enough for any machine. No test is to last that long.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Waits for one event, and the longest of them.
+/// Wake-ups for one event.
 const WAITS_MAX: usize = 30;
-const WAIT: Duration = Duration::from_secs(2);
 
 /// Windows of threads, then windows as those of processes of one host.
 pub(crate) fn both(nodes: usize, words: usize) -> [Vec<MappedWindow>; 2] {
@@ -41,13 +40,13 @@ pub(crate) fn polled(window: &mut impl Window) -> Vec<Event> {
 
 /// The next events; there will be some.
 pub(crate) fn next(window: &mut impl Window) -> Vec<Event> {
-    // Most waits end with an event. One that a wake-up has ended without one is rare.
+    // A wake-up may be of an event that was polled before.
     for _ in 0..WAITS_MAX {
         let events = polled(window);
         if !events.is_empty() {
             return events;
         }
-        window.wait(WAIT).expect("the system waits");
+        assert!(window.wait(LONG).expect("the system waits"), "no event, and no wake-up");
     }
-    panic!("{WAITS_MAX} waits without an event");
+    panic!("{WAITS_MAX} wake-ups without an event");
 }

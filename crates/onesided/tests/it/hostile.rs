@@ -9,6 +9,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,
 };
+use rustix::process::{Uid, geteuid};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -155,6 +156,39 @@ fn a_caller_without_the_secret_receives_no_memory() {
     let received = rustix::net::recv(&call, &mut answer, RecvFlags::empty());
     // The end of the connection, or what says that the introduction was never read.
     assert!(matches!(received, Ok((_, 0)) | Err(Errno::CONNRESET)), "{received:?}");
+}
+
+/// Runs `act` on a thread that belongs to another user. Only root may have one; otherwise there is no result.
+fn as_stranger<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
+    if !geteuid().is_root() {
+        return None;
+    }
+    let stranger = Uid::from_raw(65_534);
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            rustix::thread::set_thread_res_uid(stranger, stranger, stranger).expect("root may");
+            act()
+        });
+        Some(thread.join().expect("no panic"))
+    })
+}
+
+#[test]
+fn processes_of_other_users_are_refused_although_they_know_the_secret() {
+    let Some(theirs) = as_stranger(|| Host::listen().expect("a socket")) else { return };
+    let host = Host::listen().expect("a socket");
+    let names = [host.name(), theirs.name()];
+    let segment = || Segment::shared(8).expect("shared memory");
+    let error = host.connect(segment(), 0, &names, SECRET, LONG).expect_err("another user");
+    assert!(matches!(error, ConnectError::User { node: 1, ours: 0, theirs: 65_534 }), "{error}");
+
+    let hosts = [Host::listen().expect("a socket"), Host::listen().expect("a socket")];
+    let names = [hosts[0].name(), hosts[1].name()];
+    let [_first, host] = hosts;
+    let call = as_stranger(|| dial(names[1])).expect("as before");
+    send(&call, &introduction([9; 32], 0, 2), &[]);
+    let error = host.connect(segment(), 1, &names, SECRET, Duration::from_millis(100)).expect_err("no call");
+    assert!(matches!(error, ConnectError::Late { node: 0, .. }), "{error}");
 }
 
 #[test]

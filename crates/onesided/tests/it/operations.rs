@@ -135,12 +135,15 @@ fn a_wait_without_an_event_ends() {
     for windows in both(2, 8) {
         let (mut a, _b) = pair(windows);
         for millis in [0, 1, 5] {
-            a.wait(Duration::from_millis(millis)).expect("the system waits");
+            assert!(
+                !a.wait(Duration::from_millis(millis)).expect("the system waits"),
+                "no node has woken this one"
+            );
         }
         assert_eq!(polled(&mut a), []);
         // With an event to report, it does not wait.
         a.read(1, 0, 0, 1, 5).expect("these words exist");
-        a.wait(LONG).expect("the system waits");
+        assert!(a.wait(LONG).expect("the system waits"));
         assert_eq!(polled(&mut a), [Event::Done(5)]);
     }
 }

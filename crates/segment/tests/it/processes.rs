@@ -124,6 +124,10 @@ impl Phase {
         }
     }
 
+    #[expect(
+        clippy::print_stdout,
+        reason = "what a run has seen is of interest, not only that it has passed"
+    )]
     fn read(&self, segment: &Segment) {
         let mut image = vec![0; slot::words(self.value_words)];
         let (mut last, mut clocks, mut torn) = (0, 0, 0);

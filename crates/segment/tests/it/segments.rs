@@ -41,6 +41,34 @@ fn words_keep_what_was_written_to_any_clone() {
     }
 }
 
+/// Whole lines and what is left of them, at any place.
+#[test]
+fn every_length_at_every_place_is_copied_and_no_more() {
+    let source: Vec<u64> = (1..=40).collect();
+    for at in 0..10 {
+        for words in 0..30 {
+            let segment = Segment::new(48).expect("memory");
+            segment.write(at, &source[..words]);
+            let mut all = [9; 48];
+            segment.read(0, &mut all);
+            let expected =
+                |place: usize| if (at..at + words).contains(&place) { source[place - at] } else { 0 };
+            assert!(
+                all.iter().enumerate().all(|(place, word)| *word == expected(place)),
+                "{words} words at {at}"
+            );
+            let mut part = vec![0; words];
+            segment.read(at, &mut part);
+            assert_eq!(part, source[..words]);
+            let other = Segment::new(48).expect("memory");
+            other.copy(3, &segment, at, words);
+            other.read(3, &mut part);
+            assert_eq!(part, source[..words]);
+            assert_eq!(other.load(2, Relaxed) + other.load(3 + words, Relaxed), 0, "{words} words from {at}");
+        }
+    }
+}
+
 #[test]
 fn only_shared_segments_have_a_descriptor() {
     let [own, shared] = both(8);
