@@ -43,7 +43,8 @@ impl Chain {
 
     /// Writes `name_mean.npy` and `name_variance.npy`.
     fn posterior(&self, folder: &Path, name: &str, side: Side) -> Result<(), WriteError> {
-        let (rank, Posterior { means, variances, .. }) = (self.model.config().rank, self.block.posterior(side));
+        let (rank, Posterior { means, variances, .. }) =
+            (self.model.config().rank, self.block.posterior(side));
         for (what, values) in [("mean", means), ("variance", variances)] {
             let rows = self.model.rows(side).into();
             let mut matrix = Matrix::create::<f64>(folder, &format!("{name}_{what}"), rows, rank)?;

@@ -43,7 +43,11 @@ fn app() -> App {
         .default("epochs", EPOCHS_DEFAULT)
         .default("float", "f64")
         .describe("epochs", "E", "Iterations of the chain")
-        .describe("valid_every", "E", "Measure the quality on the test data after every so many iterations; 0 means at the end")
+        .describe(
+            "valid_every",
+            "E",
+            "Measure the quality on the test data after every so many iterations; 0 means at the end",
+        )
         .describe("workers", "W", "Threads")
 }
 

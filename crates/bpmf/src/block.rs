@@ -272,9 +272,8 @@ impl Block {
     /// [`BpmfError::Unwanted`] if the block does not consume the item, or the value has another length.
     pub fn put(&mut self, item: Item, value: &[f64]) -> Result<(), BpmfError> {
         let rank = self.model.config.rank;
-        let unwanted = |expected| {
-            Err(BpmfError::Unwanted { block: self.index, item, words: value.len(), expected })
-        };
+        let unwanted =
+            |expected| Err(BpmfError::Unwanted { block: self.index, item, words: value.len(), expected });
         let words = self.model.words(item);
         match item {
             Item::Row(side, row) => {
@@ -320,8 +319,10 @@ impl Block {
                 out.extend_from_slice(part.view(rank).row(row));
             }
             Item::Statistics(side, node) => {
-                let own = self.part(side).known.get(&node).filter(|_| self.cover(side).any(|own| own == node));
-                own.unwrap_or_else(|| panic!("block {} does not produce {item:?}", self.index)).pack(rank, out);
+                let own =
+                    self.part(side).known.get(&node).filter(|_| self.cover(side).any(|own| own == node));
+                own.unwrap_or_else(|| panic!("block {} does not produce {item:?}", self.index))
+                    .pack(rank, out);
             }
             Item::Hyperparameters(side) => {
                 assert_eq!(self.index, 0, "block {} does not produce {item:?}", self.index);
@@ -498,8 +499,7 @@ impl Block {
             let (tree, cover) = (self.model.side(side).tree, self.cover(side));
             let part = &mut self.sides[side as usize];
             let (first, moments) = (tree.leaves() + part.leaves.start, &part.moments);
-            let of_leaf =
-                |node: u32| moments.get(node.checked_sub(first)? as usize).cloned();
+            let of_leaf = |node: u32| moments.get(node.checked_sub(first)? as usize).cloned();
             part.known.extend(cover.filter_map(|node| Some((node, tree.sum(node, &of_leaf)?))));
         }
     }

@@ -93,7 +93,8 @@ fn run(model: &Arc<Model>, count: u32, order: u64, lazy: bool) -> (Outcome, Vec<
     assert!(blocks.iter().all(|block| block.step().is_none()), "a chain of {count} blocks hangs");
     let total = model.total(blocks.iter().flat_map(|block| block.sums(true))).expect("all blocks");
     let forecasts = blocks.iter().flat_map(Block::forecasts);
-    let posterior = Side::BOTH.into_iter().flat_map(|side| blocks.iter().map(move |block| block.posterior(side)));
+    let posterior =
+        Side::BOTH.into_iter().flat_map(|side| blocks.iter().map(move |block| block.posterior(side)));
     let posterior = posterior.flat_map(|of| of.means.into_iter().zip(of.variances));
     let outcome = Outcome {
         forecasts: forecasts.map(|of| [of.mean.to_bits(), of.high.to_bits()]).collect(),
@@ -112,7 +113,11 @@ fn any_number_of_blocks_computes_the_same_bits_in_any_order() {
         for order in 0..6 {
             let (other, blocks, stale) = run(&model, count, order, order % 3 == 0);
             let differ = |a: &[u64], b: &[u64]| a.iter().zip(b).position(|(a, b)| a != b);
-            assert_eq!(differ(&one.posterior, &other.posterior), None, "posterior of {count} blocks, order {order}");
+            assert_eq!(
+                differ(&one.posterior, &other.posterior),
+                None,
+                "posterior of {count} blocks, order {order}"
+            );
             assert!(one.forecasts == other.forecasts, "forecasts of {count} blocks, order {order}");
             assert_eq!(one.sums, other.sums, "{count} blocks, order {order}");
             assert_eq!(stale, 0);

@@ -73,7 +73,8 @@ impl Config {
             }
         }
         if self.burn_in >= self.iterations.max(1) {
-            let allowed = format!("below {}, the number of iterations, so that some are averaged", self.iterations);
+            let allowed =
+                format!("below {}, the number of iterations, so that some are averaged", self.iterations);
             return refuse("burn-in", self.burn_in.to_string(), &allowed);
         }
         if self.hyper_slack > 0 {
@@ -110,7 +111,10 @@ mod tests {
         Config::default().check().expect("defaults");
         Config { iterations: 0, burn_in: 0, ..Config::default() }.check().expect("no iterations");
         for (said, change) in [
-            ("rank is 0; it must be a number from 1 to 256", (&|c: &mut Config| c.rank = 0) as &dyn Fn(&mut _)),
+            (
+                "rank is 0; it must be a number from 1 to 256",
+                (&|c: &mut Config| c.rank = 0) as &dyn Fn(&mut _),
+            ),
             ("rank is 257", &|c: &mut Config| c.rank = 257),
             ("alpha is NaN", &|c: &mut Config| c.alpha = f64::NAN),
             ("beta is 0", &|c: &mut Config| c.beta = 0.0),

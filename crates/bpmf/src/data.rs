@@ -223,7 +223,10 @@ mod tests {
     #[test]
     fn entries_that_cannot_be_used_are_named() {
         let said = |cells: &[Cell]| model(cells, (2, 2)).expect_err("refused").to_string();
-        assert_eq!(said(&[(0, 0, 1.0), (1, 2, 1.0)]), "entry 1 is at row 1, column 2 of a matrix of 2 rows and 2 columns");
+        assert_eq!(
+            said(&[(0, 0, 1.0), (1, 2, 1.0)]),
+            "entry 1 is at row 1, column 2 of a matrix of 2 rows and 2 columns"
+        );
         assert!(said(&[(1, 0, f64::INFINITY)]).contains("row 1, column 0, is inf"));
     }
 }

@@ -17,7 +17,9 @@ pub enum BpmfError {
         allowed: String,
     },
     /// An entry lies outside of the matrix.
-    #[error("entry {index} is at row {row}, column {column} of a matrix of {rows} rows and {columns} columns")]
+    #[error(
+        "entry {index} is at row {row}, column {column} of a matrix of {rows} rows and {columns} columns"
+    )]
     Outside {
         /// The number of the entry, from 0.
         index: usize,
@@ -65,7 +67,9 @@ pub enum BpmfError {
         expected: usize,
     },
     /// A block was told that a step has ended that needs items it was not given.
-    #[error("block {block} draws hyperparameters in iteration {iteration} without the statistics of all blocks")]
+    #[error(
+        "block {block} draws hyperparameters in iteration {iteration} without the statistics of all blocks"
+    )]
     Missing {
         /// The block.
         block: u32,

@@ -9,8 +9,8 @@ use crate::moments::Moments;
 use crate::random::{Use, generator};
 use crate::{Block, Config, Model, Scratch, Side, Step};
 use rand::Rng;
-use rand_distr::{Distribution, StandardNormal};
 use rand::SeedableRng;
+use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
 use std::sync::Arc;
 
@@ -54,7 +54,8 @@ impl State {
             for k in 0..RANK {
                 all.push(side[k].tanh());
                 let mean = side.iter().skip(k).step_by(RANK).sum::<f64>() / n as f64;
-                let variance = side.iter().skip(k).step_by(RANK).map(|x| (x - mean).powi(2)).sum::<f64>() / n as f64;
+                let variance =
+                    side.iter().skip(k).step_by(RANK).map(|x| (x - mean).powi(2)).sum::<f64>() / n as f64;
                 all.extend([mean.tanh(), (mean * mean).tanh(), variance.tanh(), (2.0 * variance).min(1.0)]);
             }
             all.push((side[0] * side[1]).tanh());
@@ -119,7 +120,8 @@ fn from_prior(draws: usize) -> Estimate {
             let view = crate::row::View { rank: RANK, own_rows: &(0..0), own: &[], places: &[], copies: &[] };
             let mut scratch = Scratch::new();
             for row in side.chunks_exact_mut(RANK) {
-                crate::row::draw(&hyper, 1.0, (&[], &[]), view, &mut random, &mut scratch, row).expect("positive");
+                crate::row::draw(&hyper, 1.0, (&[], &[]), view, &mut random, &mut scratch, row)
+                    .expect("positive");
             }
             side
         });

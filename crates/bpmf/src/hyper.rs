@@ -171,7 +171,11 @@ impl Wishart {
         solve(&turned, &mut w, rank);
         let mut spread = vec![0.0; rank];
         for (p, w) in w.iter().enumerate() {
-            crate::linalg::add_scaled(&mut spread[p..], by * w, &self.factor[p * stride + p..p * stride + rank]);
+            crate::linalg::add_scaled(
+                &mut spread[p..],
+                by * w,
+                &self.factor[p * stride + p..p * stride + rank],
+            );
         }
         spread
     }

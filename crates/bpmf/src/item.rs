@@ -73,7 +73,11 @@ impl Model {
         };
         match item {
             Item::Row(side, row) => {
-                assert!(row < self.rows(side), "row {row} of {side:?}, of which there are {}", self.rows(side));
+                assert!(
+                    row < self.rows(side),
+                    "row {row} of {side:?}, of which there are {}",
+                    self.rows(side)
+                );
                 first(side, &|side| self.rows(side)) + u64::from(row)
             }
             Item::Statistics(side, node) => {
@@ -137,7 +141,8 @@ mod tests {
         assert!(items.is_sorted_by(|a, b| a < b));
         assert_eq!(items.len(), 305 + 16 + 256 + 2);
         assert_eq!(model.item(model.keys()), None);
-        let words = [Item::Row(Side::Rows, 1), Item::Statistics(Side::Rows, 1), Item::Hyperparameters(Side::Rows)];
+        let words =
+            [Item::Row(Side::Rows, 1), Item::Statistics(Side::Rows, 1), Item::Hyperparameters(Side::Rows)];
         assert_eq!(words.map(|item| model.words(item)), [16, 1 + 16 + 136, 16 + 136]);
         let need = |clock, slack| Need { item: items[0], clock, slack }.least();
         assert_eq!((need(7, 0), need(7, 4), need(3, 4)), (7, 3, 1));

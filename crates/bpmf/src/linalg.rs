@@ -34,7 +34,8 @@ fn add_products(target: &mut [f64], first: usize, source: &[f64], rows: usize, f
     for column in (first / LANES * LANES..stride).step_by(LANES) {
         let mut sums = [[0.0f64; LANES]; TILE];
         for row in source.chunks_exact(stride).take(rows) {
-            let Some((left, right)) = row[first..].first_chunk::<TILE>().zip(row[column..].first_chunk::<LANES>())
+            let Some((left, right)) =
+                row[first..].first_chunk::<TILE>().zip(row[column..].first_chunk::<LANES>())
             else {
                 unreachable!("rows are padded to whole tiles")
             };

@@ -68,7 +68,15 @@ impl Outlook {
         };
         let (mean, deviation) = (self.centre + mean, (variance + self.noise).sqrt());
         let half = self.quantile * deviation;
-        Forecast { row, column, value: self.centre + value, mean, deviation, low: mean - half, high: mean + half }
+        Forecast {
+            row,
+            column,
+            value: self.centre + value,
+            mean,
+            deviation,
+            low: mean - half,
+            high: mean + half,
+        }
     }
 }
 

@@ -156,7 +156,8 @@ mod tests {
         let (mut sums, mut products) = ([0.0; RANK], [[0.0; RANK]; RANK]);
         let mut x = [0.0; RANK];
         for _ in 0..DRAWS {
-            draw(&hyper, ALPHA, (&others, &values), view, &mut random, &mut scratch, &mut x).expect("positive");
+            draw(&hyper, ALPHA, (&others, &values), view, &mut random, &mut scratch, &mut x)
+                .expect("positive");
             for i in 0..RANK {
                 sums[i] += x[i];
                 for j in 0..RANK {

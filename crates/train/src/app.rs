@@ -139,7 +139,10 @@ impl App {
         }
         if !self.has_server {
             for name in Self::of_servers().chain(["technique".to_owned()]) {
-                let id = command.get_arguments().find(|arg| arg.get_long() == Some(&name)).map(|arg| arg.get_id().clone());
+                let id = command
+                    .get_arguments()
+                    .find(|arg| arg.get_long() == Some(&name))
+                    .map(|arg| arg.get_id().clone());
                 if let Some(id) = id {
                     command = command.mut_arg(id, |arg| arg.hide(true));
                 }

@@ -94,7 +94,8 @@ fn epochs<P: Program>(
     for number in 1..=plan.epochs {
         let (start, cpu_start_ns) = (now(), process::cpu_ns());
         let epoch = program.epoch(stop);
-        let (seconds, cpu_ns) = ((now() - start).as_secs_f64(), process::cpu_ns().saturating_sub(cpu_start_ns));
+        let (seconds, cpu_ns) =
+            ((now() - start).as_secs_f64(), process::cpu_ns().saturating_sub(cpu_start_ns));
         // Acquire: pairs with the Release of the thread that waits for signals.
         if stop.load(Ordering::Acquire) {
             return Err(TrainError::Interrupted(signal.load(Ordering::Relaxed)));
@@ -103,7 +104,8 @@ fn epochs<P: Program>(
         if plan.valid_every > 0 && number.is_multiple_of(plan.valid_every) {
             reduction.merge(&program.evaluate());
         }
-        let sum = EpochSum { tally: Tally { reduction, cpu_ns, ..Tally::default() }, seconds, untrained: None };
+        let sum =
+            EpochSum { tally: Tally { reduction, cpu_ns, ..Tally::default() }, seconds, untrained: None };
         if let Some(history) = &mut history {
             history.epoch(&Epoch::new(number as usize, &sum, 0));
         }

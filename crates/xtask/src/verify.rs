@@ -5,7 +5,7 @@ use crate::{clock, figure, instructions, plant, sim, tidy};
 use std::time::Duration;
 
 /// Crates that the simulator uses: they must not depend on threads, sockets or clocks.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "intendant-core",
     "intendant-trace",
     "intendant-wire",
@@ -17,6 +17,7 @@ const PURE: [&str; 11] = [
     "intendant-task",
     "intendant-sim",
     "intendant-checkers",
+    "intendant-bpmf",
 ];
 /// Packages that they must not depend on, directly or indirectly.
 const BANNED: [&str; 5] = ["tokio", "tonic", "mio", "socket2", "intendant-transport"];
@@ -168,9 +169,10 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// The crates of the workspace that each crate may depend on, directly or indirectly
 /// (`docs/architecture.md`): those to its left.
-const LAYERS: [(&str, &[&str]); 22] = [
+const LAYERS: [(&str, &[&str]); 24] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
+    ("intendant-bpmf", &["core"]),
     ("intendant-checkpoint", &["core"]),
     ("intendant-trace", &["core"]),
     ("intendant-analysis", &["core", "trace"]),
@@ -181,6 +183,7 @@ const LAYERS: [(&str, &[&str]); 22] = [
     ("intendant-techniques", &["core", "wire"]),
     ("intendant-engine", &["core", "wire", "store", "intent", "sampling", "techniques", "trace"]),
     ("intendant-task", &["core", "sampling", "store"]),
+    ("intendant-ratings", &["core", "formats", "sampling", "store", "task"]),
     ("intendant-transport", &["core"]),
     ("intendant-metrics", &["core", "transport"]),
     ("intendant-dashboard", &["core", "trace", "analysis", "transport"]),
