@@ -8,6 +8,7 @@ use crate::moments::Moments;
 use crate::predict::{Forecast, Outlook, Posterior, Prediction, Sums, average};
 use crate::random::{Use, generator};
 use crate::row::{self, Scratch, View};
+use pulp::{Simd, WithSimd};
 use rand_distr::{Distribution, StandardNormal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -573,7 +574,21 @@ impl Task<'_> {
     /// [`BpmfError::Diverged`].
     pub fn run(self, scratch: &mut Scratch) -> Result<(), BpmfError> {
         let arch = scratch.arch;
-        arch.dispatch(|| match self.0 {
+        arch.dispatch(Compiled(self.0, scratch))
+    }
+}
+
+/// A task, compiled for the processor at hand. (A closure would not do: what it calls is inlined into it, but it
+/// is not inlined into what is compiled for a processor.)
+struct Compiled<'a, 'b>(Kind<'a>, &'b mut Scratch);
+
+impl WithSimd for Compiled<'_, '_> {
+    type Output = Result<(), BpmfError>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Self::Output {
+        let Self(kind, scratch) = self;
+        match kind {
             Kind::Hyper { model, side, iteration, moments, drawn } => {
                 let config = &model.config;
                 let mut random = generator(config.seed, Use::Hyperparameters, side, iteration, 0);
@@ -594,7 +609,7 @@ impl Task<'_> {
                 }
                 Ok(())
             }
-        })
+        }
     }
 }
 

@@ -148,7 +148,7 @@ pub(crate) fn add_scaled(to: &mut [f64], by: f64, x: &[f64]) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use pulp::Arch;
+    use pulp::{Arch, Simd, WithSimd};
 
     /// Rows of numbers in (−1, 1), padded.
     fn rows(rank: usize, rows: usize, seed: u64) -> Vec<f64> {
@@ -163,6 +163,7 @@ mod tests {
     }
 
     /// A positive definite matrix and its elements as a dense array.
+    #[inline(always)]
     fn positive(rank: usize, seed: u64) -> Vec<f64> {
         let x = rows(rank, 2 * rank, seed);
         let mut a = vec![0.0; rank * stride(rank)];
@@ -173,6 +174,28 @@ mod tests {
             a[i * stride(rank) + i] += 0.1;
         }
         a
+    }
+
+    /// A Gram matrix, its factor, and a solution: bits of the solution.
+    #[derive(Clone, Copy)]
+    struct All {
+        rank: usize,
+        seed: u64,
+    }
+
+    impl WithSimd for All {
+        type Output = Vec<u64>;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _: S) -> Vec<u64> {
+            let Self { rank, seed } = self;
+            let mut r = positive(rank, seed);
+            factor(&mut r, rank).expect("positive");
+            let mut b = rows(rank, 1, seed ^ 1);
+            solve_transposed(&r, &mut b, rank);
+            solve(&r, &mut b, rank);
+            b.iter().map(|x| x.to_bits()).collect()
+        }
     }
 
     proptest! {
@@ -217,15 +240,8 @@ mod tests {
         /// What is compiled for the oldest processors computes the same bits as what is chosen here.
         #[test]
         fn every_processor_computes_the_same_bits(rank in 1usize..70, seed: u64) {
-            let compute = || {
-                let mut r = positive(rank, seed);
-                factor(&mut r, rank).expect("positive");
-                let mut b = rows(rank, 1, seed ^ 1);
-                solve_transposed(&r, &mut b, rank);
-                solve(&r, &mut b, rank);
-                b.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
-            };
-            prop_assert_eq!(compute(), Arch::new().dispatch(compute));
+            let all = All { rank, seed };
+            prop_assert_eq!(all.with_simd(pulp::Scalar), Arch::new().dispatch(all));
         }
     }
 

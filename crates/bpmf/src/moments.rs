@@ -1,6 +1,7 @@
 //! Sufficient statistics of rows: how many, their sum, the sum of their outer products.
 
 use crate::linalg::{add_gram, add_scaled, stride};
+use crate::row::GATHERED;
 use crate::tree::Merge;
 
 /// Statistics of some rows of one side.
@@ -31,7 +32,7 @@ impl Moments {
         self.count = (rows.len() / rank) as f64;
         self.sum.fill(0.0);
         self.product.fill(0.0);
-        for rows in rows.chunks(ROWS * rank) {
+        for rows in rows.chunks(GATHERED * rank) {
             scratch.clear();
             for row in rows.chunks_exact(rank) {
                 add_scaled(&mut self.sum, 1.0, row);
@@ -63,9 +64,6 @@ impl Moments {
         moments
     }
 }
-
-/// Rows whose outer products are added at once: they stay in the nearest cache.
-const ROWS: usize = 32;
 
 /// Rows of a padded matrix: whole tiles.
 pub(crate) const fn padded(rank: usize) -> usize {
