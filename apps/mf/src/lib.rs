@@ -9,12 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-pub mod data;
 mod division;
 mod evaluate;
 mod frequency;
 mod model;
 mod task;
+
+pub use intendant_ratings as data;
 
 pub use batch::Batch;
 pub use division::Algorithm;

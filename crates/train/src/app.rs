@@ -41,13 +41,33 @@ pub struct App {
     defaults: Vec<(&'static str, String)>,
     /// Common flags, with the value name and the help that this application gives them.
     described: Vec<(&'static str, &'static str, &'static str)>,
+    /// Whether it is a [`Program`](crate::Program).
+    has_server: bool,
 }
+
+/// Common flags of applications without a parameter server.
+const WITHOUT_SERVER: [&str; 14] = [
+    "data",
+    "test",
+    "epochs",
+    "valid-every",
+    "seed",
+    "float",
+    "nodes",
+    "workers",
+    "technique",
+    "report",
+    "export",
+    "no-progress",
+    "verbose",
+    "config",
+];
 
 impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
     pub fn new(command: Command) -> Self {
-        Self { command, defaults: Vec::new(), described: Vec::new() }
+        Self { command, defaults: Vec::new(), described: Vec::new(), has_server: true }
     }
 
     /// Gives a common flag a default that suits this application.
@@ -64,6 +84,49 @@ impl App {
         self
     }
 
+    /// An application without a parameter server, which runs a [`Program`](crate::Program): on one node, with
+    /// technique single. Flags about parameter management, clusters, checkpoints and simulations are hidden from its
+    /// help, and refused.
+    #[must_use]
+    pub fn without_server(mut self) -> Self {
+        self.has_server = false;
+        self.default("technique", Technique::Single.name())
+    }
+
+    /// Names of the common flags that an application without a parameter server does not have.
+    fn of_servers() -> impl Iterator<Item = String> {
+        let common = CommonArgs::augment_args(Command::new("common"));
+        let names: Vec<String> =
+            common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
+        names.into_iter().filter(|name| !WITHOUT_SERVER.contains(&name.as_str()))
+    }
+
+    /// Refuses settings that would have no effect.
+    fn check_without_server(
+        &self,
+        settings: &settings::Settings,
+        common: &CommonArgs,
+        is_launched: bool,
+    ) -> Result<(), TrainError> {
+        let name = self.command.get_name();
+        if let Some(flag) = Self::of_servers().find(|flag| settings.chosen(flag)) {
+            return Err(TrainError::usage(format!("--{flag} has no effect with {name}: leave it out")));
+        }
+        if common.technique != Technique::Single {
+            return Err(TrainError::usage(format!(
+                "--technique is {}, but {name} runs without a parameter server: leave it out",
+                common.technique.name()
+            )));
+        }
+        if common.nodes > 1 || is_launched {
+            return Err(TrainError::usage(format!(
+                "{name} runs on one node so far, and would run on several; use --nodes 1 with more --workers, without a \
+                 launcher"
+            )));
+        }
+        Ok(())
+    }
+
     /// The command with the application's flags and the common ones.
     fn command<A: Args>(&self) -> Command {
         // Flags bring the description of their struct along; the application's description must stay.
@@ -73,6 +136,17 @@ impl App {
         let mut command = CommonArgs::augment_args(command.next_help_heading(None::<&'static str>));
         for (name, value_name, help) in &self.described {
             command = command.mut_arg(name, |arg| arg.value_name(*value_name).help(*help));
+        }
+        if !self.has_server {
+            for name in Self::of_servers().chain(["technique".to_owned()]) {
+                let id = command
+                    .get_arguments()
+                    .find(|arg| arg.get_long() == Some(&name))
+                    .map(|arg| arg.get_id().clone());
+                if let Some(id) = id {
+                    command = command.mut_arg(id, |arg| arg.hide(true));
+                }
+            }
         }
         command.about(about).long_about(long_about).after_help(
             "Each flag can also be given as an environment variable (--valid-every as INTENDANT_VALID_EVERY) or in the \
@@ -97,6 +171,9 @@ impl App {
             Err(_) if common.technique == Technique::Single => None,
             found => found.map_err(TrainError::usage)?,
         };
+        if !self.has_server {
+            self.check_without_server(&settings, &common, rendezvous.is_some())?;
+        }
         let given = Given {
             program: self.command.get_name().to_owned(),
             version: self.command.get_version().unwrap_or_default().to_owned(),
@@ -104,7 +181,11 @@ impl App {
             inputs: settings.inputs,
             config: settings.config,
         };
-        let plan = Plan::new(common, given, rendezvous)?;
+        let mut plan = Plan::new(common, given, rendezvous)?;
+        if !self.has_server {
+            let names: Vec<String> = Self::of_servers().collect();
+            plan.config.drop_all(names.iter().map(String::as_str));
+        }
         Ok((flags, plan))
     }
 

@@ -79,6 +79,9 @@ pub enum TrainError {
     /// A loss or an update is not finite on this node.
     #[error(transparent)]
     Diverged(#[from] Diverged),
+    /// Values of a [`Program`](crate::Program) have left the range of numbers.
+    #[error("diverged: {0}")]
+    ProgramDiverged(AppError),
     /// A loss or an update is not finite on another node.
     #[error("node {by} {reason}")]
     DivergedElsewhere {
@@ -239,7 +242,7 @@ impl TrainError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Config { .. } | Self::Disagreement { .. } => exit::USAGE,
-            Self::Diverged(_) | Self::DivergedElsewhere { .. } => exit::DIVERGED,
+            Self::Diverged(_) | Self::ProgramDiverged(_) | Self::DivergedElsewhere { .. } => exit::DIVERGED,
             Self::Elsewhere { exit_code, .. } => *exit_code,
             Self::Cluster(error) => error.exit_code(),
             Self::Launch(error) => error.exit_code(),

@@ -7,7 +7,7 @@
 //! Inside, `worker` interprets the programs of `intendant-task` with blocking calls, on a training thread and
 //! a loader thread per worker. `parameters` is its interface to the parameters: a `cluster` or, for technique
 //! `single`, one array that the threads share. `replication` decides which keys are replicated, `sampling`
-//! how samples are drawn. `simulation` trains in a simulated cluster instead. `meter` measures each epoch;
+//! how samples are drawn. `program` runs [`Program`]s, which train without parameters that are managed. `simulation` trains in a simulated cluster instead. `meter` measures each epoch;
 //! workers exchange the results as a `tally`. `history` writes each epoch's results when it ends, `results`
 //! and `export` write the outputs of a run; `output` replaces files as a whole and refuses to overwrite
 //! inputs. `metrics` serves the numbers of a node while it trains.
@@ -38,6 +38,7 @@ mod output;
 mod parameters;
 mod parse;
 mod plan;
+mod program;
 mod progress;
 mod replication;
 mod report;
@@ -62,6 +63,7 @@ pub use cut::Made;
 pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;
 pub use plan::Plan;
+pub use program::{Program, run_program};
 pub use replication::Replicated;
 pub use report::{Access, Distribution, Epoch, Management, ModelSize, Report, SCHEMA, Simulated, Validation};
 pub use run::{Outcome, run};

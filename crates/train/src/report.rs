@@ -420,6 +420,38 @@ impl Report {
         }
     }
 
+    /// The report of a program without a parameter server: its name, the digest of its data, the size of its
+    /// model.
+    pub(crate) fn without_server(
+        (name, digest, model): (&str, u64, ModelSize),
+        plan: &Plan,
+        totals: &Totals,
+    ) -> Self {
+        let none = AccessStats::default();
+        Self {
+            schema: SCHEMA.to_owned(),
+            task: name.to_owned(),
+            technique: plan.technique.name().to_owned(),
+            seed: plan.seed,
+            nodes: plan.nodes,
+            workers_per_node: plan.workers,
+            simulated: false,
+            config: plan.config.to_json(),
+            data_digest: format!("{digest:016x}"),
+            model,
+            epochs: (1..).zip(&totals.epochs).map(|(number, sum)| Epoch::new(number, sum, 0)).collect(),
+            test: test(totals),
+            validation: None,
+            access: access(none, none),
+            management: Management::default(),
+            network: NetworkStats::default(),
+            sampling: None,
+            checkpoints: None,
+            simulation: None,
+            bound: None,
+        }
+    }
+
     /// Warns of results that may not be what the user asked for. `untrained` is the loss of the initial
     /// model.
     pub(crate) fn warn<T: Task>(&self, task: &T, plan: &Plan, untrained: Option<f64>) {

@@ -64,6 +64,14 @@ impl Config {
         self.derived.insert(name.to_owned());
     }
 
+    /// Drops settings that this program does not have.
+    pub(crate) fn drop_all<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        for name in names {
+            self.values.remove(name);
+            self.derived.remove(name);
+        }
+    }
+
     /// The value of a setting.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&toml::Value> {

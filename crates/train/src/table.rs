@@ -44,14 +44,18 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
             ),
         ));
         rows.push(("loss", number(last.loss)));
-        rows.push((
-            "accesses",
-            format!(
-                "{}, {:.1} % remote",
-                crate::logging::counted(report.access.counts.local + report.access.counts.remote, "key"),
-                100.0 * report.access.remote_share
-            ),
-        ));
+        let accesses = report.access.counts.local + report.access.counts.remote;
+        // A program without a parameter server has none.
+        if accesses > 0 {
+            rows.push((
+                "accesses",
+                format!(
+                    "{}, {:.1} % remote",
+                    crate::logging::counted(accesses, "key"),
+                    100.0 * report.access.remote_share
+                ),
+            ));
+        }
         let has_copies = replicated.is_some_and(|replicated| replicated.keys > 0);
         if let Some(goal) = plan.replication.goal(plan.technique).filter(|_| has_copies) {
             let reached = report.management.syncs_per_second;
@@ -69,14 +73,16 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
                 ),
             ));
         }
-        rows.push((
-            "network",
-            format!(
-                "{}, {}",
-                crate::logging::counted(report.network.messages, "message"),
-                HumanBytes(report.network.bytes)
-            ),
-        ));
+        if accesses > 0 || report.network.messages > 0 {
+            rows.push((
+                "network",
+                format!(
+                    "{}, {}",
+                    crate::logging::counted(report.network.messages, "message"),
+                    HumanBytes(report.network.bytes)
+                ),
+            ));
+        }
         rows.extend(report.bound.as_ref().map(|bound| ("sent", bound.describe())));
     }
     if let Some(validation) = &report.validation {

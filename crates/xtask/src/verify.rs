@@ -19,6 +19,7 @@ const PURE: [&str; 13] = [
     "intendant-task",
     "intendant-sim",
     "intendant-checkers",
+    "intendant-bpmf",
 ];
 /// Packages that they must not depend on, directly or indirectly.
 const BANNED: [&str; 5] = ["tokio", "tonic", "mio", "socket2", "intendant-transport"];
@@ -173,12 +174,13 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// The crates of the workspace that each crate may depend on, directly or indirectly
 /// (`docs/architecture.md`): those to its left.
-const LAYERS: [(&str, &[&str]); 25] = [
+const LAYERS: [(&str, &[&str]); 27] = [
     ("intendant-core", &[]),
     ("intendant-segment", &[]),
     ("intendant-lapser", &["segment"]),
     ("intendant-onesided", &["segment"]),
     ("intendant-formats", &["core"]),
+    ("intendant-bpmf", &["core"]),
     ("intendant-checkpoint", &["core"]),
     ("intendant-trace", &["core"]),
     ("intendant-analysis", &["core", "trace"]),
@@ -189,6 +191,7 @@ const LAYERS: [(&str, &[&str]); 25] = [
     ("intendant-techniques", &["core", "wire"]),
     ("intendant-engine", &["core", "wire", "store", "intent", "sampling", "techniques", "trace"]),
     ("intendant-task", &["core", "sampling", "store"]),
+    ("intendant-ratings", &["core", "formats", "sampling", "store", "task"]),
     ("intendant-transport", &["core"]),
     ("intendant-metrics", &["core", "transport"]),
     ("intendant-dashboard", &["core", "trace", "analysis", "transport"]),

@@ -1,10 +1,12 @@
-//! Matrices of which some cells are known: entries to learn from, and entries to test on.
+#![doc = include_str!("../README.md")]
 //!
-//! [`Dataset::read`] reads MatrixMarket files and tables of row, column and value; [`Generator`] makes
-//! matrices of any size. Rows and columns are numbered from 0, equally on every process that reads the same
-//! files. A cell that is given more than once is as many entries: two ratings of a film are two examples.
+//! Start at [`Dataset`]. [`Dataset::read`] reads MatrixMarket files and tables of row, column and value;
+//! [`Generator`] makes matrices of any size. Rows and columns are numbered from 0, equally on every process
+//! that reads the same files. A cell that is given more than once is as many entries: two ratings of a film
+//! are two examples.
 //!
-//! This module has no keys and values, and does not divide entries among workers.
+//! Absent on purpose: keys, values, and the division of entries among workers.
+#![forbid(unsafe_code)]
 
 mod generate;
 mod ids;

@@ -1,0 +1,156 @@
+//! The chain on the threads of one node.
+
+use crate::plan::usage;
+use intendant_bpmf::{Block, BpmfError, Config, Model, Posterior, Scratch, Side, Task};
+use intendant_formats::{Matrix, WriteError, write_text};
+use intendant_ratings::{Dataset, Ids};
+use intendant_task::Reduction;
+use intendant_train::{AppError, ModelSize, Program, TrainError};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// A chain of one block, whose tasks are divided among threads.
+pub(crate) struct Chain {
+    data: Dataset,
+    model: Arc<Model>,
+    block: Block,
+    /// Buffers of each thread.
+    scratches: Vec<Scratch>,
+}
+
+impl Chain {
+    pub(crate) fn new(data: Dataset, config: Config, workers: usize) -> Result<Self, TrainError> {
+        let rows = [data.rows().len(), data.columns().len()];
+        // Both are numbered with 32 bits.
+        let [rows, columns] = rows.map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
+        let train = data.train().iter().map(|entry| (entry.row, entry.column, entry.value));
+        let test = data.test().iter().map(|entry| (entry.row, entry.column, entry.value));
+        let model = Model::new(config, (rows, columns), train, test, data.mean()).map_err(usage)?;
+        let model = Arc::new(model);
+        let block = Block::new(Arc::clone(&model), 0, 1).map_err(usage)?;
+        let scratches = (0..workers).map(|_| Scratch::new()).collect();
+        Ok(Self { data, model, block, scratches })
+    }
+
+    fn ids(folder: &Path, name: &str, ids: &Ids) -> Result<(), WriteError> {
+        write_text(&folder.join(name), |file| {
+            (0..ids.len()).filter_map(|index| ids.get(index)).try_for_each(|id| writeln!(file, "{id}"))
+        })
+    }
+
+    /// Writes `name_mean.npy` and `name_variance.npy`.
+    fn posterior(&self, folder: &Path, name: &str, side: Side) -> Result<(), WriteError> {
+        let (rank, Posterior { means, variances, .. }) =
+            (self.model.config().rank, self.block.posterior(side));
+        for (what, values) in [("mean", means), ("variance", variances)] {
+            let rows = self.model.rows(side).into();
+            let mut matrix = Matrix::create::<f64>(folder, &format!("{name}_{what}"), rows, rank)?;
+            for (row, values) in (0..).zip(values.chunks_exact(rank)) {
+                matrix.row(row, values)?;
+            }
+            matrix.finish()?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs all tasks, each on the next thread that is free. Results do not depend on which. Once `stop` is true, the
+/// tasks that have not begun do not run.
+fn run(tasks: Vec<Task<'_>>, scratches: &mut [Scratch], stop: &AtomicBool) -> Result<(), TrainError> {
+    let count = tasks.len();
+    let tasks = &Mutex::new(tasks.into_iter());
+    let work = |scratch: &mut Scratch| -> Result<(), BpmfError> {
+        while !stop.load(Ordering::Relaxed) {
+            let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(task) = next else { break };
+            task.run(scratch)?;
+        }
+        Ok(())
+    };
+    let diverged = |error: BpmfError| TrainError::ProgramDiverged(error.into());
+    let threads = scratches.len().min(count);
+    let Some((first, others)) = scratches[..threads].split_first_mut() else { return Ok(()) };
+    thread::scope(|scope| {
+        let mut started = Vec::new();
+        for (number, scratch) in (1..).zip(others) {
+            let thread = thread::Builder::new().name(format!("worker-{number}"));
+            let spawned = thread.spawn_scoped(scope, || work(scratch));
+            started.push(spawned.map_err(|source| TrainError::System { what: "start a thread", source })?);
+        }
+        let mut done = work(first);
+        for thread in started {
+            match thread.join() {
+                Ok(result) => done = done.and(result),
+                // The panic is told as that of the thread that runs the chain.
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        done.map_err(diverged)
+    })
+}
+
+impl Program for Chain {
+    fn name(&self) -> &'static str {
+        "bpmf"
+    }
+
+    fn digest(&self) -> u64 {
+        self.data.digest()
+    }
+
+    fn size(&self) -> ModelSize {
+        let rows: u64 = Side::BOTH.iter().map(|side| u64::from(self.model.rows(*side))).sum();
+        let values = rows * self.model.config().rank as u64;
+        ModelSize { keys: rows, values, bytes: 8 * values, replicated: None }
+    }
+
+    fn epoch(&mut self, stop: &AtomicBool) -> Result<Reduction, TrainError> {
+        let iteration = self.block.iteration();
+        while self.block.step().is_some() && self.block.iteration() == iteration {
+            // The only block needs nothing of others.
+            let tasks = self.block.work().map_err(|error| TrainError::Stopped(error.to_string()))?;
+            run(tasks, &mut self.scratches, stop)?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Reduction::default());
+            }
+            self.block.finish();
+        }
+        let sums = self.model.total(self.block.sums(false)).unwrap_or_default();
+        let mut reduction = Reduction::default();
+        reduction.add("examples", sums.examples);
+        reduction.add("loss", sums.loss);
+        Ok(reduction)
+    }
+
+    fn evaluate(&mut self) -> Reduction {
+        let sums = self.model.total(self.block.sums(true)).unwrap_or_default();
+        let mut reduction = Reduction::default();
+        reduction.add("quality.rmse^2", sums.squares);
+        reduction.add("quality.mae", sums.sizes);
+        reduction.add("quality.interval_coverage", sums.covered);
+        reduction.add("quality.interval_width", sums.widths);
+        reduction.add("quality.count", sums.tested);
+        reduction
+    }
+
+    fn export(&mut self, folder: &Path) -> Result<(), AppError> {
+        self.posterior(folder, "row", Side::Rows)?;
+        self.posterior(folder, "column", Side::Columns)?;
+        Self::ids(folder, "row_ids.txt", self.data.rows())?;
+        Self::ids(folder, "column_ids.txt", self.data.columns())?;
+        write_text(&folder.join("mean.txt"), |file| writeln!(file, "{}", self.data.mean()))?;
+        write_text(&folder.join("predictions.tsv"), |file| {
+            writeln!(file, "row\tcolumn\tvalue\tmean\tdeviation\tlow\thigh")?;
+            self.block.forecasts().try_for_each(|of| {
+                let id = |ids: &Ids, number: u32| ids.get(number as usize).unwrap_or_default().into_owned();
+                let (row, column) = (id(self.data.rows(), of.row), id(self.data.columns(), of.column));
+                let numbers = [of.value, of.mean, of.deviation, of.low, of.high].map(|x| x.to_string());
+                writeln!(file, "{row}\t{column}\t{}", numbers.join("\t"))
+            })
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! `bpmf`: samples factorisations of matrices of which some cells are known.
+#![forbid(unsafe_code)]
+
+mod args;
+mod chain;
+mod plan;
+
+use args::Flags;
+use chain::Chain;
+use intendant_core::Element;
+use intendant_train::{App, Application, Outcome, Plan, TrainError};
+use plan::Resolved;
+use std::process::ExitCode;
+
+struct BpmfApp;
+
+impl Application for BpmfApp {
+    type Flags = Flags;
+    type Resolved = Resolved;
+
+    fn resolve(flags: Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
+        plan::resolve(&flags, plan)
+    }
+
+    fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
+        let data = plan::open(&resolved, plan)?;
+        let mut chain = Chain::new(data, resolved.config, plan.workers)?;
+        intendant_train::run_program(&mut chain, plan)
+    }
+}
+
+fn app() -> App {
+    let command = clap::Command::new("bpmf").version(env!("CARGO_PKG_VERSION")).about(
+        "Factorises a matrix of which some cells are known by Gibbs sampling, and predicts cells that were held out, with \
+         intervals.\n\n\
+         --data is a MatrixMarket file (coordinate; real, integer or pattern; general or symmetric), a table with row, column \
+         and value on each line (separated by tabs, '::', commas, semicolons or blanks; further columns are ignored), either \
+         of them compressed as .zst, or a generated matrix: builtin:zipf (the default), builtin:uniform, or one of these of \
+         another size as in builtin:zipf:100000x10000x10000000 (rows, columns, entries).",
+    );
+    App::new(command)
+        .without_server()
+        .default("epochs", EPOCHS_DEFAULT)
+        .default("float", "f64")
+        .describe("epochs", "E", "Iterations of the chain")
+        .describe(
+            "valid_every",
+            "E",
+            "Measure the quality on the test data after every so many iterations; 0 means at the end",
+        )
+        .describe("workers", "W", "Threads")
+}
+
+/// Iterations, a third of which is burn-in: enough for the built-in data and for sets of some ten thousand entries.
+const EPOCHS_DEFAULT: u32 = 120;
+
+fn main() -> ExitCode {
+    app().main::<BpmfApp>()
+}

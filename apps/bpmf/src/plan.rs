@@ -1,0 +1,88 @@
+//! The application's part of the plan: its flags, checked and complete.
+
+use crate::args::Flags;
+use intendant_bpmf::{BpmfError, Config};
+use intendant_core::ElementType;
+use intendant_ratings::{Dataset, Generator};
+use intendant_task::Split;
+use intendant_train::{DataSource, Plan, TestSource, TrainError};
+
+/// The application's flags, resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Resolved {
+    /// Settings of the chain.
+    pub(crate) config: Config,
+    /// The data to generate, unless a file is read.
+    generator: Option<Generator>,
+}
+
+/// The data set that is factorised by default.
+const BUILTIN: &str = "zipf";
+
+/// Fills in the defaults that depend on other flags; records them, so that the effective configuration is
+/// complete.
+pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
+    if plan.float != ElementType::F64 {
+        return Err(TrainError::usage(
+            "--float is f32, but samples are drawn and averaged in f64: leave it out".to_owned(),
+        ));
+    }
+    let config = Config {
+        rank: flags.rank,
+        alpha: flags.alpha,
+        beta: flags.beta,
+        nu: flags.nu,
+        iterations: plan.epochs,
+        burn_in: flags.burn_in.unwrap_or(plan.epochs / 3),
+        interval: flags.interval,
+        seed: plan.seed,
+        ..Config::default()
+    };
+    config.check().map_err(usage)?;
+    plan.config.set("burn-in", i64::from(config.burn_in));
+    plan.config.set("nu", config.nu.unwrap_or(config.rank as f64));
+    let generator = match &plan.data {
+        None => Some(BUILTIN),
+        Some(DataSource::Builtin(name)) => Some(name.as_str()),
+        Some(DataSource::Path(_)) => None,
+    };
+    let generator = generator.map(Generator::named).transpose().map_err(TrainError::usage)?;
+    Ok(Resolved { config, generator })
+}
+
+/// The error as one of the command line: settings are flags.
+pub(crate) fn usage(error: BpmfError) -> TrainError {
+    match error {
+        BpmfError::Setting { .. } => TrainError::usage(format!("--{error}")),
+        other => TrainError::usage(other),
+    }
+}
+
+/// Reads or generates the data that the common flags name.
+pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainError> {
+    let mut data = match (&resolved.generator, &plan.data) {
+        (None, Some(DataSource::Path(path))) => Dataset::read(path).map_err(TrainError::usage)?,
+        (Some(generator), _) => generator.generate().map_err(TrainError::usage)?,
+        (None, _) => return Err(TrainError::usage("no data is named")),
+    };
+    let held_out = match &plan.test {
+        None => Ok(()),
+        Some(TestSource::File(file)) => data.held_out_from(Split::Test, file),
+        Some(TestSource::Fraction(fraction)) => data.hold_out(Split::Test, *fraction, plan.seed),
+    };
+    held_out.map_err(|error| TrainError::usage(format!("--test: {error}")))?;
+    if data.test().is_empty() {
+        plan.warn_without_test_data();
+    }
+    let (rows, columns) = (data.rows().len(), data.columns().len());
+    let (train, test) = (data.train().len(), data.test().len());
+    tracing::info!(rows, columns, train, test, mean = data.mean(), "data");
+    if data.unseen() > 0 && matches!(plan.test, Some(TestSource::File(_))) {
+        // Names may be spelled differently in the two files.
+        tracing::warn!(
+            "{} of {test} test entries have a row or column without training entries; its factors are those of a typical one",
+            data.unseen()
+        );
+    }
+    Ok(data)
+}

@@ -1,0 +1,222 @@
+//! Blocks that exchange items through a store that keeps the newest value only, in random order.
+
+use super::*;
+use crate::{Cell, Config};
+use intendant_core::random::{stream, unit};
+use std::collections::BTreeMap;
+
+const ROWS: u32 = 37;
+const COLUMNS: u32 = 23;
+
+/// A matrix of rank 2 and its noise of variance 1/4; a fifth of the cells known, some of them held out.
+fn cells(held_out: bool) -> impl Iterator<Item = Cell> + Clone {
+    let factor = |side: u64, row: u32, k: u64| 4.0 * unit(stream(side, &[row.into(), k])) - 2.0;
+    let all = (0..ROWS).flat_map(|row| (0..COLUMNS).map(move |column| (row, column)));
+    all.filter_map(move |(row, column)| {
+        let word = |what: u64| stream(what, &[row.into(), column.into()]);
+        let (chosen, noise) = (unit(word(7)), unit(word(8)) + unit(word(9)) + unit(word(10)) - 1.5);
+        let product: f64 = (0..2).map(|k| factor(1, row, k) * factor(2, column, k)).sum();
+        let is_held_out = chosen < 0.1;
+        (chosen < 0.4 && is_held_out == held_out).then_some((row, column, 3.0 + product + noise))
+    })
+}
+
+fn model(config: Config) -> Arc<Model> {
+    Arc::new(Model::new(config, (ROWS, COLUMNS), cells(false), cells(true), 3.0).expect("allowed"))
+}
+
+fn config() -> Config {
+    Config { rank: 3, iterations: 12, burn_in: 5, alpha: 4.0, ..Config::default() }
+}
+
+/// The result of a chain, bit by bit.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    forecasts: Vec<[u64; 2]>,
+    posterior: Vec<u64>,
+    sums: [u64; 2],
+}
+
+/// Runs a chain of so many blocks. The order of steps follows from `order`; a step runs when all that it needs is
+/// there. Blocks take the newest value, or keep the copy that they have if it is new enough (`lazy`). Also returns
+/// how many values were older than at slack 0.
+fn run(model: &Arc<Model>, count: u32, order: u64, lazy: bool) -> (Outcome, Vec<Block>, usize) {
+    let mut blocks: Vec<Block> =
+        (0..count).map(|index| Block::new(Arc::clone(model), index, count).expect("allowed")).collect();
+    let mut store: BTreeMap<Item, (u64, Vec<f64>)> = BTreeMap::new();
+    let mut copies: Vec<BTreeMap<Item, u64>> = vec![BTreeMap::new(); blocks.len()];
+    let tell = |store: &mut BTreeMap<Item, (u64, Vec<f64>)>, block: &Block, produced: Produced| {
+        for item in produced.items {
+            let mut value = Vec::new();
+            block.value(item, &mut value);
+            assert_eq!(value.len(), model.words(item));
+            let before = store.insert(item, (produced.clock, value));
+            assert!(before.is_none_or(|(clock, _)| clock < produced.clock), "clocks grow");
+        }
+    };
+    for block in &blocks {
+        tell(&mut store, block, block.begin());
+    }
+    let (mut scratch, mut stale) = (Scratch::new(), 0);
+    let consumed: Vec<Vec<Item>> = blocks.iter().map(Block::consumed).collect();
+    for turn in 0.. {
+        let ready = |block: &&mut Block| {
+            let has = |need: &Need| store.get(&need.item).is_some_and(|(clock, _)| *clock >= need.least());
+            block.step().is_some() && block.needs().iter().all(has)
+        };
+        let mut ready: Vec<&mut Block> = blocks.iter_mut().filter(ready).collect();
+        if ready.is_empty() {
+            break;
+        }
+        let chosen = stream(order, &[turn]) as usize % ready.len();
+        let block = &mut ready[chosen];
+        let index = block.index() as usize;
+        for need in block.needs() {
+            assert!(consumed[index].contains(&need.item), "{:?} was not declared", need.item);
+            let (clock, value) = &store[&need.item];
+            let copy = copies[index].entry(need.item).or_insert(0);
+            if !lazy || *copy < need.least() {
+                block.put(need.item, value).expect("declared");
+                *copy = *clock;
+            }
+            assert!(*copy >= need.least());
+            stale += usize::from(*copy < need.clock);
+        }
+        let mut tasks = block.work().expect("all is there");
+        if order % 2 == 1 {
+            tasks.reverse();
+        }
+        tasks.into_iter().try_for_each(|task| task.run(&mut scratch)).expect("converges");
+        let produced = block.finish();
+        tell(&mut store, block, produced);
+    }
+    assert!(blocks.iter().all(|block| block.step().is_none()), "a chain of {count} blocks hangs");
+    let total = model.total(blocks.iter().flat_map(|block| block.sums(true))).expect("all blocks");
+    let forecasts = blocks.iter().flat_map(Block::forecasts);
+    let posterior =
+        Side::BOTH.into_iter().flat_map(|side| blocks.iter().map(move |block| block.posterior(side)));
+    let posterior = posterior.flat_map(|of| of.means.into_iter().zip(of.variances));
+    let outcome = Outcome {
+        forecasts: forecasts.map(|of| [of.mean.to_bits(), of.high.to_bits()]).collect(),
+        posterior: posterior.flat_map(|(mean, variance)| [mean.to_bits(), variance.to_bits()]).collect(),
+        sums: [total.squares.to_bits(), total.loss.to_bits()],
+    };
+    (outcome, blocks, stale)
+}
+
+#[test]
+fn any_number_of_blocks_computes_the_same_bits_in_any_order() {
+    let model = model(config());
+    let (one, ..) = run(&model, 1, 0, false);
+    assert_eq!(one.forecasts.len(), cells(true).count());
+    for count in [2, 4, 7, 64] {
+        for order in 0..6 {
+            let (other, blocks, stale) = run(&model, count, order, order % 3 == 0);
+            let differ = |a: &[u64], b: &[u64]| a.iter().zip(b).position(|(a, b)| a != b);
+            assert_eq!(
+                differ(&one.posterior, &other.posterior),
+                None,
+                "posterior of {count} blocks, order {order}"
+            );
+            assert!(one.forecasts == other.forecasts, "forecasts of {count} blocks, order {order}");
+            assert_eq!(one.sums, other.sums, "{count} blocks, order {order}");
+            assert_eq!(stale, 0);
+            assert!(blocks[0].consumed().len() > 10, "something is exchanged");
+        }
+    }
+    let seed = Config { seed: 2, ..config() };
+    assert_ne!(run(&super::tests::model(seed), 2, 0, false).0, one, "another seed");
+}
+
+#[test]
+fn each_item_has_one_producer_and_those_consumed_have_one() {
+    let model = model(config());
+    for count in [1, 3, 40, 128] {
+        let blocks: Vec<Block> =
+            (0..count).map(|index| Block::new(Arc::clone(&model), index, count).expect("allowed")).collect();
+        let mut produced: Vec<Item> = blocks.iter().flat_map(Block::produced).collect();
+        let all = produced.len();
+        produced.sort_unstable();
+        produced.dedup();
+        assert_eq!(produced.len(), all);
+        let rows = produced.iter().filter(|item| matches!(item, Item::Row(..))).count();
+        assert_eq!(rows as u32, ROWS + COLUMNS);
+        for block in &blocks {
+            let (own, consumed) = (block.produced(), block.consumed());
+            assert!(consumed.iter().all(|item| produced.binary_search(item).is_ok() && !own.contains(item)));
+        }
+    }
+    let none = Block::new(Arc::clone(&model), 3, 3).expect_err("no such block").to_string();
+    assert_eq!(none, "block 3 of 3: there can be 1 to 128 blocks, numbered from 0");
+    assert!(Block::new(model, 0, 129).is_err());
+}
+
+/// The noise has a standard deviation of .5; at .4 known cells of a small matrix, rows are known badly.
+#[test]
+fn held_out_cells_are_predicted_and_intervals_hold_what_they_promise() {
+    let config = Config { iterations: 300, burn_in: 60, ..config() };
+    let (_, blocks, _) = run(&model(config), 2, 3, false);
+    let total = blocks[0].model.total(blocks.iter().flat_map(|block| block.sums(true))).expect("all");
+    let trivial: f64 = {
+        let off = cells(true).map(|(_, _, value)| (value - 3.0).powi(2));
+        (off.sum::<f64>() / total.tested).sqrt()
+    };
+    let rmse = total.rmse().expect("held out");
+    assert!(rmse < 0.6 * trivial, "{rmse}, and {trivial} without a model");
+    let covered = total.covered / total.tested;
+    assert!((0.88..=1.0).contains(&covered), "{covered} of {} in intervals of 95 %", total.tested);
+    assert_eq!(total.examples as usize, cells(false).count());
+    assert!(total.loss / total.examples < 0.5, "{}", total.loss / total.examples);
+}
+
+#[test]
+fn slack_lets_blocks_compute_with_older_rows() {
+    let chain = |slack| {
+        let config = Config { iterations: 300, burn_in: 60, slack, ..config() };
+        let (_, blocks, stale) = run(&model(config), 4, 5, true);
+        let total = blocks[0].model.total(blocks.iter().flat_map(|block| block.sums(true))).expect("all");
+        (total.rmse().expect("held out"), stale)
+    };
+    let ((exact, none), (slack, stale)) = (chain(0), chain(4));
+    assert_eq!(none, 0);
+    assert!(stale > 1000, "{stale}");
+    assert!((slack - exact).abs() < 0.1 * exact, "{exact} at slack 0, {slack} at slack 4");
+}
+
+#[test]
+fn what_a_block_does_not_consume_is_refused() {
+    let model = model(config());
+    let mut block = Block::new(Arc::clone(&model), 1, 2).expect("allowed");
+    let own = block.produced()[0];
+    let said = |block: &mut Block, item, len: usize| {
+        block.put(item, &vec![0.0; len]).expect_err("refused").to_string()
+    };
+    assert!(said(&mut block, own, 3).contains("of which it consumes 0"));
+    let row = *block.consumed().iter().find(|item| matches!(item, Item::Row(..))).expect("a row");
+    assert!(said(&mut block, row, 2).contains("was given 2 numbers of Row"));
+    assert!(said(&mut block, Item::Statistics(Side::Rows, 1), 10).contains("consumes 0"));
+    // Block 0 does not go on without the others.
+    let mut first = Block::new(model, 0, 2).expect("allowed");
+    let missing = first.work().expect_err("statistics are missing").to_string();
+    assert!(missing.contains("block 0 draws hyperparameters in iteration 1 without"), "{missing}");
+}
+
+#[test]
+fn values_beyond_the_range_of_numbers_end_the_chain() {
+    let huge = [(0, 0, 1e200), (1, 0, -1e200), (0, 1, 1e200)];
+    let config = Config { iterations: 50, ..config() };
+    let config = Config { burn_in: 5, ..config };
+    let model = Model::new(config, (2, 2), huge.into_iter(), std::iter::empty(), 0.0).expect("finite");
+    let mut block = Block::new(Arc::new(model), 0, 1).expect("allowed");
+    let mut scratch = Scratch::new();
+    let error = loop {
+        assert!(block.step().is_some(), "never noticed");
+        let run: Result<(), BpmfError> =
+            block.work().expect("alone").into_iter().try_for_each(|task| task.run(&mut scratch));
+        match run {
+            Ok(()) => drop(block.finish()),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, BpmfError::Diverged { .. }), "{error}");
+}

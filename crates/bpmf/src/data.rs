@@ -1,0 +1,232 @@
+//! The known entries of a matrix, by row and by column, and how rows are divided into leaves.
+
+use crate::error::BpmfError;
+use crate::tree::Tree;
+use crate::{Config, Side};
+use std::ops::Range;
+
+/// A known cell: row, column, value.
+pub type Cell = (u32, u32, f64);
+
+/// Entries of one side, row by row (of the side; a column of the matrix is a row of [`Side::Columns`]).
+#[derive(Clone, Debug)]
+pub(crate) struct Entries {
+    /// Where each row begins; one more than rows.
+    starts: Vec<usize>,
+    /// Numbers of the rows of the other side.
+    pub(crate) others: Vec<u32>,
+    /// Values, centred.
+    pub(crate) values: Vec<f64>,
+}
+
+impl Entries {
+    /// Sorts `cells` by row, then by the row of the other side; equal cells keep their order.
+    fn new(rows: u32, cells: impl Iterator<Item = Cell> + Clone) -> Self {
+        let mut starts = vec![0usize; rows as usize + 1];
+        for (row, ..) in cells.clone() {
+            starts[row as usize + 1] += 1;
+        }
+        for row in 0..rows as usize {
+            starts[row + 1] += starts[row];
+        }
+        let count = starts[rows as usize];
+        let mut sorted = vec![(0u32, 0.0f64); count];
+        let mut next = starts.clone();
+        for (row, other, value) in cells {
+            sorted[next[row as usize]] = (other, value);
+            next[row as usize] += 1;
+        }
+        for row in 0..rows as usize {
+            sorted[starts[row]..starts[row + 1]].sort_by_key(|(other, _)| *other);
+        }
+        let (others, values) = sorted.into_iter().unzip();
+        Self { starts, others, values }
+    }
+
+    /// Rows.
+    pub(crate) fn rows(&self) -> u32 {
+        (self.starts.len() - 1) as u32
+    }
+
+    /// The places of the entries of some rows.
+    pub(crate) fn places(&self, rows: Range<u32>) -> Range<usize> {
+        self.starts[rows.start as usize]..self.starts[rows.end as usize]
+    }
+
+    /// The rows of the other side and the values of the entries of a row.
+    pub(crate) fn of(&self, row: u32) -> (&[u32], &[f64]) {
+        let places = self.places(row..row + 1);
+        (&self.others[places.clone()], &self.values[places])
+    }
+}
+
+/// One side: its entries and its leaves.
+#[derive(Clone, Debug)]
+pub(crate) struct SideData {
+    pub(crate) entries: Entries,
+    pub(crate) tree: Tree,
+    /// The first row of each leaf, and the number of rows at the end.
+    bounds: Vec<u32>,
+}
+
+/// Leaves of a side at most: so many that blocks are about equal (7 blocks differ by 5 %), and so few that
+/// the sums of the inner nodes take little time.
+pub const LEAVES_MAX: u32 = 128;
+
+impl SideData {
+    fn new(entries: Entries, rank: usize) -> Self {
+        let rows = entries.rows();
+        let tree = Tree::new(rows.clamp(1, LEAVES_MAX));
+        // A row with n entries costs nK² operations for the products of its entries, and K³/3 for the factor.
+        let load = |row: u32| (3 * entries.places(row..row + 1).len() + rank) as u64;
+        let total: u64 = (0..rows).map(load).sum();
+        let (mut bounds, mut before, mut row) = (vec![0], 0u64, 0u32);
+        for leaf in 1..tree.leaves() {
+            let goal = total * u64::from(leaf) / u64::from(tree.leaves());
+            while row < rows && before < goal {
+                before += load(row);
+                row += 1;
+            }
+            bounds.push(row);
+        }
+        bounds.push(rows);
+        Self { entries, tree, bounds }
+    }
+
+    /// The rows of some leaves.
+    pub(crate) fn rows(&self, leaves: Range<u32>) -> Range<u32> {
+        self.bounds[leaves.start as usize]..self.bounds[leaves.end as usize]
+    }
+
+    /// The rows of a leaf.
+    pub(crate) fn leaf(&self, leaf: u32) -> Range<u32> {
+        self.rows(leaf..leaf + 1)
+    }
+}
+
+/// What a chain samples: the entries, centred, and the settings.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub(crate) config: Config,
+    pub(crate) mean: f64,
+    /// By row, by column.
+    pub(crate) sides: [SideData; 2],
+    /// Held-out entries by row.
+    pub(crate) test: Entries,
+}
+
+impl Model {
+    /// A model of a matrix of `rows` × `columns` cells, of which `train` are known. `test` are predicted.
+    /// `mean` is subtracted from all values; the mean of the training entries is usual. Cells that occur
+    /// several times are several observations.
+    ///
+    /// # Errors
+    /// [`BpmfError::Setting`], [`BpmfError::Outside`] or [`BpmfError::NotFinite`].
+    pub fn new(
+        config: Config,
+        (rows, columns): (u32, u32),
+        train: impl Iterator<Item = Cell> + Clone,
+        test: impl Iterator<Item = Cell> + Clone,
+        mean: f64,
+    ) -> Result<Self, BpmfError> {
+        config.check()?;
+        for (index, (row, column, value)) in train.clone().chain(test.clone()).enumerate() {
+            if row >= rows || column >= columns {
+                return Err(BpmfError::Outside { index, row, column, rows, columns });
+            }
+            if !(value - mean).is_finite() {
+                return Err(BpmfError::NotFinite { index, row, column, value });
+            }
+        }
+        let centred = |(row, column, value): Cell| (row, column, value - mean);
+        let turned = |(row, column, value): Cell| (column, row, value - mean);
+        let by_row = SideData::new(Entries::new(rows, train.clone().map(centred)), config.rank);
+        let by_column = SideData::new(Entries::new(columns, train.map(turned)), config.rank);
+        let test = Entries::new(rows, test.map(centred));
+        Ok(Self { config, mean, sides: [by_row, by_column], test })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What was subtracted from all values.
+    pub fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    /// Rows of a side.
+    pub fn rows(&self, side: Side) -> u32 {
+        self.side(side).entries.rows()
+    }
+
+    /// Blocks that the model can be divided into at most.
+    pub fn blocks_max(&self) -> u32 {
+        LEAVES_MAX
+    }
+
+    /// Training entries.
+    pub fn entries(&self) -> usize {
+        self.sides[0].entries.values.len()
+    }
+
+    /// Held-out entries.
+    pub fn tested(&self) -> usize {
+        self.test.values.len()
+    }
+
+    pub(crate) fn side(&self, side: Side) -> &SideData {
+        &self.sides[side as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(cells: &[Cell], size: (u32, u32)) -> Result<Model, BpmfError> {
+        Model::new(Config::default(), size, cells.iter().copied(), std::iter::empty(), 1.0)
+    }
+
+    #[test]
+    fn both_sides_have_the_same_entries_in_a_fixed_order() {
+        let cells = [(2, 1, 5.0), (0, 3, 2.0), (2, 0, 4.0), (0, 1, 3.0), (2, 1, 6.0)];
+        let found = model(&cells, (3, 4)).expect("inside");
+        assert_eq!(found.side(Side::Rows).entries.of(2), (&[0, 1, 1][..], &[3.0, 4.0, 5.0][..]));
+        assert_eq!(found.side(Side::Rows).entries.of(1), (&[][..], &[][..]));
+        assert_eq!(found.side(Side::Columns).entries.of(1), (&[0, 2, 2][..], &[2.0, 4.0, 5.0][..]));
+        assert_eq!((found.entries(), found.rows(Side::Columns)), (5, 4));
+    }
+
+    #[test]
+    fn leaves_hold_each_row_once_and_are_about_equal() {
+        // Row r has r % 7 entries, and row 40 has 500.
+        let cells: Vec<Cell> = (0..600u32)
+            .flat_map(|row| (0..if row == 40 { 500 } else { row % 7 }).map(move |column| (row, column, 1.0)))
+            .collect();
+        let found = model(&cells, (600, 500)).expect("inside");
+        let side = found.side(Side::Rows);
+        let load = |leaf: u32| {
+            let rows = side.leaf(leaf);
+            3 * side.entries.places(rows.clone()).len() + 16 * rows.len()
+        };
+        let leaves = side.tree.leaves();
+        assert_eq!(leaves, 128);
+        assert_eq!((0..leaves).map(|leaf| side.leaf(leaf).len()).sum::<usize>(), 600);
+        let loads: Vec<usize> = (0..leaves).map(load).collect();
+        let mean = loads.iter().sum::<usize>() / loads.len();
+        assert!(loads.iter().filter(|load| **load > 2 * mean).count() <= 1, "{loads:?}");
+        assert_eq!(model(&[], (0, 3)).expect("empty").side(Side::Rows).leaf(0), 0..0);
+    }
+
+    #[test]
+    fn entries_that_cannot_be_used_are_named() {
+        let said = |cells: &[Cell]| model(cells, (2, 2)).expect_err("refused").to_string();
+        assert_eq!(
+            said(&[(0, 0, 1.0), (1, 2, 1.0)]),
+            "entry 1 is at row 1, column 2 of a matrix of 2 rows and 2 columns"
+        );
+        assert!(said(&[(1, 0, f64::INFINITY)]).contains("row 1, column 0, is inf"));
+    }
+}

@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+//!
+//! Start at [`Model`]: entries and settings. A [`Block`] is the part of a chain that one node computes; its
+//! documentation has the order of calls. [`Item`]s are what blocks exchange. Inside, `row` and `hyper` draw, `linalg` is
+//! their arithmetic, `moments` and `tree` sum in a fixed order, `random` names the random numbers, `predict` averages.
+//!
+//! Absent on purpose: threads, clocks, files, the network. The caller runs the [`Task`]s of a step and carries items
+//! from block to block.
+#![forbid(unsafe_code)]
+
+mod block;
+mod config;
+mod data;
+mod error;
+mod hyper;
+mod item;
+mod linalg;
+mod moments;
+mod predict;
+mod random;
+mod row;
+mod tree;
+
+pub use block::{Block, Produced, Step, Task};
+pub use config::{Config, RANK_MAX};
+pub use data::{Cell, LEAVES_MAX, Model};
+pub use error::{BpmfError, What};
+pub use item::{Item, Need, Side};
+pub use predict::{Forecast, Posterior, Sums};
+pub use row::Scratch;
+
+#[cfg(test)]
+mod geweke_tests;

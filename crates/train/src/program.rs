@@ -1,0 +1,132 @@
+//! Programs that train without a parameter server: epochs that they compute themselves, on threads of their
+//! own, with the command line, the report, the history and the export of all applications.
+
+use crate::error::{AppError, TrainError};
+use crate::export::Staging;
+use crate::history::History;
+use crate::meter::{EpochSum, Totals};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::report::{Epoch, ModelSize, Report};
+use crate::run::{self, Outcome};
+use crate::tally::Tally;
+use crate::worker::guarded;
+use crossbeam_channel::bounded;
+use intendant_metrics::process;
+use intendant_task::Reduction;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What an application supplies that trains without a parameter server. See
+/// [`App::without_server`](crate::App::without_server).
+pub trait Program {
+    /// Name of the task, as in the report.
+    fn name(&self) -> &'static str;
+
+    /// Hash of everything that is trained on, and of the order.
+    fn digest(&self) -> u64;
+
+    /// Size of the model. It is checked against the memory of the machine before the first epoch.
+    fn size(&self) -> ModelSize;
+
+    /// Computes the next epoch and returns the sums `examples` and `loss`. It may return early, with any sums, once
+    /// `stop` is true.
+    ///
+    /// # Errors
+    /// Any error ends the run; [`TrainError::ProgramDiverged`] if values leave the range of numbers.
+    fn epoch(&mut self, stop: &AtomicBool) -> Result<Reduction, TrainError>;
+
+    /// The quality on held-out data now: the sums `quality.NAME` and `quality.count`, as
+    /// [`Evaluation::finish`](intendant_task::Evaluation::finish) has them; none without held-out data.
+    fn evaluate(&mut self) -> Reduction;
+
+    /// Writes the files of the model into `folder`, which is empty.
+    ///
+    /// # Errors
+    /// Any error ends the export; nothing of it is kept.
+    fn export(&mut self, folder: &Path) -> Result<(), AppError>;
+}
+
+/// Runs the epochs of `program` as `plan` says, and writes its results. `--valid-every` decides after which epochs
+/// the program is evaluated; it is once more at the end.
+///
+/// # Errors
+/// See [`TrainError`]. An output that cannot be written is an error as well; the others are written nevertheless.
+pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Outcome, TrainError> {
+    intendant::check_capacity(program.size().bytes, plan.workers as u64).map_err(intendant::Error::from)?;
+    let progress = &Progress::new(1, plan.epochs, plan.progress);
+    let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
+    let claim = plan.interrupt.claim(Duration::ZERO);
+    let trained = thread::scope(|scope| {
+        let (end, ended) = bounded::<()>(0);
+        let watch = move || {
+            if let Some(number) = plan.interrupt.wait(&ended) {
+                signal.store(number, Ordering::Relaxed);
+                // Release: pairs with the Acquire in `epochs`; a run that is stopped finds the signal.
+                stop.store(true, Ordering::Release);
+            }
+        };
+        let watching = thread::Builder::new().name("interrupt".to_owned()).spawn_scoped(scope, watch);
+        watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
+        let trained = guarded("the program", || epochs(program, plan, progress, (stop, signal)));
+        drop(end);
+        trained
+    });
+    drop(claim);
+    let totals = trained?;
+    let exported = plan.export.as_deref().map(|folder| export(program, folder));
+    let report = Report::without_server((program.name(), program.digest(), program.size()), plan, &totals);
+    run::finish(&report, plan, exported)?;
+    Ok(Outcome { rank: 0, report })
+}
+
+/// The epochs, and the evaluation at the end.
+fn epochs<P: Program>(
+    program: &mut P,
+    plan: &Plan,
+    progress: &Progress,
+    (stop, signal): (&AtomicBool, &AtomicI32),
+) -> Result<Totals, TrainError> {
+    let mut history = History::begin(plan, program.name(), 0, &Totals::default());
+    let mut totals = Totals::default();
+    for number in 1..=plan.epochs {
+        let (start, cpu_start_ns) = (now(), process::cpu_ns());
+        let epoch = program.epoch(stop);
+        let (seconds, cpu_ns) =
+            ((now() - start).as_secs_f64(), process::cpu_ns().saturating_sub(cpu_start_ns));
+        // Acquire: pairs with the Release of the thread that waits for signals.
+        if stop.load(Ordering::Acquire) {
+            return Err(TrainError::Interrupted(signal.load(Ordering::Relaxed)));
+        }
+        let mut reduction = epoch?;
+        if plan.valid_every > 0 && number.is_multiple_of(plan.valid_every) {
+            reduction.merge(&program.evaluate());
+        }
+        let sum =
+            EpochSum { tally: Tally { reduction, cpu_ns, ..Tally::default() }, seconds, untrained: None };
+        if let Some(history) = &mut history {
+            history.epoch(&Epoch::new(number as usize, &sum, 0));
+        }
+        progress.epoch_ended(0, number as usize, &sum);
+        totals.epochs.push(sum);
+    }
+    let tally = Tally { reduction: program.evaluate(), ..Tally::default() };
+    totals.test = Some(EpochSum { tally, seconds: 0.0, untrained: None });
+    if let Some(history) = &mut history {
+        history.end(&crate::report::test(&totals));
+    }
+    Ok(totals)
+}
+
+fn export<P: Program>(program: &mut P, folder: &Path) -> Result<Staging, TrainError> {
+    let staging = Staging::create(folder).map_err(|error| TrainError::Export(error.into()))?;
+    program.export(staging.folder()).map_err(TrainError::Export)?;
+    Ok(staging)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the threaded shell measures how long epochs take")]
+fn now() -> Instant {
+    Instant::now()
+}
