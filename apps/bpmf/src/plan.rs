@@ -5,7 +5,7 @@ use intendant_bpmf::{BpmfError, Config};
 use intendant_core::ElementType;
 use intendant_ratings::{Dataset, Generator};
 use intendant_task::Split;
-use intendant_train::{DataSource, Plan, TestSource, TrainError};
+use intendant_train::{DataSource, Plan, Technique, TestSource, TrainError};
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,11 +34,23 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         nu: flags.nu,
         iterations: plan.epochs,
         burn_in: flags.burn_in.unwrap_or(plan.epochs / 3),
+        slack: flags.slack,
+        hyper_slack: flags.hyper_slack,
         interval: flags.interval,
         seed: plan.seed,
         ..Config::default()
     };
     config.check().map_err(usage)?;
+    if let Technique::Exchange(exchange) = plan.technique
+        && config.slack > 0
+        && !exchange.has_slack()
+    {
+        return Err(TrainError::usage(format!(
+            "--slack is {}, but with technique {} all nodes meet after each step; it must be 0",
+            config.slack,
+            exchange.name()
+        )));
+    }
     plan.config.set("burn-in", i64::from(config.burn_in));
     plan.config.set("nu", config.nu.unwrap_or(config.rank as f64));
     let generator = match &plan.data {

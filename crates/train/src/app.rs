@@ -1,11 +1,11 @@
 //! The `main` of an application: command line, launching, logs, signals, results, exit code.
 
-use crate::args::{CommonArgs, Technique};
+use crate::args::{CommonArgs, Exchange, Technique};
 use crate::error::{TrainError, exit};
 use crate::plan::{Given, Plan};
 use crate::run::Outcome;
 use crate::settings::{self, Environment, SettingsError};
-use crate::{launching, logging, signals};
+use crate::{launching, logging, parse, signals};
 use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
 use intendant::{Rendezvous, RendezvousError};
@@ -41,8 +41,10 @@ pub struct App {
     defaults: Vec<(&'static str, String)>,
     /// Common flags, with the value name and the help that this application gives them.
     described: Vec<(&'static str, &'static str, &'static str)>,
-    /// Whether it is a [`Program`](crate::Program).
+    /// Whether it is no [`Program`](crate::Program).
     has_server: bool,
+    /// Whether it is a [`Program`](crate::Program) that runs on several nodes.
+    exchanges: bool,
 }
 
 /// Common flags of applications without a parameter server.
@@ -67,7 +69,7 @@ impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
     pub fn new(command: Command) -> Self {
-        Self { command, defaults: Vec::new(), described: Vec::new(), has_server: true }
+        Self { command, defaults: Vec::new(), described: Vec::new(), has_server: true, exchanges: false }
     }
 
     /// Gives a common flag a default that suits this application.
@@ -93,6 +95,14 @@ impl App {
         self.default("technique", Technique::Single.name())
     }
 
+    /// An application [without a parameter server](Self::without_server) that runs on several nodes, which exchange
+    /// what they compute; the techniques are those of [`Exchange`], and the default is the first of them.
+    #[must_use]
+    pub fn exchanging(mut self) -> Self {
+        (self.has_server, self.exchanges) = (false, true);
+        self.default("technique", Exchange::LapserPush.name())
+    }
+
     /// Names of the common flags that an application without a parameter server does not have.
     fn of_servers() -> impl Iterator<Item = String> {
         let common = CommonArgs::augment_args(Command::new("common"));
@@ -111,6 +121,9 @@ impl App {
         let name = self.command.get_name();
         if let Some(flag) = Self::of_servers().find(|flag| settings.chosen(flag)) {
             return Err(TrainError::usage(format!("--{flag} has no effect with {name}: leave it out")));
+        }
+        if self.exchanges {
+            return Ok(());
         }
         if common.technique != Technique::Single {
             return Err(TrainError::usage(format!(
@@ -137,8 +150,12 @@ impl App {
         for (name, value_name, help) in &self.described {
             command = command.mut_arg(name, |arg| arg.value_name(*value_name).help(*help));
         }
+        if self.exchanges {
+            command = command.mut_arg("technique", |arg| arg.value_parser(parse::exchange));
+        }
         if !self.has_server {
-            for name in Self::of_servers().chain(["technique".to_owned()]) {
+            let techniques = (!self.exchanges).then(|| "technique".to_owned());
+            for name in Self::of_servers().chain(techniques) {
                 let id = command
                     .get_arguments()
                     .find(|arg| arg.get_long() == Some(&name))

@@ -50,6 +50,57 @@ pub enum Technique {
     Single,
     /// A parameter server.
     Server(intendant::Technique),
+    /// No parameter server: the nodes of a [`Program`](crate::Program) exchange what they compute.
+    Exchange(Exchange),
+}
+
+/// How the nodes of a [`Program`](crate::Program) exchange what they compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// Lapser: a node writes each value to the nodes that need it [Lapser §3.2.2.A].
+    LapserPush,
+    /// Lapser: a node reads a value when its copy is too old [Lapser §3.2.2.B].
+    LapserPull,
+    /// Lapser: a node writes a value to those nodes whose copy would be too old for their slack.
+    LapserPushBySlack,
+    /// A node writes each value to the nodes that need it, and all nodes meet after each step [Lapser Tab. 5.2,
+    /// GPI and MPI Put].
+    OneSided,
+    /// A node writes all values of a step to all nodes at once, and all nodes meet.
+    AllGather,
+    /// A node writes each value to all nodes, and all nodes meet [Lapser Tab. 5.2, MPI Bcast].
+    Broadcast,
+}
+
+impl Exchange {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::LapserPush,
+        Self::LapserPull,
+        Self::LapserPushBySlack,
+        Self::OneSided,
+        Self::AllGather,
+        Self::Broadcast,
+    ];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LapserPush => "lapser-push",
+            Self::LapserPull => "lapser-pull",
+            Self::LapserPushBySlack => "lapser-push-by-slack",
+            Self::OneSided => "one-sided",
+            Self::AllGather => "all-gather",
+            Self::Broadcast => "broadcast",
+        }
+    }
+
+    /// Whether nodes may use values that are older than those of this step.
+    #[must_use]
+    pub const fn has_slack(self) -> bool {
+        matches!(self, Self::LapserPush | Self::LapserPull | Self::LapserPushBySlack)
+    }
 }
 
 impl Technique {
@@ -59,6 +110,7 @@ impl Technique {
         match self {
             Self::Single => "single",
             Self::Server(technique) => technique.policy().name,
+            Self::Exchange(exchange) => exchange.name(),
         }
     }
 }
