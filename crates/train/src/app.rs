@@ -5,7 +5,7 @@ use crate::error::{TrainError, exit};
 use crate::plan::{Given, Plan};
 use crate::run::Outcome;
 use crate::settings::{self, Environment, SettingsError};
-use crate::{launching, logging, parse, signals};
+use crate::{launching, logging, parse, signals, tls};
 use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
 use intendant::{Rendezvous, RendezvousError};
@@ -104,11 +104,14 @@ impl App {
     }
 
     /// Names of the common flags that an application without a parameter server does not have.
-    fn of_servers() -> impl Iterator<Item = String> {
+    fn of_servers(&self) -> impl Iterator<Item = String> + use<> {
+        let exchanges = self.exchanges;
         let common = CommonArgs::augment_args(Command::new("common"));
         let names: Vec<String> =
             common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
-        names.into_iter().filter(|name| !WITHOUT_SERVER.contains(&name.as_str()))
+        // Nodes that exchange values meet through the control plane.
+        let of_clusters = move |name: &str| exchanges && tls::FLAGS.contains(&name);
+        names.into_iter().filter(move |name| !WITHOUT_SERVER.contains(&name.as_str()) && !of_clusters(name))
     }
 
     /// Refuses settings that would have no effect.
@@ -119,7 +122,7 @@ impl App {
         is_launched: bool,
     ) -> Result<(), TrainError> {
         let name = self.command.get_name();
-        if let Some(flag) = Self::of_servers().find(|flag| settings.chosen(flag)) {
+        if let Some(flag) = self.of_servers().find(|flag| settings.chosen(flag)) {
             return Err(TrainError::usage(format!("--{flag} has no effect with {name}: leave it out")));
         }
         if self.exchanges {
@@ -155,7 +158,7 @@ impl App {
         }
         if !self.has_server {
             let techniques = (!self.exchanges).then(|| "technique".to_owned());
-            for name in Self::of_servers().chain(techniques) {
+            for name in self.of_servers().chain(techniques) {
                 let id = command
                     .get_arguments()
                     .find(|arg| arg.get_long() == Some(&name))
@@ -200,7 +203,7 @@ impl App {
         };
         let mut plan = Plan::new(common, given, rendezvous)?;
         if !self.has_server {
-            let names: Vec<String> = Self::of_servers().collect();
+            let names: Vec<String> = self.of_servers().collect();
             plan.config.drop_all(names.iter().map(String::as_str));
         }
         Ok((flags, plan))
