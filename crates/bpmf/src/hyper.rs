@@ -189,6 +189,7 @@ fn clear_below(matrix: &mut [f64], rank: usize) {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_range_loop, reason = "indices of matrices")]
 mod tests {
     use super::*;
     use rand::SeedableRng;

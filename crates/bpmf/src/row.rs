@@ -105,6 +105,7 @@ pub(crate) fn draw(
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_range_loop, reason = "indices of matrices")]
 mod tests {
     use super::*;
     use crate::moments::Moments;
