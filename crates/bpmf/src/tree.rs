@@ -2,8 +2,8 @@
 //!
 //! Floating-point sums depend on their order. The leaves of a [`Tree`] are ranges of rows that follow from
 //! the data alone; a node of the tree is the sum of its two halves, left before right. A block that has a
-//! range of leaves tells the sums of the largest nodes inside of its range ([`Tree::cover`]); a block that has
-//! all of these completes the tree with the same additions that a single block would do ([`Tree::root`]).
+//! range of leaves tells the sums of the largest nodes inside of its range ([`Tree::cover`]); a block that
+//! has all of these completes the tree with the same additions that a single block would do ([`Tree::root`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
