@@ -87,16 +87,17 @@ impl App {
     }
 
     /// An application without a parameter server, which runs a [`Program`](crate::Program): on one node, with
-    /// technique single. Flags about parameter management, clusters, checkpoints and simulations are hidden from its
-    /// help, and refused.
+    /// technique single. Flags about parameter management, clusters, checkpoints and simulations are hidden
+    /// from its help, and refused.
     #[must_use]
     pub fn without_server(mut self) -> Self {
         self.has_server = false;
         self.default("technique", Technique::Single.name())
     }
 
-    /// An application [without a parameter server](Self::without_server) that runs on several nodes, which exchange
-    /// what they compute; the techniques are those of [`Exchange`], and the default is the first of them.
+    /// An application [without a parameter server](Self::without_server) that runs on several nodes, which
+    /// exchange what they compute; the techniques are those of [`Exchange`], and the default is the first of
+    /// them.
     #[must_use]
     pub fn exchanging(mut self) -> Self {
         (self.has_server, self.exchanges) = (false, true);

@@ -180,8 +180,8 @@ fn a_chain_that_diverges_ends_all_nodes_alike() {
     }
 }
 
-/// A node gets a signal in the middle of an iteration. The others end by themselves: the codes of all, and what
-/// they say.
+/// A node gets a signal in the middle of an iteration. The others end by themselves: the codes of all, and
+/// what they say.
 fn ended(technique: &str, nodes: usize, victim: usize, signal: Signal) -> Vec<(Option<i32>, String)> {
     let report = tempfile::tempdir().unwrap();
     let file = report.path().join("report.json");
