@@ -8,7 +8,7 @@ use intendant_onesided::{Event, Window, WindowError};
 use intendant_segment::Segment;
 use intendant_segment::slot::{self, Torn};
 use rustix::process::{Resource, Rlimit, setrlimit};
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -307,7 +307,6 @@ fn register_too_much() {
     for set in [&mut sets.effective, &mut sets.permitted, &mut sets.inheritable] {
         set.remove(CapabilitySet::IPC_LOCK);
     }
-    let CapabilitySets { .. } = sets;
     set_capabilities(None, sets).expect("a thread may give them up");
     let limit = Some(64 << 10);
     setrlimit(Resource::Memlock, Rlimit { current: limit, maximum: limit }).expect("a limit may be lowered");
