@@ -60,7 +60,11 @@ pub(super) struct Pair {
 impl std::fmt::Debug for Address {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The keys of the memory are left out.
-        formatter.debug_struct("Address").field("rank", &self.rank).field("nodes", &self.pairs.len()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Address")
+            .field("rank", &self.rank)
+            .field("nodes", &self.pairs.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -17,12 +17,12 @@ pub struct Card {
 }
 
 impl Card {
-    /// The first active port that fits: of the device with the name `device`, if one is given, and with the IP
-    /// address `address`, if one is given.
+    /// The first active port that fits: of the device with the name `device`, if one is given, and with the
+    /// IP address `address`, if one is given.
     ///
-    /// Of several addresses, one of IPv4 is taken before one of IPv6, and that before one that is valid on the
-    /// link only: all nodes should choose alike. Addresses are told apart by their type; their order in the
-    /// device's table means nothing.
+    /// Of several addresses, one of IPv4 is taken before one of IPv6, and that before one that is valid on
+    /// the link only: all nodes should choose alike. Addresses are told apart by their type; their order in
+    /// the device's table means nothing.
     ///
     /// # Errors
     /// If there is no device, no port fits, or the operating system refuses access to the devices.
@@ -79,7 +79,9 @@ impl Card {
             });
             let Some(gid) = gids.first() else {
                 return Err(match wanted {
-                    None => "it has no address of RoCE version 2 (has its interface an IP address?)".to_owned(),
+                    None => {
+                        "it has no address of RoCE version 2 (has its interface an IP address?)".to_owned()
+                    }
                     Some(address) => format!("{address} is none of its addresses of RoCE version 2"),
                 });
             };

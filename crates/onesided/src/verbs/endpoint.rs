@@ -34,15 +34,15 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Registers `segment` with the card and makes a queue pair for each other node. `incarnation` is the number
-    /// of the run, the same on all nodes, so that nodes of different runs do not connect.
+    /// Registers `segment` with the card and makes a queue pair for each other node. `incarnation` is the
+    /// number of the run, the same on all nodes, so that nodes of different runs do not connect.
     ///
     /// The memory is locked: it is not swapped out. A segment of its process only will do as well as a shared
     /// one; [`Segment::shared`] serves windows of both kinds at once.
     ///
     /// # Errors
-    /// If the numbers do not fit, if the process may not lock this much memory, if the card has no room for this
-    /// many nodes, or if the driver refuses.
+    /// If the numbers do not fit, if the process may not lock this much memory, if the card has no room for
+    /// this many nodes, or if the driver refuses.
     pub fn new(
         card: Card,
         segment: Segment,
@@ -59,14 +59,15 @@ impl Endpoint {
             move |source| VerbsError::System { device, action, source }
         };
         let (operations, hints) = room(&card, nodes)?;
-        let domain =
-            Domain::new(Arc::clone(&card.device)).map_err(system("making a protection domain (ibv_alloc_pd)"))?;
+        let domain = Domain::new(Arc::clone(&card.device))
+            .map_err(system("making a protection domain (ibv_alloc_pd)"))?;
         let register = |segment: Segment, access| {
             let bytes = segment.words() * size_of::<u64>();
             Memory::new(&domain, segment, access).map_err(|error| registering(&device, bytes, error))
         };
         let memory = register(segment, Access::ReadAndWrite)?;
-        // Of each node: the hints that were taken from it, and the place to which its own such number is read.
+        // Of each node: the hints that were taken from it, and the place to which its own such number is
+        // read.
         let counters = Segment::new(2 * nodes).map_err(|error| VerbsError::System {
             device: device.clone(),
             action: "making memory for counters",
@@ -88,7 +89,9 @@ impl Endpoint {
                 .then(|| QueuePair::new(&domain, &completions, operations, hints, card.port))
                 .transpose()
                 .map_err(system("making a queue pair (ibv_create_qp)"))?;
-            numbers.push(pair.as_ref().map_or(Pair::default(), |pair| Pair { number: pair.number(), first_packet }));
+            numbers.push(
+                pair.as_ref().map_or(Pair::default(), |pair| Pair { number: pair.number(), first_packet }),
+            );
             pairs.push(pair);
         }
         let (segment, segment_key) = memory.remote();
@@ -109,8 +112,8 @@ impl Endpoint {
 
     /// Connects to all nodes. `addresses` are those of all nodes, this one's at its number.
     ///
-    /// When this returns, this node answers the others, but they may not yet answer this one: let the nodes meet
-    /// (a barrier, or a second gather) before the first of them begins an operation.
+    /// When this returns, this node answers the others, but they may not yet answer this one: let the nodes
+    /// meet (a barrier, or a second gather) before the first of them begins an operation.
     ///
     /// # Errors
     /// If the addresses do not fit together, are of different runs, or cannot be reached.
@@ -132,15 +135,25 @@ impl Endpoint {
             let first = self.address.pairs[node].first_packet;
             for _ in 0..self.address.path.hints {
                 let action = "making room for hints (ibv_post_recv)";
-                pair.receive(Peer::receive_id(node))
-                    .map_err(|source| VerbsError::System { device: device(), action, source })?;
+                pair.receive(Peer::receive_id(node)).map_err(|source| VerbsError::System {
+                    device: device(),
+                    action,
+                    source,
+                })?;
             }
             let asked = self.card.limits.reads_asked.max(1);
-            pair.connect(self.card.port, &self.address.path, first, &address.path, address.pairs[rank], asked)
-                .map_err(|source| {
-                    let action = "connecting a queue pair: is there a route to the other node? (ibv_modify_qp)";
-                    VerbsError::System { device: device(), action, source }
-                })?;
+            pair.connect(
+                self.card.port,
+                &self.address.path,
+                first,
+                &address.path,
+                address.pairs[rank],
+                asked,
+            )
+            .map_err(|source| {
+                let action = "connecting a queue pair: is there a route to the other node? (ibv_modify_qp)";
+                VerbsError::System { device: device(), action, source }
+            })?;
             peers.push(Some(Peer::new(node, pair, address, self.operations, now())));
         }
         let part_bytes_max = self.card.state.message_bytes_max;
@@ -163,7 +176,11 @@ fn room(card: &Card, nodes: usize) -> Result<(usize, usize), VerbsError> {
     }
     let each = limits.operations.min(limits.completions / (2 * peers));
     if each < ROOM_MIN {
-        return Err(small("places in queues", limits.completions.min(limits.operations), 2 * peers * ROOM_MIN));
+        return Err(small(
+            "places in queues",
+            limits.completions.min(limits.operations),
+            2 * peers * ROOM_MIN,
+        ));
     }
     Ok((OPERATIONS.min(each), HINTS.min(each)))
 }
@@ -174,7 +191,11 @@ fn fits(own: &Address, node: usize, address: &Address) -> Result<(), String> {
         return Err(format!("it is that of node {}", address.rank));
     }
     if address.pairs.len() != own.pairs.len() {
-        return Err(format!("it is one of {} nodes, this one is one of {}", address.pairs.len(), own.pairs.len()));
+        return Err(format!(
+            "it is one of {} nodes, this one is one of {}",
+            address.pairs.len(),
+            own.pairs.len()
+        ));
     }
     if address.incarnation != own.incarnation {
         return Err(format!("it is of run {}, this node is of run {}", address.incarnation, own.incarnation));
@@ -184,7 +205,11 @@ fn fits(own: &Address, node: usize, address: &Address) -> Result<(), String> {
     }
     if address.path.ethernet != own.path.ethernet {
         let kind = |ethernet| if ethernet { "Ethernet (RoCE)" } else { "InfiniBand" };
-        return Err(format!("its port is one of {}, this one's of {}", kind(address.path.ethernet), kind(own.path.ethernet)));
+        return Err(format!(
+            "its port is one of {}, this one's of {}",
+            kind(address.path.ethernet),
+            kind(own.path.ethernet)
+        ));
     }
     if usize::try_from(address.memory.words).is_err() || address.memory.words > u64::MAX / 8 {
         return Err(format!("its segment has {} words, which are too many", address.memory.words));

@@ -8,9 +8,9 @@ use std::io;
 pub enum VerbsError {
     /// The machine has no RDMA device, or this process does not see it.
     #[error(
-        "no RDMA device: looked in /sys/class/infiniband_verbs and for /dev/infiniband/uverbs* ({what}). Load the \
-         driver of the card and ib_uverbs, or make a device of an Ethernet interface: rdma link add rxe0 type rxe \
-         netdev eth0"
+        "no RDMA device: looked in /sys/class/infiniband_verbs and for /dev/infiniband/uverbs* ({what}). Load \
+         the driver of the card and ib_uverbs, or make a device of an Ethernet interface: rdma link add rxe0 \
+         type rxe netdev eth0"
     )]
     NoDevice {
         /// What was found instead.
@@ -52,7 +52,9 @@ pub enum VerbsError {
         nodes: usize,
     },
     /// Not the number of a node.
-    #[error("there is no node {rank} among {nodes}: they are numbered from 0, and there are at most {nodes_max}")]
+    #[error(
+        "there is no node {rank} among {nodes}: they are numbered from 0, and there are at most {nodes_max}"
+    )]
     Rank {
         /// The number.
         rank: usize,

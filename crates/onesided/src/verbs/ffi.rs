@@ -1,9 +1,11 @@
 //! The library `libibverbs`, as types that own what they hold. All `unsafe` code of the crate is here.
 //!
 //! Three rules make the calls sound:
-//! - Each object holds what it was made of (`Arc`), so that the library frees an object after all that depend on
+//! - Each object holds what it was made of (`Arc`), so that the library frees an object after all that depend
+//!   on
 //!   it. A pointer in such a type is valid from its making to its `drop`.
-//! - Cards access memory of this process only by registrations ([`Memory`]), which own the segment. Words of a
+//! - Cards access memory of this process only by registrations ([`Memory`]), which own the segment. Words of
+//!   a
 //!   segment are atomic; no reference to plain memory exists that a card could write to. What cards do lies
 //!   outside of Rust's memory model, as accesses of other processes do (see `intendant_segment`).
 //! - The library may be called from any thread [`ibv_post_send(3)` and others: verbs are thread-safe], so the
@@ -29,12 +31,13 @@ const COMPLETIONS: usize = 64;
 const PARTITION: u16 = 0;
 /// Routers between two nodes, at most.
 const HOPS: u8 = 64;
-/// How long a node that has no room for a hint asks the sender to wait: 0.64 ms. Senders count the room, so that
-/// this does not happen.
+/// How long a node that has no room for a hint asks the sender to wait: 0.64 ms. Senders count the room, so
+/// that this does not happen.
 const NO_ROOM_TIMER: u8 = 12;
 /// Waits of 4.096 µs · 2^14 = 67 ms for an answer, before a packet is sent again.
 const TIMEOUT: u8 = 14;
-/// Times that a packet is sent again before the node counts as ended: after about half a second, on most cards.
+/// Times that a packet is sent again before the node counts as ended: after about half a second, on most
+/// cards.
 const RETRIES: u8 = 7;
 
 /// The result of a call that returns an error number.
@@ -81,7 +84,8 @@ pub(super) fn devices() -> io::Result<Vec<(String, io::Result<Device>)>> {
         let device = unsafe { *list.as_ptr().add(at) };
         // SAFETY: a device of the list has a name that ends with a zero byte, and lives as long as the list.
         let name = unsafe { CStr::from_ptr(sys::ibv_get_device_name(device)) }.to_string_lossy().into_owned();
-        // SAFETY: a device of the list; a context remains valid when the list is freed [ibv_get_device_list(3)].
+        // SAFETY: a device of the list; a context remains valid when the list is freed
+        // [ibv_get_device_list(3)].
         let context = made(unsafe { sys::ibv_open_device(device) });
         devices.push((name.clone(), context.map(|context| Device { context, name })));
     }
@@ -152,8 +156,9 @@ impl Device {
     /// The state of a port, from 1.
     pub(super) fn port(&self, port: u8) -> io::Result<PortState> {
         let mut attributes = sys::ibv_port_attr::default();
-        // SAFETY: the context is open. The library writes the fields of an older version of the structure, which
-        // are the first ones of this one; the others remain zero. The macro of the C header does the same.
+        // SAFETY: the context is open. The library writes the fields of an older version of the structure,
+        // which are the first ones of this one; the others remain zero. The macro of the C header does the
+        // same.
         done(unsafe { sys::ibv_query_port(self.context.as_ptr(), port, (&raw mut attributes).cast()) })?;
         Ok(PortState {
             active: attributes.state == sys::ibv_port_state::IBV_PORT_ACTIVE,
@@ -240,14 +245,15 @@ pub(super) enum Access {
 
 impl Memory {
     pub(super) fn new(domain: &Arc<Domain>, segment: Segment, access: Access) -> io::Result<Self> {
-        let local = sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE | sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ;
+        let local =
+            sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE | sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ;
         let flags = match access {
             Access::Read => local,
             Access::ReadAndWrite => local | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE,
         };
         let bytes = segment.words() * WORD_BYTES;
-        // SAFETY: the words of the segment are `bytes` bytes of valid memory that stays in place until the last
-        // clone of it is dropped; this value has one, and drops it after the registration.
+        // SAFETY: the words of the segment are `bytes` bytes of valid memory that stays in place until the
+        // last clone of it is dropped; this value has one, and drops it after the registration.
         let registration = made(unsafe {
             sys::ibv_reg_mr(
                 domain.domain.as_ptr(),
@@ -324,8 +330,8 @@ impl Drop for Channel {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // SAFETY: made by `ibv_create_cq`, and freed only here, after the queue pairs that report to it. All of
-        // its events were acknowledged (`sleep`).
+        // SAFETY: made by `ibv_create_cq`, and freed only here, after the queue pairs that report to it. All
+        // of its events were acknowledged (`sleep`).
         unsafe { sys::ibv_destroy_cq(self.queue.as_ptr()) };
     }
 }
@@ -346,8 +352,8 @@ impl Completions {
         let channel = made(unsafe { sys::ibv_create_comp_channel(device.context.as_ptr()) })?;
         let channel = Channel { channel, _device: Arc::clone(device) };
         let size = c_int::try_from(size).map_err(io::Error::other)?;
-        // SAFETY: the context and the channel are valid, and are held by the result; no context of the caller is
-        // given, and vector 0 exists on every device.
+        // SAFETY: the context and the channel are valid, and are held by the result; no context of the caller
+        // is given, and vector 0 exists on every device.
         let queue = made(unsafe {
             sys::ibv_create_cq(
                 device.context.as_ptr(),
@@ -377,7 +383,8 @@ impl Completions {
             let poll = (*self.queue.as_ref().context).ops.poll_cq.ok_or_else(unsupported)?;
             poll(self.queue.as_ptr(), COMPLETIONS as c_int, taken.as_mut_ptr())
         };
-        let found = usize::try_from(found).map_err(|_| io::Error::other("the queue of completions is broken"))?;
+        let found =
+            usize::try_from(found).map_err(|_| io::Error::other("the queue of completions is broken"))?;
         out.extend(taken.iter().take(found).map(|completion| Completion {
             id: completion.wr_id(),
             result: match completion.error() {
@@ -408,9 +415,8 @@ impl Completions {
         }
         let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the channel is valid, and both pointers may be written.
-        let code = unsafe {
-            sys::ibv_get_cq_event(self.channel.channel.as_ptr(), &raw mut queue, &raw mut context)
-        };
+        let code =
+            unsafe { sys::ibv_get_cq_event(self.channel.channel.as_ptr(), &raw mut queue, &raw mut context) };
         if code != 0 {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) };
@@ -485,7 +491,8 @@ impl QueuePair {
         // SAFETY: domain and queue are valid, and the result holds them; the attributes may be written.
         let pair = made(unsafe { sys::ibv_create_qp(domain.domain.as_ptr(), &raw mut attributes) })?;
         let pair = Self { pair, _domain: Arc::clone(domain), _completions: Arc::clone(completions) };
-        let access = sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
+        let access =
+            sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
         let mut attributes = sys::ibv_qp_attr {
             qp_state: sys::ibv_qp_state::IBV_QPS_INIT,
             pkey_index: PARTITION,
@@ -580,8 +587,8 @@ impl QueuePair {
     pub(super) fn receive(&self, id: u64) -> io::Result<()> {
         let mut request = sys::ibv_recv_wr { wr_id: id, ..Default::default() };
         let mut bad = std::ptr::null_mut();
-        // SAFETY: the pair and its context are valid; the request has no memory, and is the last of its list. The
-        // library does not keep it. `ibv_post_recv` of the C header is this call.
+        // SAFETY: the pair and its context are valid; the request has no memory, and is the last of its list.
+        // The library does not keep it. `ibv_post_recv` of the C header is this call.
         done(unsafe {
             let post = (*self.pair.as_ref().context).ops.post_recv.ok_or_else(unsupported)?;
             post(self.pair.as_ptr(), &raw mut request, &raw mut bad)
@@ -589,7 +596,14 @@ impl QueuePair {
     }
 
     /// Begins to read `words` words from word `at` of `memory`, registered here, on the other node.
-    pub(super) fn read(&self, id: u64, memory: &Memory, into: usize, words: usize, from: Place) -> io::Result<()> {
+    pub(super) fn read(
+        &self,
+        id: u64,
+        memory: &Memory,
+        into: usize,
+        words: usize,
+        from: Place,
+    ) -> io::Result<()> {
         self.send(id, Some(memory.part(into, words)), sys::ibv_wr_opcode::IBV_WR_RDMA_READ, from, None)
     }
 
@@ -628,10 +642,10 @@ impl QueuePair {
         request.wr.rdma.remote_addr = place.address;
         request.wr.rdma.rkey = place.key;
         let mut bad = std::ptr::null_mut();
-        // SAFETY: the pair and its context are valid. The request and its part live until the call returns, and
-        // the library keeps neither. The part is of memory that is registered, with its own key; should the
-        // registration end before the operation, the card refuses the access. On the other node, the card of that
-        // node decides what may be accessed. `ibv_post_send` of the C header is this call.
+        // SAFETY: the pair and its context are valid. The request and its part live until the call returns,
+        // and the library keeps neither. The part is of memory that is registered, with its own key; should
+        // the registration end before the operation, the card refuses the access. On the other node, the card
+        // of that node decides what may be accessed. `ibv_post_send` of the C header is this call.
         done(unsafe {
             let post = (*self.pair.as_ref().context).ops.post_send.ok_or_else(unsupported)?;
             post(self.pair.as_ptr(), &raw mut request, &raw mut bad)

@@ -106,7 +106,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(node: usize, pair: QueuePair, address: &Address, operations: usize, now: Instant) -> Self {
+    pub(super) fn new(
+        node: usize,
+        pair: QueuePair,
+        address: &Address,
+        operations: usize,
+        now: Instant,
+    ) -> Self {
         Self {
             node,
             pair: Some(pair),
@@ -400,8 +406,8 @@ impl Peer {
         self.advance(local, events);
     }
 
-    /// Tells the node that this one ends, if all of the rest is with the card. Returns whether nothing is left to
-    /// do or to wait for.
+    /// Tells the node that this one ends, if all of the rest is with the card. Returns whether nothing is
+    /// left to do or to wait for.
     pub(super) fn say_goodbye(&mut self, local: &Local<'_>) -> bool {
         if !self.is_open() {
             return true;

@@ -20,16 +20,16 @@ const GOODBYE_LOOK: Duration = Duration::from_millis(10);
 /// A window to nodes that an RDMA card reaches, by reliable connections.
 ///
 /// Operations are the card's: the processor of neither node copies anything. They have ended when
-/// [`Event::Done`] says so; a write is then in the memory of the other node. Each node may have 1,024 operations
-/// that wait for the card, and more are refused ([`WindowError::Full`]).
+/// [`Event::Done`] says so; a write is then in the memory of the other node. Each node may have 1,024
+/// operations that wait for the card, and more are refused ([`WindowError::Full`]).
 ///
 /// Hints are none of the caller's worry when a node does not look: at most 256 are under way, and what comes
 /// above is kept here, coalesced, and sent later. None is lost while both nodes live.
 ///
-/// It notices that a node has ended, or cannot be reached, when an operation with it fails. It asks each node from
-/// which it has heard nothing for a second. Both need someone who calls [`poll`](Window::poll) or
-/// [`wait`](Window::wait). Cards try again for half a second to a few seconds before they give up. A node that
-/// stands still (SIGSTOP) is not noticed: its card answers.
+/// It notices that a node has ended, or cannot be reached, when an operation with it fails. It asks each node
+/// from which it has heard nothing for a second. Both need someone who calls [`poll`](Window::poll) or
+/// [`wait`](Window::wait). Cards try again for half a second to a few seconds before they give up. A node
+/// that stands still (SIGSTOP) is not noticed: its card answers.
 #[derive(Debug)]
 pub struct VerbsWindow {
     rank: usize,
@@ -66,9 +66,9 @@ impl VerbsWindow {
         Self { rank, peers, completions, counters, memory, part_words_max, events, hints, taken, next_tick }
     }
 
-    /// Ends the connection to a node of which the caller knows that it has ended, for example because the control
-    /// plane says so. [`Event::Closed`] follows, as if this window had noticed it. Nothing happens for a number
-    /// without another node.
+    /// Ends the connection to a node of which the caller knows that it has ended, for example because the
+    /// control plane says so. [`Event::Closed`] follows, as if this window had noticed it. Nothing happens
+    /// for a number without another node.
     pub fn close(&mut self, node: usize) {
         if let Some(Some(peer)) = self.peers.get_mut(node) {
             peer.end(format!("node {node} has ended"), now());
