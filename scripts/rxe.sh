@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Runs the tests of one-sided windows over RDMA, or a program, in a throw-away virtual machine with soft-RoCE: the
-# kernel's own RDMA device over an Ethernet interface. The kernel of this machine needs no RDMA, and no root is
-# needed. All nodes are processes of the one virtual machine. Without KVM it is emulated: this is evidence of
-# function, never of speed.
+# Runs the tests of one-sided windows over RDMA, or a program, in a throw-away virtual machine with soft-RoCE:
+# the kernel's own RDMA device over an Ethernet interface. The kernel of this machine needs no RDMA, and no root
+# is needed. All nodes are processes of the one virtual machine. Without KVM it is emulated: this is evidence
+# of function, never of speed.
 #
 # Usage: scripts/rxe.sh [--file PATH]... [PROGRAM [ARGUMENT]...]
-#   scripts/rxe.sh                                     tests of crates/onesided, built with the feature `verbs`
-#   scripts/rxe.sh target/release/intendant-bpmf ...   a program; it sees /dev/infiniband, loopback and 10.9.0.1
+#   scripts/rxe.sh                                     tests of crates/onesided, with the feature `verbs`
+#   scripts/rxe.sh target/release/intendant-bpmf ...   a program; it sees loopback and 10.9.0.1 on rxe0
 #   scripts/rxe.sh --file data/u.data PROGRAM u.data   with a file or a folder in its working directory
-# The exit status is that of the tests or the program, and 124 if the machine has not ended after LIMIT seconds.
+# The exit status is that of the tests or the program, and 124 if the machine has not ended after LIMIT
+# seconds.
 #
 # Environment: LIMIT (600)  MEMORY (1024, MiB)  CPUS (2)
 #   KERNEL   file of a Debian kernel package; by default, apt downloads the newest one to target/rxe
@@ -19,7 +20,8 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 packages='qemu-system-x86 busybox-static iproute2 kmod cpio xz-utils ibverbs-providers libibverbs-dev libclang-dev cmake'
 limit=${LIMIT:-600} memory=${MEMORY:-1024} cpus=${CPUS:-2}
 state=$here/target/rxe
-# Loaded in this order. Soft-RoCE takes its checksum from crc32_generic, which is no dependency that modprobe knows.
+# Loaded in this order. Soft-RoCE takes its checksum from crc32_generic, a dependency that modprobe does not
+# know.
 modules='crc32_generic udp_tunnel ip6_udp_tunnel ib_core ib_uverbs rdma_rxe dummy'
 
 files=()
@@ -95,8 +97,8 @@ kernel() {
   echo "$package" >"$state/of"
 }
 
-# The kernel as it is in memory: without KVM, unpacking it in the machine takes most of the start. An image that is
-# not packed by xz is taken as it is.
+# The kernel as it is in memory: without KVM, unpacking it in the machine takes most of the start. An image
+# that is not packed by xz is taken as it is.
 unpack() {
   local offset
   offset=$(LC_ALL=C grep -abo $'\xfd7zXZ' "$1" | head -n 1 | cut -d: -f1)

@@ -10,7 +10,7 @@ const PAIR: usize = 4 + 4;
 
 /// Where the memory and the queue pairs of a node are, as bytes for a gather.
 ///
-/// Whoever has it can read and write the node's segment: send it to the nodes of the run only.
+/// A process that has it can read and write the node's segment: send it to the nodes of the run only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     pub(super) path: Path,
