@@ -12,7 +12,7 @@
 # seconds.
 #
 # Environment: LIMIT (600)  MEMORY (1024, MiB)  CPUS (2)
-#   KERNEL   file of a Debian kernel package; by default, apt downloads the newest one to target/rxe
+#   KERNEL   file of a Debian kernel package; by default, apt downloads one to target/rxe, once
 #   REQUIRE=1  fails if something is missing; otherwise the script says so, does nothing, and succeeds
 # Needs Debian or a relative of it, with the packages below; `.ci/rxe` installs them.
 set -euo pipefail
@@ -67,6 +67,7 @@ printf -v command '%q ' "./$(basename "$program")" "$@"
 kernel() {
   mkdir -p "$state"
   local package=${KERNEL:-} name version
+  if [ -z "$package" ] && [ -s "$state/of" ]; then return; fi
   if [ -z "$package" ]; then
     name=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
     [ -n "$name" ] || { echo 'rxe.sh: apt knows no kernel (linux-image-amd64); run apt-get update' >&2 && exit 1; }
@@ -76,9 +77,8 @@ kernel() {
       package=$(find "$state" -maxdepth 1 -name "$name"_'*.deb' | head -n 1)
     fi
   fi
-  # A new package, or the first run.
   if [ "$(cat "$state/of" 2>/dev/null)" = "$package" ]; then return; fi
-  rm -rf "$state/modules" "$state/kernel" "$work/package"
+  rm -rf "$state/modules" "$state/kernel" "$state/of" "$work/package"
   dpkg-deb -x "$package" "$work/package"
   version=$(basename "$(find "$work/package" -path '*/lib/modules/*' -maxdepth 5 -type d -name '[0-9]*' | head -n 1)")
   depmod -b "$work/package" "$version"
