@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests of one-sided windows over RDMA, or a program, in a throw-away virtual machine with soft-RoCE:
 # the kernel's own RDMA device over an Ethernet interface. The kernel of this machine needs no RDMA, and no root
-# is needed. All nodes are processes of the one virtual machine. Without KVM it is emulated: this is evidence
-# of function, never of speed.
+# is needed. All nodes are processes of the one virtual machine, which is emulated: this is evidence of
+# function, never of speed.
 #
 # Usage: scripts/rxe.sh [--file PATH]... [PROGRAM [ARGUMENT]...]
 #   scripts/rxe.sh                                     tests of crates/onesided, with the feature `verbs`
@@ -12,6 +12,7 @@
 # seconds.
 #
 # Environment: LIMIT (600)  MEMORY (1024, MiB)  CPUS (2)
+#   KVM=1    runs the machine on the processors of this one, where that works
 #   KERNEL   file of a Debian kernel package; by default, apt downloads one to target/rxe, once
 #   REQUIRE=1  fails if something is missing; otherwise the script says so, does nothing, and succeeds
 # Needs Debian or a relative of it, with the packages below; `.ci/rxe` installs them.
@@ -116,7 +117,7 @@ unpack() {
 # Copies a program and the libraries that it needs.
 install_program() {
   cp -L "$1" "$root/$2"
-  ldd "$1" 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^[[:space:]]*\(\/lib[^ ]*\) .*/\1/p' |
+  { ldd "$1" 2>/dev/null || true; } | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^[[:space:]]*\(\/lib[^ ]*\) .*/\1/p' |
     while read -r library; do
       mkdir -p "$root$(dirname "$library")"
       [ -e "$root$library" ] || cp -L "$library" "$root$library"
@@ -175,7 +176,7 @@ END
 chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc) >"$work/initrd"
 
-if [ -w /dev/kvm ]; then
+if [ "${KVM:-0}" = 1 ]; then
   processors=(-accel kvm -cpu host)
 else
   # Time in the machine passes with its instructions: a busy host does not make packets late.

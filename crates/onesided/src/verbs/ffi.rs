@@ -200,7 +200,7 @@ impl Device {
 #[derive(Debug)]
 pub(super) struct Domain {
     domain: NonNull<sys::ibv_pd>,
-    device: Arc<Device>,
+    _device: Arc<Device>,
 }
 
 // SAFETY: see the third rule of this module.
@@ -212,7 +212,7 @@ impl Domain {
     pub(super) fn new(device: Arc<Device>) -> io::Result<Arc<Self>> {
         // SAFETY: the context is open.
         let domain = made(unsafe { sys::ibv_alloc_pd(device.context.as_ptr()) })?;
-        Ok(Arc::new(Self { domain, device }))
+        Ok(Arc::new(Self { domain, _device: device }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Windows over RDMA: what the tests of all windows leave open. Without a card, they say so and do nothing,
 //! or fail if `INTENDANT_REQUIRE_VERBS` is set, as `scripts/rxe.sh` does.
 
-use crate::cluster::{LONG, done, next, polled};
+use crate::cluster::{done, next, polled};
 use crate::process::{Process, rank, say, told};
 use intendant_onesided::verbs::{Address, Card, Endpoint, VerbsError, VerbsWindow};
 use intendant_onesided::{Event, Window, WindowError};
