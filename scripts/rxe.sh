@@ -183,7 +183,7 @@ else
   processors=(-accel 'tcg,thread=single' -cpu max -icount 'shift=0,sleep=off')
 fi
 timeout "$limit" qemu-system-x86_64 "${processors[@]}" -smp "$cpus" -m "$memory" \
-  -kernel "$state/kernel" -initrd "$work/initrd" -append 'console=ttyS0 quiet panic=-1 mitigations=off' \
+  -kernel "$state/kernel" -initrd "$work/initrd" -append "console=ttyS0 ${QUIET-quiet} panic=-1 mitigations=off" \
   -nodefaults -no-user-config -display none -no-reboot -nic none -serial stdio </dev/null |
   sed -u 's/\r$//' | tee "$work/console" || true
 code=$(sed -n 's/^rxe\.sh: exit \([0-9]*\) after.*/\1/p' "$work/console" | tail -n 1)

@@ -2,6 +2,7 @@
 //! or fail if `INTENDANT_REQUIRE_VERBS` is set, as `scripts/rxe.sh` does.
 
 use crate::cluster::{done, next, polled};
+use crate::killed::counted;
 use crate::process::{Process, rank, say, told};
 use intendant_onesided::verbs::{Address, Card, Endpoint, VerbsError, VerbsWindow};
 use intendant_onesided::{Event, Window, WindowError};
@@ -270,7 +271,7 @@ fn a_killed_writer_is_noticed_and_leaves_no_half_of_a_value() {
 }
 
 #[test]
-#[ignore = "a process of `reads_from_a_killed_node_end_once`"]
+#[ignore = "a process of `reads_from_a_killed_node_end_once` and `count_what_is_left`"]
 fn stay() {
     let _window = started(SLOT);
     say("here");
@@ -304,6 +305,39 @@ fn reads_from_a_killed_node_end_once() {
         }
     }
     assert!(failed > 0 && ends.into_keys().eq(0..begun), "each operation has one event, before the end");
+}
+
+/// In a process of its own: tests beside this one open descriptors, too.
+#[test]
+fn nothing_is_left_of_windows() {
+    if card().is_some() {
+        Process::start("verbs::count_what_is_left", 0).succeed();
+    }
+}
+
+#[test]
+#[ignore = "a process of `nothing_is_left_of_windows`"]
+fn count_what_is_left() {
+    // The library reads its configuration once.
+    drop(card());
+    let before = counted();
+    let mut windows = windows(3, 64).expect("the test has found a card");
+    assert!(counted().0 > before.0);
+    windows[0].write(1, 0, 0, 8, Some(1), 1).expect("these words exist");
+    let last = windows.pop().expect("three windows");
+    drop(last);
+    while !next(&mut windows[0]).contains(&Event::Closed(2)) {}
+    drop(windows);
+    assert_eq!(counted(), before);
+    // Nodes that have not connected.
+    drop(endpoints(3, 64));
+    assert_eq!(counted(), before);
+    // A node that was killed.
+    let (mut node, mut window) = with_process("verbs::stay", SLOT).expect("as before");
+    node.kill();
+    while !next(&mut window).contains(&Event::Closed(0)) {}
+    drop((window, node));
+    assert_eq!(counted(), before);
 }
 
 #[test]
@@ -400,10 +434,8 @@ fn addresses_that_do_not_fit_are_refused() {
 }
 
 /// The address of node 1 of 2, as version 1 writes it.
-const ADDRESS: &str = "49544456524230310001031000000001010000000200000047000000000000000000000000000000\
-    0000ffff0a090001000000000010000000000000400000000000000011000000120000000020000000000000\
-    130000000100000000000000\
-    00000000";
+const ADDRESS: &str = "495444565242303100010310000000010100000002000000470000000000000000000000000000000000ffff0a090001\
+    000010000000000040000000000000001100000012000000000020000000000013000000010000000000000000000000";
 
 #[test]
 fn bytes_that_are_no_address_are_refused() {
