@@ -11,7 +11,7 @@
 # The exit status is that of the tests or the program, and 124 if the machine has not ended after LIMIT
 # seconds.
 #
-# Environment: LIMIT (600)  MEMORY (1024, MiB)  CPUS (2)
+# Environment: LIMIT (600)  MEMORY (1024, MiB)  CPUS (1)
 #   KVM=1    runs the machine on the processors of this one, where that works
 #   KERNEL   file of a Debian kernel package; by default, apt downloads one to target/rxe, once
 #   REQUIRE=1  fails if something is missing; otherwise the script says so, does nothing, and succeeds
@@ -19,7 +19,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 packages='qemu-system-x86 busybox-static iproute2 kmod cpio xz-utils ibverbs-providers libibverbs-dev libclang-dev cmake'
-limit=${LIMIT:-600} memory=${MEMORY:-1024} cpus=${CPUS:-2}
+limit=${LIMIT:-600} memory=${MEMORY:-1024} cpus=${CPUS:-1}
 state=$here/target/rxe
 # Loaded in this order. Soft-RoCE takes its checksum from crc32_generic, a dependency that modprobe does not
 # know.
