@@ -36,9 +36,11 @@ const HOPS: u8 = 64;
 const NO_ROOM_TIMER: u8 = 12;
 /// Waits of 4.096 µs · 2^14 = 67 ms for an answer, before a packet is sent again.
 const TIMEOUT: u8 = 14;
-/// Times that a packet is sent again before the node counts as ended: after about half a second, on most
-/// cards.
-const RETRIES: u8 = 7;
+/// Times that a packet is sent again before the node counts as ended: after about half a second, on most cards.
+/// Soft-RoCE takes 7 for "without end".
+const RETRIES: u8 = 6;
+/// Times that a hint is sent again to a node without room for it: without end [ibv_modify_qp(3)].
+const NO_ROOM_RETRIES: u8 = 7;
 
 /// The result of a call that returns an error number.
 fn done(code: c_int) -> io::Result<()> {
@@ -561,7 +563,7 @@ impl QueuePair {
             sq_psn: first_packet,
             timeout: TIMEOUT,
             retry_cnt: RETRIES,
-            rnr_retry: RETRIES,
+            rnr_retry: NO_ROOM_RETRIES,
             max_rd_atomic: reads_asked.min(peer.reads),
             ..Default::default()
         };
