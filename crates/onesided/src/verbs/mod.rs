@@ -8,8 +8,8 @@
 //! use intendant_onesided::verbs::{Address, Card, Endpoint, VerbsError, VerbsWindow};
 //! use intendant_segment::Segment;
 //!
-//! // `gather` sends bytes to all nodes and returns those of all; `meet` returns when all nodes have called
-//! it. fn connect(
+//! // `gather` sends bytes to all nodes and returns those of all. `meet` returns when all nodes have called it.
+//! fn connect(
 //!     (rank, nodes, run): (usize, usize, u64),
 //!     gather: impl FnOnce(Vec<u8>) -> Vec<Vec<u8>>,
 //!     meet: impl FnOnce(),
