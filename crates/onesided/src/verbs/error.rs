@@ -8,9 +8,9 @@ use std::io;
 pub enum VerbsError {
     /// The machine has no RDMA device, or this process does not see it.
     #[error(
-        "no RDMA device: looked in /sys/class/infiniband_verbs and for /dev/infiniband/uverbs* ({what}). Load \
-         the driver of the card and ib_uverbs, or make a device of an Ethernet interface: rdma link add rxe0 \
-         type rxe netdev eth0"
+        "no RDMA device: looked in /sys/class/infiniband_verbs and for /dev/infiniband/uverbs* ({what}). \
+         Load the driver of the card and ib_uverbs, or make a device of an Ethernet interface: rdma link add \
+         rxe0 type rxe netdev eth0"
     )]
     NoDevice {
         /// What was found instead.

@@ -36,8 +36,8 @@ const HOPS: u8 = 64;
 const NO_ROOM_TIMER: u8 = 12;
 /// Waits of 4.096 µs · 2^14 = 67 ms for an answer, before a packet is sent again.
 const TIMEOUT: u8 = 14;
-/// Times that a packet is sent again before the node counts as ended: after about half a second, on most cards.
-/// Soft-RoCE takes 7 for "without end".
+/// Times that a packet is sent again before the node counts as ended: after about half a second, on most
+/// cards. Soft-RoCE takes 7 for "without end".
 const RETRIES: u8 = 6;
 /// Times that a hint is sent again to a node without room for it: without end [ibv_modify_qp(3)].
 const NO_ROOM_RETRIES: u8 = 7;

@@ -8,7 +8,7 @@
 //! use intendant_onesided::verbs::{Address, Card, Endpoint, VerbsError, VerbsWindow};
 //! use intendant_segment::Segment;
 //!
-//! // `gather` sends bytes to all nodes and returns those of all. `meet` returns when all nodes have called it.
+//! // `gather` sends bytes to all nodes and returns those of all. `meet` returns when all have called it.
 //! fn connect(
 //!     (rank, nodes, run): (usize, usize, u64),
 //!     gather: impl FnOnce(Vec<u8>) -> Vec<Vec<u8>>,
