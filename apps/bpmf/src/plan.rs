@@ -52,10 +52,10 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
 
 /// The error as one of the command line: settings are flags.
 pub(crate) fn usage(error: BpmfError) -> TrainError {
-    match error {
-        BpmfError::Setting { .. } => TrainError::usage(format!("--{error}")),
-        other => TrainError::usage(other),
+    if matches!(error, BpmfError::Setting { .. }) {
+        return TrainError::usage(format!("--{error}"));
     }
+    TrainError::usage(error)
 }
 
 /// Reads or generates the data that the common flags name.

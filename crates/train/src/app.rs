@@ -85,8 +85,8 @@ impl App {
     }
 
     /// An application without a parameter server, which runs a [`Program`](crate::Program): on one node, with
-    /// technique single. Flags about parameter management, clusters, checkpoints and simulations are hidden from its
-    /// help, and refused.
+    /// technique single. Flags about parameter management, clusters, checkpoints and simulations are hidden
+    /// from its help, and refused.
     #[must_use]
     pub fn without_server(mut self) -> Self {
         self.has_server = false;

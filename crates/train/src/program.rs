@@ -31,8 +31,8 @@ pub trait Program {
     /// Size of the model. It is checked against the memory of the machine before the first epoch.
     fn size(&self) -> ModelSize;
 
-    /// Computes the next epoch and returns the sums `examples` and `loss`. It may return early, with any sums, once
-    /// `stop` is true.
+    /// Computes the next epoch and returns the sums `examples` and `loss`. It may return early, with any
+    /// sums, once `stop` is true.
     ///
     /// # Errors
     /// Any error ends the run; [`TrainError::ProgramDiverged`] if values leave the range of numbers.
@@ -49,11 +49,12 @@ pub trait Program {
     fn export(&mut self, folder: &Path) -> Result<(), AppError>;
 }
 
-/// Runs the epochs of `program` as `plan` says, and writes its results. `--valid-every` decides after which epochs
-/// the program is evaluated; it is once more at the end.
+/// Runs the epochs of `program` as `plan` says, and writes its results. `--valid-every` decides after which
+/// epochs the program is evaluated; it is once more at the end.
 ///
 /// # Errors
-/// See [`TrainError`]. An output that cannot be written is an error as well; the others are written nevertheless.
+/// See [`TrainError`]. An output that cannot be written is an error as well; the others are written
+/// nevertheless.
 pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Outcome, TrainError> {
     intendant::check_capacity(program.size().bytes, plan.workers as u64).map_err(intendant::Error::from)?;
     let progress = &Progress::new(1, plan.epochs, plan.progress);
