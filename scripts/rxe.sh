@@ -141,7 +141,7 @@ for library in /lib/*/libgcc_s.so.1; do
   mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"
 done
 cat >"$root/work/.command" <<END
-export INTENDANT_REQUIRE_VERBS=1 RUST_BACKTRACE=1
+export REQUIRE_VERBS=1 RUST_BACKTRACE=1
 exec $command
 END
 cat >"$root/init" <<'END'

@@ -1,5 +1,5 @@
 //! Windows over RDMA: what the tests of all windows leave open. Without a card, they say so and do nothing,
-//! or fail if `INTENDANT_REQUIRE_VERBS` is set, as `scripts/rxe.sh` does.
+//! or fail if `REQUIRE_VERBS` is set, as `scripts/rxe.sh` does.
 
 use crate::cluster::{done, next, polled};
 use crate::killed::counted;
@@ -23,7 +23,7 @@ const SLOT: usize = slot::words(VALUE_WORDS);
 fn card() -> Option<Card> {
     match Card::find(None, None) {
         Ok(card) => Some(card),
-        Err(error) if std::env::var_os("INTENDANT_REQUIRE_VERBS").is_none() => {
+        Err(error) if std::env::var_os("REQUIRE_VERBS").is_none() => {
             eprintln!("skipped: {error}");
             None
         }
