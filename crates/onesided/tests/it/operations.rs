@@ -60,6 +60,8 @@ fn the_memory_of_other_nodes_is_read_in_place() {
 #[test]
 fn hints_to_a_node_that_does_not_look_coalesce_and_none_is_lost() {
     const DIFFERENT: u32 = 1000;
+    /// More than any machine needs.
+    const LOOKS_MAX: u32 = 20_000;
     for windows in all(2, 8) {
         let (mut a, mut b) = pair(windows);
         for count in 0..3 * DIFFERENT {
@@ -68,8 +70,10 @@ fn hints_to_a_node_that_does_not_look_coalesce_and_none_is_lost() {
                 polled(&mut a).into_iter().for_each(|event| assert!(matches!(event, Event::Done(_))));
             }
         }
-        let mut hints = BTreeSet::new();
+        let (mut hints, mut looks) = (BTreeSet::new(), 0);
         while hints.len() < DIFFERENT as usize {
+            looks += 1;
+            assert!(looks < LOOKS_MAX, "{} hints only", hints.len());
             polled(&mut a);
             b.wait(Duration::from_millis(1)).expect("the system waits");
             let events = polled(&mut b).into_iter();
