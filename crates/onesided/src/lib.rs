@@ -1,12 +1,15 @@
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "verbs"), forbid(unsafe_code))]
+#![cfg_attr(feature = "verbs", deny(unsafe_code))]
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Window`]: what a node can do with the memory of others, and what it learns of it.
 //! [`MappedWindow`] is a window to segments that are mapped: [`in_process`] makes those of threads,
-//! [`Host::connect`] those of processes of one host.
+//! [`Host::connect`] those of processes of one host. With the feature `verbs`, the module `verbs` has windows to
+//! nodes that an RDMA card reaches.
 //!
 //! Absent on purpose: what the words mean ([`intendant_segment::slot`] is one way), who may write which, a
-//! way to tell the nodes each other's names, and `unsafe` code, all of which is in `intendant-segment`.
+//! way to tell the nodes each other's names, and `unsafe` code: that of memory is in `intendant-segment`, and
+//! calls of the library of RDMA are in one module, `verbs::ffi`.
 
 mod error;
 mod host;
@@ -15,6 +18,8 @@ mod mailbox;
 mod mapped;
 mod packet;
 mod sync;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 mod window;
 
 pub use error::{ConnectError, WaitError, WindowError};

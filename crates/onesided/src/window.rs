@@ -79,6 +79,52 @@ pub trait Window: Send {
     fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError>;
 }
 
+/// For programs that choose the kind of window when they run.
+impl<W: Window + ?Sized> Window for Box<W> {
+    fn local(&self) -> &Segment {
+        (**self).local()
+    }
+
+    fn nodes(&self) -> usize {
+        (**self).nodes()
+    }
+
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn read(
+        &mut self,
+        from: usize,
+        remote: usize,
+        into: usize,
+        words: usize,
+        id: u64,
+    ) -> Result<(), WindowError> {
+        (**self).read(from, remote, into, words, id)
+    }
+
+    fn write(
+        &mut self,
+        to: usize,
+        local: usize,
+        remote: usize,
+        words: usize,
+        hint: Option<u32>,
+        id: u64,
+    ) -> Result<(), WindowError> {
+        (**self).write(to, local, remote, words, hint, id)
+    }
+
+    fn poll(&mut self, out: &mut Vec<Event>) {
+        (**self).poll(out);
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {
+        (**self).wait(timeout)
+    }
+}
+
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {

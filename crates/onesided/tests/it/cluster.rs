@@ -1,4 +1,4 @@
-//! Windows of both kinds, for tests that hold for both.
+//! Windows of all kinds, for tests that hold for all.
 
 use intendant_onesided::{Event, Host, MappedWindow, Name, Secret, Window, in_process};
 use intendant_segment::Segment;
@@ -15,6 +15,17 @@ const WAITS_MAX: usize = 30;
 /// Windows of threads, then windows as those of processes of one host.
 pub(crate) fn both(nodes: usize, words: usize) -> [Vec<MappedWindow>; 2] {
     [in_process(nodes, words).expect("windows in this process"), host(nodes, words)]
+}
+
+/// Windows of all kinds: as [`both`], and over RDMA where there is a card.
+pub(crate) fn all(nodes: usize, words: usize) -> Vec<Vec<Box<dyn Window>>> {
+    fn boxed<W: Window + 'static>(windows: Vec<W>) -> Vec<Box<dyn Window>> {
+        windows.into_iter().map(|window| Box::new(window) as Box<dyn Window>).collect()
+    }
+    let kinds = both(nodes, words).into_iter().map(boxed);
+    #[cfg(feature = "verbs")]
+    let kinds = kinds.chain(crate::verbs::windows(nodes, words).map(boxed));
+    kinds.collect()
 }
 
 /// Windows as those of processes of one host, although all are of this process.
@@ -36,6 +47,19 @@ pub(crate) fn polled(window: &mut impl Window) -> Vec<Event> {
     let mut events = Vec::new();
     window.poll(&mut events);
     events
+}
+
+/// The ids of the next `count` operations that end, in ascending order. Nothing else is to happen.
+pub(crate) fn done(window: &mut impl Window, count: usize) -> Vec<u64> {
+    let mut ids = Vec::new();
+    while ids.len() < count {
+        ids.extend(next(window).into_iter().map(|event| match event {
+            Event::Done(id) => id,
+            event @ (Event::Failed { .. } | Event::Hint(_) | Event::Closed(_)) => panic!("{event:?}"),
+        }));
+    }
+    ids.sort_unstable();
+    ids
 }
 
 /// The next events; there will be some.

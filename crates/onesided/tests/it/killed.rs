@@ -125,7 +125,7 @@ fn the_others_go_on_without_a_node_that_was_killed() {
 }
 
 /// Descriptors and mappings of this process.
-fn counted() -> (usize, usize) {
+pub(crate) fn counted() -> (usize, usize) {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     let descriptors = std::fs::read_dir("/proc/self/fd").expect("descriptors").count();
     (descriptors, maps.matches("intendant-segment").count())

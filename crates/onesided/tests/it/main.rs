@@ -6,3 +6,5 @@ mod hostile;
 mod killed;
 mod operations;
 mod process;
+#[cfg(feature = "verbs")]
+mod verbs;

@@ -52,6 +52,14 @@ impl Process {
         assert!(!self.child.wait().expect("a child of this process").success());
     }
 
+    /// As [`Self::kill`], if the process still lives.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn kill_once(&mut self) {
+        if self.child.try_wait().expect("a child of this process").is_none() {
+            self.kill();
+        }
+    }
+
     pub(crate) fn succeed(mut self) {
         let status = self.child.wait().expect("a child of this process");
         assert!(status.success(), "{status}");

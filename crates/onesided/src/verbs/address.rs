@@ -1,0 +1,151 @@
+//! What a node tells the others before they connect.
+
+use super::VerbsError;
+
+const MAGIC: [u8; 8] = *b"ITDVRB01";
+/// Bytes before the queue pairs.
+const HEAD: usize = 8 + 4 + 2 + 2 + 4 + 4 + 8 + 16 + 8 + 8 + 4 + 4 + 8;
+/// Bytes of a queue pair: its number, and the number of its first packet.
+const PAIR: usize = 4 + 4;
+
+/// Where the memory and the queue pairs of a node are, as bytes for a gather.
+///
+/// A process that has it can read and write the node's segment: send it to the nodes of the run only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    pub(super) path: Path,
+    pub(super) rank: u32,
+    /// Of the run: windows of different runs do not connect.
+    pub(super) incarnation: u64,
+    pub(super) memory: Remote,
+    /// For each node, the queue pair to which it is to connect.
+    pub(super) pairs: Vec<Pair>,
+}
+
+/// The way to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Path {
+    /// As in `ibv_gid`.
+    pub(super) gid: [u8; 16],
+    /// Of InfiniBand; 0 for RoCE.
+    pub(super) lid: u16,
+    /// Whether the port is one of Ethernet.
+    pub(super) ethernet: bool,
+    /// The enumeration of verbs: 1 is 256 bytes, 5 is 4,096.
+    pub(super) mtu: u8,
+    /// Reads that the node answers at the same time.
+    pub(super) reads: u8,
+    /// Hints that the node takes from each other one before it looks; not above 65,535.
+    pub(super) hints: u16,
+}
+
+/// Memory of another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    /// Address of the segment in the other process.
+    pub(super) segment: u64,
+    pub(super) words: u64,
+    pub(super) segment_key: u32,
+    pub(super) counters_key: u32,
+    /// Address of the counters: one per node, of the hints that were taken from it.
+    pub(super) counters: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) number: u32,
+    pub(super) first_packet: u32,
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The keys of the memory are left out.
+        formatter
+            .debug_struct("Address")
+            .field("rank", &self.rank)
+            .field("nodes", &self.pairs.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Address {
+    /// The address as bytes, little-endian; 80 bytes and 8 per node.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let Self { path, rank, incarnation, memory, pairs } = self;
+        let mut bytes = Vec::with_capacity(HEAD + PAIR * pairs.len());
+        bytes.extend(MAGIC);
+        bytes.extend([u8::from(cfg!(target_endian = "big")), u8::from(path.ethernet), path.mtu, path.reads]);
+        bytes.extend(path.lid.to_le_bytes());
+        bytes.extend(path.hints.to_le_bytes());
+        bytes.extend(rank.to_le_bytes());
+        bytes.extend((pairs.len() as u32).to_le_bytes());
+        bytes.extend(incarnation.to_le_bytes());
+        bytes.extend(path.gid);
+        bytes.extend(memory.segment.to_le_bytes());
+        bytes.extend(memory.words.to_le_bytes());
+        bytes.extend(memory.segment_key.to_le_bytes());
+        bytes.extend(memory.counters_key.to_le_bytes());
+        bytes.extend(memory.counters.to_le_bytes());
+        for pair in pairs {
+            bytes.extend(pair.number.to_le_bytes());
+            bytes.extend(pair.first_packet.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The address of these bytes.
+    ///
+    /// # Errors
+    /// If they are not those of an address of this version, on a machine of this byte order.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, VerbsError> {
+        let wrong = |what| VerbsError::Address { bytes: bytes.len(), what };
+        let mut rest = Rest(bytes);
+        let head = "it is too short";
+        if rest.take().ok_or_else(|| wrong(head))? != MAGIC {
+            return Err(wrong("it is of another version, or no address"));
+        }
+        let [order, ethernet, mtu, reads] = rest.take().ok_or_else(|| wrong(head))?;
+        if order != u8::from(cfg!(target_endian = "big")) {
+            return Err(wrong("the machine of the node has another byte order"));
+        }
+        let mut parse = || -> Option<(Self, u32)> {
+            let (lid, hints) = (u16::from_le_bytes(rest.take()?), u16::from_le_bytes(rest.take()?));
+            let (rank, nodes) = (u32::from_le_bytes(rest.take()?), u32::from_le_bytes(rest.take()?));
+            let incarnation = u64::from_le_bytes(rest.take()?);
+            let gid = rest.take()?;
+            let memory = Remote {
+                segment: u64::from_le_bytes(rest.take()?),
+                words: u64::from_le_bytes(rest.take()?),
+                segment_key: u32::from_le_bytes(rest.take()?),
+                counters_key: u32::from_le_bytes(rest.take()?),
+                counters: u64::from_le_bytes(rest.take()?),
+            };
+            let path = Path { gid, lid, ethernet: ethernet != 0, mtu, reads, hints };
+            Some((Self { path, rank, incarnation, memory, pairs: Vec::new() }, nodes))
+        };
+        let (mut address, nodes) = parse().ok_or_else(|| wrong(head))?;
+        if !(1..=5).contains(&mtu) || reads == 0 || address.path.hints == 0 {
+            return Err(wrong("it has an impossible packet size, or room for no read or hint"));
+        }
+        if Some(rest.0.len()) != (nodes as usize).checked_mul(PAIR) {
+            return Err(wrong("its length does not fit to its number of nodes"));
+        }
+        while let (Some(number), Some(packet)) = (rest.take(), rest.take()) {
+            let pair = Pair { number: u32::from_le_bytes(number), first_packet: u32::from_le_bytes(packet) };
+            address.pairs.push(pair);
+        }
+        Ok(address)
+    }
+}
+
+/// Bytes that were not read yet.
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+}

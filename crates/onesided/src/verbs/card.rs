@@ -1,0 +1,134 @@
+//! The network card: which device and port, and by which address.
+
+use super::ffi::{self, Device, Gid, GidKind, Limits, LocalPort, PortState};
+use super::{VerbsError, address::Path};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+/// A port of an RDMA device, of the kinds RoCE version 2 (Ethernet) or InfiniBand.
+#[derive(Debug)]
+pub struct Card {
+    pub(super) device: Arc<Device>,
+    pub(super) limits: Limits,
+    pub(super) port: LocalPort,
+    pub(super) state: PortState,
+    gid: Option<Gid>,
+}
+
+impl Card {
+    /// The first active port that fits: of the device with the name `device`, if one is given, and with the
+    /// IP address `address`, if one is given.
+    ///
+    /// Of several addresses, one of IPv4 is taken before one of IPv6, and that before one that is valid on
+    /// the link only: all nodes should choose alike. Addresses are told apart by their type; their order in
+    /// the device's table means nothing.
+    ///
+    /// # Errors
+    /// If there is no device, no port fits, or the operating system refuses access to the devices.
+    pub fn find(device: Option<&str>, address: Option<IpAddr>) -> Result<Self, VerbsError> {
+        let devices = ffi::devices().map_err(|error| VerbsError::NoDevice { what: no_devices(&error) })?;
+        if devices.is_empty() {
+            return Err(VerbsError::NoDevice { what: "there is none, or the container hides it".to_owned() });
+        }
+        let mut found = Vec::new();
+        for (name, opened) in devices {
+            if device.is_some_and(|wanted| wanted != name) {
+                found.push(format!("{name}: another device"));
+                continue;
+            }
+            match opened.and_then(|opened| Ok((opened.limits()?, Arc::new(opened)))) {
+                Err(error) => found.push(format!("{name}: {error}")),
+                Ok((limits, opened)) => {
+                    for port in 1..=limits.ports {
+                        match Self::of_port(&opened, limits, port, address) {
+                            Ok(card) => return Ok(card),
+                            Err(why) => found.push(format!("{name} port {port}: {why}")),
+                        }
+                    }
+                }
+            }
+        }
+        let wanted = match (device, address) {
+            (None, None) => "an active port with an address of RoCE version 2, or of InfiniBand".to_owned(),
+            (Some(name), None) => format!("an active port of {name}"),
+            (None, Some(address)) => format!("an active port of RoCE version 2 with the address {address}"),
+            (Some(name), Some(address)) => format!("an active port of {name} with the address {address}"),
+        };
+        Err(VerbsError::NoPort { wanted, found: found.join("; ") })
+    }
+
+    fn of_port(
+        device: &Arc<Device>,
+        limits: Limits,
+        number: u8,
+        wanted: Option<IpAddr>,
+    ) -> Result<Self, String> {
+        let state = device.port(number).map_err(|error| error.to_string())?;
+        if !state.active {
+            return Err("not active".to_owned());
+        }
+        let indices = 0..=u8::try_from(state.gids.saturating_sub(1)).unwrap_or(u8::MAX);
+        let gids = indices.filter_map(|index| device.gid(number, index));
+        let gid = if state.ethernet {
+            let mut gids: Vec<Gid> = gids.filter(|gid| gid.kind == GidKind::RoceV2).collect();
+            gids.retain(|gid| wanted.is_none_or(|wanted| ip(gid) == wanted));
+            gids.sort_by_key(|gid| match ip(gid) {
+                IpAddr::V4(_) => 0,
+                IpAddr::V6(address) => 1 + u8::from(address.is_unicast_link_local()),
+            });
+            let Some(gid) = gids.first() else {
+                return Err(match wanted {
+                    None => {
+                        "it has no address of RoCE version 2 (has its interface an IP address?)".to_owned()
+                    }
+                    Some(address) => format!("{address} is none of its addresses of RoCE version 2"),
+                });
+            };
+            Some(*gid)
+        } else if wanted.is_some() {
+            return Err("InfiniBand, which is not chosen by IP address".to_owned());
+        } else {
+            None
+        };
+        let port = LocalPort { number, gid_index: gid.map_or(0, |gid| gid.index) };
+        Ok(Self { device: Arc::clone(device), limits, port, state, gid })
+    }
+
+    /// The name of the device, such as `mlx5_0` or `rxe0`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.device.name
+    }
+
+    /// The IP address by which other nodes reach the port; none for InfiniBand.
+    #[must_use]
+    pub fn address(&self) -> Option<IpAddr> {
+        self.gid.as_ref().map(ip)
+    }
+
+    /// The way to this port.
+    pub(super) fn path(&self, hints: u16) -> Path {
+        Path {
+            gid: self.gid.map_or([0; 16], |gid| gid.bytes),
+            lid: self.state.lid,
+            ethernet: self.state.ethernet,
+            mtu: self.state.mtu,
+            reads: self.limits.reads_answered.max(1),
+            hints,
+        }
+    }
+}
+
+/// The address of RoCE version 2: an address of IPv6, or of IPv4 as a part of one.
+fn ip(gid: &Gid) -> IpAddr {
+    Ipv6Addr::from(gid.bytes).to_canonical()
+}
+
+fn no_devices(error: &io::Error) -> String {
+    if error.raw_os_error() == Some(rustix::io::Errno::NOSYS.raw_os_error()) {
+        "this kernel has no ib_uverbs, or it is not loaded".to_owned()
+    } else {
+        error.to_string()
+    }
+}

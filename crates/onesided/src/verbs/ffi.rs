@@ -1,0 +1,675 @@
+//! The library `libibverbs`, as types that own what they hold. All `unsafe` code of the crate is here.
+//!
+//! Three rules make the calls sound:
+//! - Each object holds what it was made of (`Arc`), so that the library frees an object after all that depend
+//!   on
+//!   it. A pointer in such a type is valid from its making to its `drop`.
+//! - Cards access memory of this process only by registrations ([`Memory`]), which own the segment. Words of
+//!   a
+//!   segment are atomic; no reference to plain memory exists that a card could write to. What cards do lies
+//!   outside of Rust's memory model, as accesses of other processes do (see `intendant_segment`).
+//! - The library may be called from any thread [`ibv_post_send(3)` and others: verbs are thread-safe], so the
+//!   types are `Send` and `Sync`.
+
+#![allow(unsafe_code)]
+
+use super::address::{Pair, Path, Remote};
+use ibverbs_sys as sys;
+use intendant_segment::Segment;
+use rustix::event::{PollFd, PollFlags};
+use std::ffi::{CStr, c_int};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+const WORD_BYTES: usize = 8;
+/// Completions that are taken from a queue at once.
+const COMPLETIONS: usize = 64;
+/// The first partition of a fabric, to which every port belongs.
+const PARTITION: u16 = 0;
+/// Routers between two nodes, at most.
+const HOPS: u8 = 64;
+/// How long a node that has no room for a hint asks the sender to wait: 0.64 ms. Senders count the room, so
+/// that this does not happen.
+const NO_ROOM_TIMER: u8 = 12;
+/// Waits of 4.096 µs · 2^14 = 67 ms for an answer, before a packet is sent again.
+const TIMEOUT: u8 = 14;
+/// Times that a packet is sent again before the node counts as ended: after about half a second, on most
+/// cards. Soft-RoCE takes 7 for "without end".
+const RETRIES: u8 = 6;
+/// Times that a hint is sent again to a node without room for it: without end [ibv_modify_qp(3)].
+const NO_ROOM_RETRIES: u8 = 7;
+
+/// The result of a call that returns an error number.
+fn done(code: c_int) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        1.. => Err(io::Error::from_raw_os_error(code)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The result of a call that returns an object, or null and an error number.
+fn made<T>(object: *mut T) -> io::Result<NonNull<T>> {
+    NonNull::new(object).ok_or_else(io::Error::last_os_error)
+}
+
+/// An open device.
+#[derive(Debug)]
+pub(super) struct Device {
+    context: NonNull<sys::ibv_context>,
+    pub(super) name: String,
+}
+
+// SAFETY: see the third rule of this module.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: made by `ibv_open_device`, and freed only here; whatever was made of it holds this value.
+        unsafe { sys::ibv_close_device(self.context.as_ptr()) };
+    }
+}
+
+/// All devices, each by name, or why it cannot be opened.
+pub(super) fn devices() -> io::Result<Vec<(String, io::Result<Device>)>> {
+    let mut count = 0;
+    // SAFETY: `count` may be written. The list is freed below.
+    let list = made(unsafe { sys::ibv_get_device_list(&raw mut count) })?;
+    let mut devices = Vec::new();
+    for at in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: the list has `count` entries.
+        let device = unsafe { *list.as_ptr().add(at) };
+        // SAFETY: a device of the list has a name that ends with a zero byte, and lives as long as the list.
+        let name = unsafe { CStr::from_ptr(sys::ibv_get_device_name(device)) }.to_string_lossy().into_owned();
+        // SAFETY: a device of the list; a context remains valid when the list is freed
+        // [ibv_get_device_list(3)].
+        let context = made(unsafe { sys::ibv_open_device(device) });
+        devices.push((name.clone(), context.map(|context| Device { context, name })));
+    }
+    // SAFETY: the list was made above and is not used any more.
+    unsafe { sys::ibv_free_device_list(list.as_ptr()) };
+    Ok(devices)
+}
+
+/// What a device can do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) completions: usize,
+    pub(super) operations: usize,
+    pub(super) pairs: usize,
+    /// Reads that a queue pair answers at the same time.
+    pub(super) reads_answered: u8,
+    /// Reads that a queue pair asks for at the same time.
+    pub(super) reads_asked: u8,
+    pub(super) ports: u8,
+}
+
+/// A port of a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PortState {
+    pub(super) active: bool,
+    pub(super) ethernet: bool,
+    pub(super) lid: u16,
+    pub(super) mtu: u8,
+    pub(super) gids: u32,
+    pub(super) message_bytes_max: usize,
+}
+
+/// An address of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gid {
+    pub(super) index: u8,
+    pub(super) kind: GidKind,
+    pub(super) bytes: [u8; 16],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GidKind {
+    InfiniBand,
+    RoceV1,
+    RoceV2,
+}
+
+fn count(number: c_int) -> usize {
+    usize::try_from(number).unwrap_or(0)
+}
+
+impl Device {
+    pub(super) fn limits(&self) -> io::Result<Limits> {
+        let mut attributes = sys::ibv_device_attr::default();
+        // SAFETY: the context is open, and the attributes may be written.
+        done(unsafe { sys::ibv_query_device(self.context.as_ptr(), &raw mut attributes) })?;
+        let reads = |number: c_int| number.clamp(0, 16) as u8;
+        Ok(Limits {
+            completions: count(attributes.max_cqe),
+            operations: count(attributes.max_qp_wr),
+            pairs: count(attributes.max_qp),
+            reads_answered: reads(attributes.max_qp_rd_atom),
+            reads_asked: reads(attributes.max_qp_init_rd_atom),
+            ports: attributes.phys_port_cnt,
+        })
+    }
+
+    /// The state of a port, from 1.
+    pub(super) fn port(&self, port: u8) -> io::Result<PortState> {
+        let mut attributes = sys::ibv_port_attr::default();
+        // SAFETY: the context is open. The library writes the fields of an older version of the structure,
+        // which are the first ones of this one; the others remain zero. The macro of the C header does the
+        // same.
+        done(unsafe { sys::ibv_query_port(self.context.as_ptr(), port, (&raw mut attributes).cast()) })?;
+        Ok(PortState {
+            active: attributes.state == sys::ibv_port_state::IBV_PORT_ACTIVE,
+            ethernet: u32::from(attributes.link_layer) == sys::IBV_LINK_LAYER_ETHERNET,
+            lid: attributes.lid,
+            mtu: attributes.active_mtu.clamp(1, 5) as u8,
+            gids: count(attributes.gid_tbl_len) as u32,
+            message_bytes_max: attributes.max_msg_sz as usize,
+        })
+    }
+
+    /// An address of a port; none if its place in the table is empty.
+    pub(super) fn gid(&self, port: u8, index: u8) -> Option<Gid> {
+        let mut entry = sys::ibv_gid_entry::default();
+        // SAFETY: the context is open, and the entry, whose size the library is told, may be written.
+        let code = unsafe {
+            sys::_ibv_query_gid_ex(
+                self.context.as_ptr(),
+                u32::from(port),
+                u32::from(index),
+                &raw mut entry,
+                0,
+                size_of::<sys::ibv_gid_entry>(),
+            )
+        };
+        let kind = match entry.gid_type {
+            sys::IBV_GID_TYPE_IB => GidKind::InfiniBand,
+            sys::IBV_GID_TYPE_ROCE_V1 => GidKind::RoceV1,
+            sys::IBV_GID_TYPE_ROCE_V2 => GidKind::RoceV2,
+            _ => return None,
+        };
+        // SAFETY: all fields of the union are 16 plain bytes.
+        let bytes = unsafe { entry.gid.raw };
+        (code == 0 && bytes != [0; 16]).then_some(Gid { index, kind, bytes })
+    }
+}
+
+/// What queue pairs and registrations belong to.
+#[derive(Debug)]
+pub(super) struct Domain {
+    domain: NonNull<sys::ibv_pd>,
+    _device: Arc<Device>,
+}
+
+// SAFETY: see the third rule of this module.
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+impl Domain {
+    pub(super) fn new(device: Arc<Device>) -> io::Result<Arc<Self>> {
+        // SAFETY: the context is open.
+        let domain = made(unsafe { sys::ibv_alloc_pd(device.context.as_ptr()) })?;
+        Ok(Arc::new(Self { domain, _device: device }))
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // SAFETY: made by `ibv_alloc_pd`, and freed only here, after all that belongs to it.
+        unsafe { sys::ibv_dealloc_pd(self.domain.as_ptr()) };
+    }
+}
+
+/// A segment that a card may access.
+#[derive(Debug)]
+pub(super) struct Memory {
+    registration: NonNull<sys::ibv_mr>,
+    segment: Segment,
+    _domain: Arc<Domain>,
+}
+
+// SAFETY: see the third rule of this module.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// What other nodes may do with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    ReadAndWrite,
+}
+
+impl Memory {
+    pub(super) fn new(domain: &Arc<Domain>, segment: Segment, access: Access) -> io::Result<Self> {
+        let local =
+            sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE | sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ;
+        let flags = match access {
+            Access::Read => local,
+            Access::ReadAndWrite => local | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE,
+        };
+        let bytes = segment.words() * WORD_BYTES;
+        // SAFETY: the words of the segment are `bytes` bytes of valid memory that stays in place until the
+        // last clone of it is dropped; this value has one, and drops it after the registration.
+        let registration = made(unsafe {
+            sys::ibv_reg_mr(
+                domain.domain.as_ptr(),
+                segment.address().as_ptr().cast(),
+                bytes,
+                flags.0 as c_int,
+            )
+        })?;
+        Ok(Self { registration, segment, _domain: Arc::clone(domain) })
+    }
+
+    pub(super) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Address and key for other nodes.
+    pub(super) fn remote(&self) -> (u64, u32) {
+        // SAFETY: the registration is valid until this value is dropped.
+        let key = unsafe { self.registration.as_ref() }.rkey;
+        (self.segment.address().as_ptr().addr() as u64, key)
+    }
+
+    /// These words, for a card.
+    ///
+    /// # Panics
+    /// If the segment does not have them.
+    fn part(&self, at: usize, words: usize) -> sys::ibv_sge {
+        let end = at.checked_add(words).expect("the place of an operation was checked");
+        assert!(end <= self.segment.words(), "word {end} of a segment of {} words", self.segment.words());
+        let length = u32::try_from(words * WORD_BYTES).expect("operations are cut into parts");
+        // SAFETY: the registration is valid until this value is dropped.
+        let lkey = unsafe { self.registration.as_ref() }.lkey;
+        let addr = (self.segment.address().as_ptr().addr() + at * WORD_BYTES) as u64;
+        sys::ibv_sge { addr, length, lkey }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: made by `ibv_reg_mr`, and freed only here. The segment is still there; from now on the card
+        // refuses accesses to it.
+        let code = unsafe { sys::ibv_dereg_mr(self.registration.as_ptr()) };
+        if code != 0 {
+            // The card may still access the memory: it must not be given to others.
+            std::mem::forget(self.segment.clone());
+        }
+    }
+}
+
+/// Where a card reports what has ended, and wakes a thread that waits for it.
+#[derive(Debug)]
+pub(super) struct Completions {
+    queue: NonNull<sys::ibv_cq>,
+    channel: Channel,
+}
+
+#[derive(Debug)]
+struct Channel {
+    channel: NonNull<sys::ibv_comp_channel>,
+    _device: Arc<Device>,
+}
+
+// SAFETY: see the third rule of this module.
+unsafe impl Send for Completions {}
+// SAFETY: as above.
+unsafe impl Sync for Completions {}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: made by `ibv_create_comp_channel`, and freed only here, after its queue.
+        unsafe { sys::ibv_destroy_comp_channel(self.channel.as_ptr()) };
+    }
+}
+
+impl Drop for Completions {
+    fn drop(&mut self) {
+        // SAFETY: made by `ibv_create_cq`, and freed only here, after the queue pairs that report to it. All
+        // of its events were acknowledged (`sleep`).
+        unsafe { sys::ibv_destroy_cq(self.queue.as_ptr()) };
+    }
+}
+
+/// The end of an operation.
+#[derive(Clone, Debug)]
+pub(super) struct Completion {
+    /// The number that the operation was begun with.
+    pub(super) id: u64,
+    /// The hint that an operation of another node has brought; or why the operation failed.
+    pub(super) result: Result<Option<u32>, String>,
+}
+
+impl Completions {
+    /// A queue for `size` completions.
+    pub(super) fn new(device: &Arc<Device>, size: usize) -> io::Result<Arc<Self>> {
+        // SAFETY: the context is open.
+        let channel = made(unsafe { sys::ibv_create_comp_channel(device.context.as_ptr()) })?;
+        let channel = Channel { channel, _device: Arc::clone(device) };
+        let size = c_int::try_from(size).map_err(io::Error::other)?;
+        // SAFETY: the context and the channel are valid, and are held by the result; no context of the caller
+        // is given, and vector 0 exists on every device.
+        let queue = made(unsafe {
+            sys::ibv_create_cq(
+                device.context.as_ptr(),
+                size,
+                std::ptr::null_mut(),
+                channel.channel.as_ptr(),
+                0,
+            )
+        })?;
+        let completions = Self { queue, channel };
+        // A thread that takes an event does not wait for one that another thread has taken.
+        let flags = rustix::fs::fcntl_getfl(completions.fd())?;
+        rustix::fs::fcntl_setfl(completions.fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
+        Ok(Arc::new(completions))
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel is valid, and so is its descriptor, as long as `self` lives.
+        unsafe { BorrowedFd::borrow_raw(self.channel.channel.as_ref().fd) }
+    }
+
+    /// Takes some completions. Returns whether there may be more.
+    pub(super) fn take(&self, out: &mut Vec<Completion>) -> io::Result<bool> {
+        let mut taken = [sys::ibv_wc::default(); COMPLETIONS];
+        // SAFETY: the queue and its context are valid; `ibv_poll_cq` of the C header is this call.
+        let found = unsafe {
+            let poll = (*self.queue.as_ref().context).ops.poll_cq.ok_or_else(unsupported)?;
+            poll(self.queue.as_ptr(), COMPLETIONS as c_int, taken.as_mut_ptr())
+        };
+        let found =
+            usize::try_from(found).map_err(|_| io::Error::other("the queue of completions is broken"))?;
+        out.extend(taken.iter().take(found).map(|completion| Completion {
+            id: completion.wr_id(),
+            result: match completion.error() {
+                None => Ok(completion.imm_data().map(u32::from_be)),
+                Some((status, _)) => Err(status_text(status)),
+            },
+        }));
+        Ok(found == COMPLETIONS)
+    }
+
+    /// Asks to be woken by the next completion. Those that came before this call may not wake.
+    pub(super) fn arm(&self) -> io::Result<()> {
+        // SAFETY: as for `take`; `ibv_req_notify_cq` of the C header is this call.
+        done(unsafe {
+            let arm = (*self.queue.as_ref().context).ops.req_notify_cq.ok_or_else(unsupported)?;
+            arm(self.queue.as_ptr(), 0)
+        })
+    }
+
+    /// Waits until a completion has come since [`Self::arm`], at most for `timeout`.
+    pub(super) fn sleep(&self, timeout: Duration) -> io::Result<()> {
+        let fd = self.fd();
+        let mut watched = [PollFd::new(&fd, PollFlags::IN)];
+        match rustix::event::poll(&mut watched, timeout.try_into().ok().as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the channel is valid, and both pointers may be written.
+        let code =
+            unsafe { sys::ibv_get_cq_event(self.channel.channel.as_ptr(), &raw mut queue, &raw mut context) };
+        if code != 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) };
+        }
+        // SAFETY: the event was of this queue, the only one of the channel; each event is acknowledged once.
+        unsafe { sys::ibv_ack_cq_events(self.queue.as_ptr(), 1) };
+        Ok(())
+    }
+}
+
+fn unsupported() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "the driver does not have this call")
+}
+
+fn status_text(status: sys::ibv_wc_status::Type) -> String {
+    // SAFETY: for every number, the library returns a text that ends with a zero byte and is never freed.
+    unsafe { CStr::from_ptr(sys::ibv_wc_status_str(status)) }.to_string_lossy().into_owned()
+}
+
+/// A reliable connection to a node.
+#[derive(Debug)]
+pub(super) struct QueuePair {
+    pair: NonNull<sys::ibv_qp>,
+    _domain: Arc<Domain>,
+    _completions: Arc<Completions>,
+}
+
+// SAFETY: see the third rule of this module.
+unsafe impl Send for QueuePair {}
+// SAFETY: as above.
+unsafe impl Sync for QueuePair {}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // SAFETY: made by `ibv_create_qp`, and freed only here; what it belongs to is still there.
+        unsafe { sys::ibv_destroy_qp(self.pair.as_ptr()) };
+    }
+}
+
+/// The port of this node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalPort {
+    pub(super) number: u8,
+    pub(super) gid_index: u8,
+}
+
+impl QueuePair {
+    /// A queue pair that answers no other node yet. It has room for `operations` operations and `hints` hints
+    /// under way.
+    pub(super) fn new(
+        domain: &Arc<Domain>,
+        completions: &Arc<Completions>,
+        operations: usize,
+        hints: usize,
+        port: LocalPort,
+    ) -> io::Result<Self> {
+        let queue = completions.queue.as_ptr();
+        let mut attributes = sys::ibv_qp_init_attr {
+            send_cq: queue,
+            recv_cq: queue,
+            cap: sys::ibv_qp_cap {
+                max_send_wr: operations as u32,
+                max_recv_wr: hints as u32,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            qp_type: sys::ibv_qp_type::IBV_QPT_RC,
+            sq_sig_all: 1,
+            ..Default::default()
+        };
+        // SAFETY: domain and queue are valid, and the result holds them; the attributes may be written.
+        let pair = made(unsafe { sys::ibv_create_qp(domain.domain.as_ptr(), &raw mut attributes) })?;
+        let pair = Self { pair, _domain: Arc::clone(domain), _completions: Arc::clone(completions) };
+        let access =
+            sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
+        let mut attributes = sys::ibv_qp_attr {
+            qp_state: sys::ibv_qp_state::IBV_QPS_INIT,
+            pkey_index: PARTITION,
+            port_num: port.number,
+            qp_access_flags: access.0,
+            ..Default::default()
+        };
+        use sys::ibv_qp_attr_mask as mask;
+        pair.modify(
+            &mut attributes,
+            mask::IBV_QP_STATE | mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT | mask::IBV_QP_ACCESS_FLAGS,
+        )?;
+        Ok(pair)
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        // SAFETY: the pair is valid until this value is dropped.
+        unsafe { self.pair.as_ref() }.qp_num
+    }
+
+    fn modify(&self, attributes: &mut sys::ibv_qp_attr, mask: sys::ibv_qp_attr_mask) -> io::Result<()> {
+        // SAFETY: the pair is valid, and the mask names fields of the attributes that are set.
+        done(unsafe { sys::ibv_modify_qp(self.pair.as_ptr(), attributes, mask.0 as c_int) })
+    }
+
+    /// Connects to the queue pair of another node: answers its operations, and may begin own ones.
+    pub(super) fn connect(
+        &self,
+        port: LocalPort,
+        own: &Path,
+        first_packet: u32,
+        peer: &Path,
+        pair: Pair,
+        reads_asked: u8,
+    ) -> io::Result<()> {
+        use sys::ibv_qp_attr_mask as mask;
+        let mut way = sys::ibv_ah_attr { port_num: port.number, dlid: peer.lid, ..Default::default() };
+        if own.ethernet {
+            way.is_global = 1;
+            way.grh.dgid = sys::ibv_gid { raw: peer.gid };
+            way.grh.sgid_index = port.gid_index;
+            way.grh.hop_limit = HOPS;
+        }
+        let mut attributes = sys::ibv_qp_attr {
+            qp_state: sys::ibv_qp_state::IBV_QPS_RTR,
+            path_mtu: sys::ibv_mtu::from(own.mtu.min(peer.mtu)),
+            dest_qp_num: pair.number,
+            rq_psn: pair.first_packet,
+            max_dest_rd_atomic: own.reads,
+            min_rnr_timer: NO_ROOM_TIMER,
+            ah_attr: way,
+            ..Default::default()
+        };
+        self.modify(
+            &mut attributes,
+            mask::IBV_QP_STATE
+                | mask::IBV_QP_AV
+                | mask::IBV_QP_PATH_MTU
+                | mask::IBV_QP_DEST_QPN
+                | mask::IBV_QP_RQ_PSN
+                | mask::IBV_QP_MAX_DEST_RD_ATOMIC
+                | mask::IBV_QP_MIN_RNR_TIMER,
+        )?;
+        let mut attributes = sys::ibv_qp_attr {
+            qp_state: sys::ibv_qp_state::IBV_QPS_RTS,
+            sq_psn: first_packet,
+            timeout: TIMEOUT,
+            retry_cnt: RETRIES,
+            rnr_retry: NO_ROOM_RETRIES,
+            max_rd_atomic: reads_asked.min(peer.reads),
+            ..Default::default()
+        };
+        self.modify(
+            &mut attributes,
+            mask::IBV_QP_STATE
+                | mask::IBV_QP_SQ_PSN
+                | mask::IBV_QP_TIMEOUT
+                | mask::IBV_QP_RETRY_CNT
+                | mask::IBV_QP_RNR_RETRY
+                | mask::IBV_QP_MAX_QP_RD_ATOMIC,
+        )
+    }
+
+    /// Ends the connection: whatever is under way fails.
+    pub(super) fn fail(&self) -> io::Result<()> {
+        let mut attributes =
+            sys::ibv_qp_attr { qp_state: sys::ibv_qp_state::IBV_QPS_ERR, ..Default::default() };
+        self.modify(&mut attributes, sys::ibv_qp_attr_mask::IBV_QP_STATE)
+    }
+
+    /// Makes room for one more hint.
+    pub(super) fn receive(&self, id: u64) -> io::Result<()> {
+        let mut request = sys::ibv_recv_wr { wr_id: id, ..Default::default() };
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: the pair and its context are valid; the request has no memory, and is the last of its list.
+        // The library does not keep it. `ibv_post_recv` of the C header is this call.
+        done(unsafe {
+            let post = (*self.pair.as_ref().context).ops.post_recv.ok_or_else(unsupported)?;
+            post(self.pair.as_ptr(), &raw mut request, &raw mut bad)
+        })
+    }
+
+    /// Begins to read `words` words from word `at` of `memory`, registered here, on the other node.
+    pub(super) fn read(
+        &self,
+        id: u64,
+        memory: &Memory,
+        into: usize,
+        words: usize,
+        from: Place,
+    ) -> io::Result<()> {
+        self.send(id, Some(memory.part(into, words)), sys::ibv_wr_opcode::IBV_WR_RDMA_READ, from, None)
+    }
+
+    /// Begins to write `words` words from word `at` of `memory` to the other node, and then to send a hint.
+    pub(super) fn write(
+        &self,
+        id: u64,
+        memory: &Memory,
+        at: usize,
+        words: usize,
+        to: Place,
+        hint: Option<u32>,
+    ) -> io::Result<()> {
+        let part = (words > 0).then(|| memory.part(at, words));
+        let opcode = match hint {
+            Some(_) => sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
+            None => sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE,
+        };
+        self.send(id, part, opcode, to, hint)
+    }
+
+    fn send(
+        &self,
+        id: u64,
+        mut part: Option<sys::ibv_sge>,
+        opcode: sys::ibv_wr_opcode::Type,
+        place: Place,
+        hint: Option<u32>,
+    ) -> io::Result<()> {
+        let mut request = sys::ibv_send_wr { wr_id: id, opcode, ..Default::default() };
+        if let Some(part) = &mut part {
+            request.sg_list = part;
+            request.num_sge = 1;
+        }
+        request.__bindgen_anon_1.imm_data = hint.unwrap_or(0).to_be();
+        request.wr.rdma.remote_addr = place.address;
+        request.wr.rdma.rkey = place.key;
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: the pair and its context are valid. The request and its part live until the call returns,
+        // and the library keeps neither. The part is of memory that is registered, with its own key; should
+        // the registration end before the operation, the card refuses the access. On the other node, the card
+        // of that node decides what may be accessed. `ibv_post_send` of the C header is this call.
+        done(unsafe {
+            let post = (*self.pair.as_ref().context).ops.post_send.ok_or_else(unsupported)?;
+            post(self.pair.as_ptr(), &raw mut request, &raw mut bad)
+        })
+    }
+}
+
+/// Memory of another node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    address: u64,
+    key: u32,
+}
+
+impl Place {
+    /// A word of the other node's segment.
+    pub(super) fn of_segment(remote: &Remote, word: usize) -> Self {
+        Self { address: remote.segment.wrapping_add((word * WORD_BYTES) as u64), key: remote.segment_key }
+    }
+
+    /// One of the other node's counters.
+    pub(super) fn of_counter(remote: &Remote, node: usize) -> Self {
+        Self { address: remote.counters.wrapping_add((node * WORD_BYTES) as u64), key: remote.counters_key }
+    }
+}

@@ -1,0 +1,42 @@
+//! Windows over RDMA: InfiniBand, and RoCE version 2 (Ethernet), also its implementation in software,
+//! `rdma_rxe`.
+//!
+//! [`Card::find`] chooses a port, [`Endpoint::new`] registers the memory of this node, a gather exchanges
+//! [`Address`]es, and [`Endpoint::connect`] makes the window.
+//!
+//! ```no_run
+//! use intendant_onesided::verbs::{Address, Card, Endpoint, VerbsError, VerbsWindow};
+//! use intendant_segment::Segment;
+//!
+//! // `gather` sends bytes to all nodes and returns those of all. `meet` returns when all have called it.
+//! fn connect(
+//!     (rank, nodes, run): (usize, usize, u64),
+//!     gather: impl FnOnce(Vec<u8>) -> Vec<Vec<u8>>,
+//!     meet: impl FnOnce(),
+//! ) -> Result<VerbsWindow, Box<dyn std::error::Error>> {
+//!     let endpoint = Endpoint::new(Card::find(None, None)?, Segment::shared(1 << 20)?, rank, nodes, run)?;
+//!     let sent = gather(endpoint.address().to_bytes());
+//!     let addresses = sent.iter().map(|bytes| Address::from_bytes(bytes));
+//!     let addresses = addresses.collect::<Result<Vec<_>, VerbsError>>()?;
+//!     let window = endpoint.connect(&addresses)?;
+//!     meet();
+//!     Ok(window)
+//! }
+//! ```
+//!
+//! Feature `verbs`. It needs libibverbs, cmake and libclang to build, and programs with it need libibverbs to
+//! start, whether they use it or not: hence a feature, which is off by default.
+
+mod address;
+mod card;
+mod endpoint;
+mod error;
+mod ffi;
+mod peer;
+mod window;
+
+pub use address::Address;
+pub use card::Card;
+pub use endpoint::Endpoint;
+pub use error::VerbsError;
+pub use window::VerbsWindow;

@@ -1,0 +1,294 @@
+//! A window to nodes that a network card reaches.
+
+use super::ffi::{Completion, Completions, Memory};
+use super::peer::{Kind, Local, Peer, RECOUNT, Work};
+use crate::{Event, HINTS, WaitError, Window, WindowError};
+use intendant_segment::Segment;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Operations are cut into parts of at most this size, so that each of them ends in time on slow networks.
+const PART_BYTES_MAX: usize = 1 << 20;
+/// Time between two looks for nodes that say nothing.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a window that is dropped waits until the other nodes have heard of it.
+const GOODBYE_MAX: Duration = Duration::from_secs(1);
+/// Time between two looks meanwhile.
+const GOODBYE_LOOK: Duration = Duration::from_millis(10);
+
+/// A window to nodes that an RDMA card reaches, by reliable connections.
+///
+/// Operations are the card's: the processor of neither node copies anything. They have ended when
+/// [`Event::Done`] says so; a write is then in the memory of the other node. Each node may have 1,024
+/// operations that wait for the card, and more are refused ([`WindowError::Full`]).
+///
+/// Hints are none of the caller's worry when a node does not look: at most 256 are under way, and what comes
+/// above is kept here, coalesced, and sent later. None is lost while both nodes live.
+///
+/// It notices that a node has ended, or cannot be reached, when an operation with it fails. It asks each node
+/// from which it has heard nothing for a second. Both need someone who calls [`poll`](Window::poll) or
+/// [`wait`](Window::wait). Cards try again for half a second to a few seconds before they give up. A node
+/// that stands still (SIGSTOP) is not noticed: its card answers.
+#[derive(Debug)]
+pub struct VerbsWindow {
+    rank: usize,
+    /// By number; none for this node. Before the memory: queue pairs end first.
+    peers: Vec<Option<Peer>>,
+    completions: Arc<Completions>,
+    counters: Memory,
+    memory: Memory,
+    part_words_max: usize,
+    /// What has happened and was not polled.
+    events: Vec<Event>,
+    hints: Vec<u32>,
+    taken: Vec<Completion>,
+    next_tick: Instant,
+}
+
+#[expect(clippy::disallowed_methods, reason = "bounds of time for other nodes; no protocol depends on it")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+impl VerbsWindow {
+    pub(super) fn new(
+        rank: usize,
+        memory: Memory,
+        counters: Memory,
+        completions: Arc<Completions>,
+        peers: Vec<Option<Peer>>,
+        message_bytes_max: usize,
+    ) -> Self {
+        let part_words_max = (PART_BYTES_MAX.min(message_bytes_max) / size_of::<u64>()).max(1);
+        let (events, hints, taken) = (Vec::new(), Vec::new(), Vec::new());
+        let next_tick = now() + TICK;
+        Self { rank, peers, completions, counters, memory, part_words_max, events, hints, taken, next_tick }
+    }
+
+    /// Ends the connection to a node of which the caller knows that it has ended, for example because the
+    /// control plane says so. [`Event::Closed`] follows, as if this window had noticed it. Nothing happens
+    /// for a number without another node.
+    pub fn close(&mut self, node: usize) {
+        if let Some(Some(peer)) = self.peers.get_mut(node) {
+            peer.end(format!("node {node} has ended"), now());
+        }
+    }
+
+    /// Checks that node and words exist.
+    fn check(&self, node: usize, local: usize, remote: usize, words: usize) -> Result<(), WindowError> {
+        let peer = match self.peers.get(node) {
+            None => return Err(WindowError::Node { node, nodes: self.peers.len() }),
+            Some(None) => return Err(WindowError::Own { node }),
+            Some(Some(peer)) => peer,
+        };
+        let there = usize::try_from(peer.remote.words).unwrap_or(usize::MAX);
+        for (node, at, segment_words) in [(node, remote, there), (self.rank, local, self.local().words())] {
+            if at.checked_add(words).is_none_or(|end| end > segment_words) {
+                return Err(WindowError::Outside { node, at, words, segment_words });
+            }
+        }
+        if peer.is_open() && peer.is_full() {
+            return Err(WindowError::Full { node, operations: peer.operations() });
+        }
+        Ok(())
+    }
+
+    /// The other nodes, and what they use.
+    fn parts(&mut self) -> (&mut Vec<Option<Peer>>, Local<'_>, &mut Vec<Event>) {
+        let local = Local {
+            rank: self.rank,
+            nodes: self.peers.len(),
+            memory: &self.memory,
+            counters: &self.counters,
+            part_words_max: self.part_words_max,
+            now: now(),
+        };
+        (&mut self.peers, local, &mut self.events)
+    }
+
+    fn begin(&mut self, node: usize, work: Work) {
+        let (peers, local, events) = self.parts();
+        if let Some(Some(peer)) = peers.get_mut(node) {
+            if work.words == 0 && peer.is_open() && !matches!(work.kind, Kind::Write(Some(_))) {
+                events.push(Event::Done(work.id));
+            } else {
+                peer.begin(work, &local, events);
+            }
+        }
+    }
+
+    /// Takes all completions that there are.
+    fn drain(&mut self) -> io::Result<()> {
+        let mut again = true;
+        while again {
+            again = false;
+            loop {
+                let mut taken = std::mem::take(&mut self.taken);
+                let more = self.completions.take(&mut taken)?;
+                taken.drain(..).for_each(|completion| self.completed(completion));
+                self.taken = taken;
+                if !more {
+                    break;
+                }
+            }
+            // A pair that has just failed may have brought hints after the last look.
+            let now = now();
+            for at in 0..self.peers.len() {
+                let Some(Some(peer)) = self.peers.get_mut(at) else { continue };
+                if !peer.is_ending() {
+                    continue;
+                }
+                if peer.was_seen() {
+                    report(&mut self.hints, &mut self.events);
+                    peer.settle(now, &mut self.events);
+                } else {
+                    again = true;
+                }
+            }
+        }
+        report(&mut self.hints, &mut self.events);
+        Ok(())
+    }
+
+    fn completed(&mut self, completion: Completion) {
+        let (node, is_hint) = Peer::of_id(completion.id);
+        let (peers, local, events) = self.parts();
+        let Some(Some(peer)) = peers.get_mut(node) else { return };
+        if is_hint {
+            let hint = peer.received(completion.result, &local);
+            self.hints.extend(hint);
+        } else {
+            peer.sent(completion.result.map(|_| ()), &local, events);
+        }
+    }
+
+    /// Looks after nodes that say nothing, if it is time to.
+    fn tick(&mut self) {
+        let (peers, local, events) = self.parts();
+        for peer in peers.iter_mut().flatten() {
+            peer.tick(&local, events);
+        }
+        let now = local.now;
+        self.next_tick = now + self.tick_time();
+    }
+
+    fn tick_time(&self) -> Duration {
+        let late = self.peers.iter().flatten().any(|peer| peer.is_open() && peer.has_late_hints());
+        if late { RECOUNT } else { TICK }
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        if now() >= self.next_tick {
+            self.tick();
+        }
+        self.drain()
+    }
+}
+
+/// Reports hints that came since the last look, equal ones once.
+fn report(hints: &mut Vec<u32>, events: &mut Vec<Event>) {
+    hints.sort_unstable();
+    hints.dedup();
+    events.extend(hints.drain(..).map(Event::Hint));
+}
+
+impl Window for VerbsWindow {
+    fn local(&self) -> &Segment {
+        self.memory.segment()
+    }
+
+    fn nodes(&self) -> usize {
+        self.peers.len()
+    }
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn read(
+        &mut self,
+        from: usize,
+        remote: usize,
+        into: usize,
+        words: usize,
+        id: u64,
+    ) -> Result<(), WindowError> {
+        self.check(from, into, remote, words)?;
+        self.begin(from, Work { id, kind: Kind::Read, local: into, remote, words });
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        to: usize,
+        local: usize,
+        remote: usize,
+        words: usize,
+        hint: Option<u32>,
+        id: u64,
+    ) -> Result<(), WindowError> {
+        self.check(to, local, remote, words)?;
+        if let Some(hint) = hint
+            && hint >= HINTS
+        {
+            return Err(WindowError::Hint { hint });
+        }
+        self.begin(to, Work { id, kind: Kind::Write(hint), local, remote, words });
+        Ok(())
+    }
+
+    fn poll(&mut self, out: &mut Vec<Event>) {
+        if let Err(error) = self.look() {
+            // Without completions, nothing more is heard of any node.
+            let now = now();
+            for peer in self.peers.iter_mut().flatten() {
+                peer.end(format!("the card of this node does not answer: {error}"), now);
+                peer.settle(now, &mut self.events);
+            }
+        }
+        out.append(&mut self.events);
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {
+        let end = now().checked_add(timeout);
+        loop {
+            if !self.events.is_empty() {
+                return Ok(true);
+            }
+            self.completions.arm()?;
+            self.look()?;
+            if !self.events.is_empty() {
+                return Ok(true);
+            }
+            let now = now();
+            let left = end.map_or(timeout, |end| end.saturating_duration_since(now));
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.completions.sleep(left.min(self.next_tick.saturating_duration_since(now)))?;
+        }
+    }
+}
+
+impl Drop for VerbsWindow {
+    fn drop(&mut self) {
+        let end = now() + GOODBYE_MAX;
+        loop {
+            if self.look().is_err() {
+                return;
+            }
+            let (peers, local, _) = self.parts();
+            let mut all = true;
+            for peer in peers.iter_mut().flatten() {
+                all &= peer.say_goodbye(&local);
+            }
+            if all || local.now >= end {
+                return;
+            }
+            // An error here ends the wait early, and the loop with it in time.
+            let _ = self.completions.arm();
+            let _ = self.completions.sleep(GOODBYE_LOOK);
+        }
+    }
+}
