@@ -7,11 +7,12 @@ use crate::history::History;
 use crate::meter::{EpochSum, Totals};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::report::{Epoch, ModelSize, Report};
+use crate::report::{Epoch, Exchanged, ModelSize, Report};
 use crate::run::{self, Outcome};
 use crate::tally::Tally;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
+use intendant::NetworkStats;
 use intendant_metrics::process;
 use intendant_task::Reduction;
 use std::path::Path;
@@ -42,11 +43,39 @@ pub trait Program {
     /// [`Evaluation::finish`](intendant_task::Evaluation::finish) has them; none without held-out data.
     fn evaluate(&mut self) -> Reduction;
 
+    /// What the last epoch took and sent, if it ran on a simulated cluster: called once after each epoch.
+    fn virtual_epoch(&mut self) -> Option<VirtualEpoch> {
+        None
+    }
+
     /// Writes the files of the model into `folder`, which is empty.
     ///
     /// # Errors
     /// Any error ends the export; nothing of it is kept.
     fn export(&mut self, folder: &Path) -> Result<(), AppError>;
+}
+
+/// An epoch on a simulated cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VirtualEpoch {
+    /// How long it lasted, nanoseconds.
+    pub virtual_ns: u64,
+    /// What the nodes did.
+    pub exchanged: Exchanged,
+    /// Events of the simulation since its start.
+    pub events: u64,
+    /// Time in which the sending halves of the nodes' NICs were busy, summed over nodes, nanoseconds.
+    pub nic_busy_ns: u64,
+}
+
+impl VirtualEpoch {
+    /// Adds the next epoch.
+    fn continues(&mut self, next: &Self) {
+        self.virtual_ns += next.virtual_ns;
+        self.exchanged.merge(&next.exchanged);
+        self.events = next.events;
+        self.nic_busy_ns += next.nic_busy_ns;
+    }
 }
 
 /// Runs the epochs of `program` as `plan` says, and writes its results. `--valid-every` decides after which epochs
@@ -59,6 +88,7 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
     let progress = &Progress::new(1, plan.epochs, plan.progress);
     let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
     let claim = plan.interrupt.claim(Duration::ZERO);
+    let mut simulated = None;
     let trained = thread::scope(|scope| {
         let (end, ended) = bounded::<()>(0);
         let watch = move || {
@@ -70,14 +100,17 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
         };
         let watching = thread::Builder::new().name("interrupt".to_owned()).spawn_scoped(scope, watch);
         watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
-        let trained = guarded("the program", || epochs(program, plan, progress, (stop, signal)));
+        let trained = guarded("the program", || epochs(program, plan, progress, (stop, signal), &mut simulated));
         drop(end);
         trained
     });
     drop(claim);
     let totals = trained?;
     let exported = plan.export.as_deref().map(|folder| export(program, folder));
-    let report = Report::without_server((program.name(), program.digest(), program.size()), plan, &totals);
+    let mut report = Report::without_server((program.name(), program.digest(), program.size()), plan, &totals);
+    if let (Some(simulation), Some(epochs)) = (&plan.simulation, &simulated) {
+        report.add_simulation(simulation, plan, epochs);
+    }
     run::finish(&report, plan, exported)?;
     Ok(Outcome { rank: 0, report })
 }
@@ -88,24 +121,32 @@ fn epochs<P: Program>(
     plan: &Plan,
     progress: &Progress,
     (stop, signal): (&AtomicBool, &AtomicI32),
+    simulated: &mut Option<VirtualEpoch>,
 ) -> Result<Totals, TrainError> {
     let mut history = History::begin(plan, program.name(), 0, &Totals::default());
     let mut totals = Totals::default();
     for number in 1..=plan.epochs {
         let (start, cpu_start_ns) = (now(), process::cpu_ns());
         let epoch = program.epoch(stop);
-        let (seconds, cpu_ns) =
+        let (mut seconds, mut cpu_ns) =
             ((now() - start).as_secs_f64(), process::cpu_ns().saturating_sub(cpu_start_ns));
         // Acquire: pairs with the Release of the thread that waits for signals.
         if stop.load(Ordering::Acquire) {
             return Err(TrainError::Interrupted(signal.load(Ordering::Relaxed)));
         }
         let mut reduction = epoch?;
+        let mut traffic = NetworkStats::default();
+        if let Some(epoch) = program.virtual_epoch() {
+            let Exchanged { compute_ns, operations: messages, bytes, .. } = epoch.exchanged;
+            (seconds, cpu_ns) = (epoch.virtual_ns as f64 / 1e9, compute_ns);
+            traffic = NetworkStats { messages, bytes, unix_bytes: 0 };
+            simulated.get_or_insert_default().continues(&epoch);
+        }
         if plan.valid_every > 0 && number.is_multiple_of(plan.valid_every) {
             reduction.merge(&program.evaluate());
         }
         let sum =
-            EpochSum { tally: Tally { reduction, cpu_ns, ..Tally::default() }, seconds, untrained: None };
+            EpochSum { tally: Tally { reduction, cpu_ns, traffic, ..Tally::default() }, seconds, untrained: None };
         if let Some(history) = &mut history {
             history.epoch(&Epoch::new(number as usize, &sum, 0));
         }

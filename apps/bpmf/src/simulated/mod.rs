@@ -1,0 +1,170 @@
+//! `--simulate`: the chain on several nodes in virtual time.
+//!
+//! Each node is a [`Block`] with the production protocol of Lapser, or with an exchange by hand; the arithmetic and its
+//! results are the real ones. The network is [`OneSided`]; [`costs`] has the durations. Start at [`Cluster`];
+//! [`member`] is one node, [`lapser`] and [`by_hand`] are the ways in which nodes exchange items.
+//!
+//! A node sets a row as soon as it has drawn it, as the source's program does, so that a push overlaps with the rows
+//! that follow.
+
+mod by_hand;
+mod costs;
+mod lapser;
+mod member;
+
+use crate::plan::usage;
+use by_hand::ByHand;
+use costs::Costs;
+use intendant_bpmf::{Block, BpmfError, Item, Model};
+use intendant_lapser::{Declaration, Directory, Settings, Variant, Want};
+use intendant_segment::Segment;
+use intendant_sim::OneSidedConfig;
+use intendant_sim::Spread;
+use intendant_sim::onesided::OneSided;
+use intendant_train::{Exchange, Exchanged, Simulation, TrainError, VirtualEpoch};
+use lapser::Lapser;
+use member::{Member, Own, Way};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Gets that a node has begun at most, if no number is given: the depth of a queue of one-sided operations.
+const GETS_MAX: usize = 64;
+
+/// Inputs of nodes between two looks at whether the run is to stop.
+const INPUTS_PER_LOOK: u64 = 4096;
+
+/// The nodes of a chain on a simulated network.
+pub(crate) struct Cluster {
+    network: OneSided<Own>,
+    members: Vec<Member>,
+    /// Iterations that all nodes have ended.
+    iterations: u32,
+    /// When the last of them ended.
+    ended_ns: u64,
+    /// What all nodes had done then.
+    before: Exchanged,
+    nic_busy_ns: u64,
+}
+
+impl Cluster {
+    /// A chain of `nodes` blocks that exchange their items as `exchange` says.
+    ///
+    /// # Errors
+    /// If the model cannot be divided into so many blocks, or there is not enough memory.
+    pub(crate) fn new(
+        model: &Arc<Model>,
+        nodes: usize,
+        exchange: Exchange,
+        simulation: &Simulation,
+        seed: u64,
+    ) -> Result<Self, TrainError> {
+        let count = u32::try_from(nodes).unwrap_or(u32::MAX);
+        let blocks = (0..count).map(|index| Block::new(Arc::clone(model), index, count));
+        let blocks = blocks.collect::<Result<Vec<_>, BpmfError>>().map_err(usage)?;
+        let declarations: Vec<Declaration> =
+            blocks.iter().map(|block| declaration(model, block, &blocks, exchange)).collect();
+        let variant = match exchange {
+            Exchange::LapserPull => Variant::Pull,
+            Exchange::LapserPushBySlack => Variant::PushBySlack,
+            Exchange::LapserPush | Exchange::OneSided | Exchange::AllGather | Exchange::Broadcast => Variant::Push,
+        };
+        let settings = Settings { head_words: by_hand::HEAD_WORDS, ..Settings::new(variant) };
+        let directory = Arc::new(Directory::new(settings, &declarations).map_err(TrainError::usage)?);
+        let costs = Costs::new(model, simulation);
+        let gets = simulation.operation_keys.map_or(GETS_MAX, usize::from);
+        let (mut members, mut segments) = (Vec::new(), Vec::new());
+        let produced: Vec<Vec<Item>> = blocks.iter().map(Block::produced).collect();
+        let produced = Arc::new(produced);
+        for (rank, block) in blocks.into_iter().enumerate() {
+            let words = directory.words(rank).unwrap_or(0);
+            let segment = Segment::new(words).map_err(TrainError::usage)?;
+            let way = if exchange.has_slack() {
+                Way::Lapser(Box::new(Lapser::new(&directory, rank, &segment, model, gets)?))
+            } else {
+                Way::ByHand(Box::new(ByHand::new(&directory, rank, exchange, model, &produced, costs.clone())))
+            };
+            members.push(Member::new(rank, block, way, costs.clone()));
+            segments.push(segment);
+        }
+        let config = OneSidedConfig {
+            network: simulation.delays.network,
+            // A part of the network's latency.
+            line: Spread::fixed(0),
+            hints_lost_once_in: 0,
+            detect: Spread::fixed(0),
+            seed,
+            trace: false,
+        };
+        let mut network = OneSided::new(config, segments);
+        for member in &mut members {
+            member.start(&mut network);
+        }
+        let before = Exchanged::default();
+        Ok(Self { network, members, iterations: 0, ended_ns: 0, before, nic_busy_ns: 0 })
+    }
+
+    /// The blocks, in order.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.members.iter().map(Member::block)
+    }
+
+    /// Goes on until all nodes have ended the next iteration. No node can draw rows of a later one before that, as these
+    /// need hyperparameters of statistics of all nodes.
+    ///
+    /// # Errors
+    /// If the chain diverges.
+    pub(crate) fn iterate(&mut self, stop: &AtomicBool) -> Result<(), TrainError> {
+        let goal = self.iterations + 1;
+        let mut inputs = 0u64;
+        while self.members.iter().any(|member| member.iterations < goal) {
+            inputs += 1;
+            if inputs.is_multiple_of(INPUTS_PER_LOOK) && stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let Some(step) = self.network.next() else {
+                return Err(TrainError::Stopped(format!("the simulated nodes wait for each other in iteration {goal}")));
+            };
+            self.members[step.node].step(step.input, &mut self.network)?;
+        }
+        self.iterations = goal;
+        Ok(())
+    }
+
+    /// What the iterations since the last call took and sent.
+    pub(crate) fn take(&mut self) -> VirtualEpoch {
+        let ended_ns = self.members.iter().map(|member| member.ended_ns).max().unwrap_or(0);
+        let virtual_ns = ended_ns - self.ended_ns;
+        self.ended_ns = ended_ns;
+        let mut all = Exchanged::default();
+        self.members.iter().for_each(|member| all.merge(&member.exchanged()));
+        let exchanged = all.since(&self.before);
+        self.before = all;
+        let nic_ns: u64 = (0..self.members.len()).map(|node| self.network.load(node).0.busy_ns).sum();
+        let nic_busy_ns = nic_ns - self.nic_busy_ns;
+        self.nic_busy_ns = nic_ns;
+        VirtualEpoch { virtual_ns, exchanged, events: self.network.events(), nic_busy_ns }
+    }
+}
+
+/// What a block produces and consumes. With an exchange of all items with all nodes, it consumes those of all others.
+fn declaration(model: &Model, block: &Block, blocks: &[Block], exchange: Exchange) -> Declaration {
+    let item = |item: &Item| intendant_lapser::Item::new(model.key(*item), model.words(*item));
+    let consumed = match exchange {
+        Exchange::AllGather | Exchange::Broadcast => blocks.iter().flat_map(Block::produced).collect(),
+        Exchange::LapserPush | Exchange::LapserPull | Exchange::LapserPushBySlack | Exchange::OneSided => {
+            block.consumed()
+        }
+    };
+    let want = |consumed: &Item| {
+        let slack = match consumed {
+            Item::Row(..) => u64::from(model.config().slack),
+            Item::Statistics(..) | Item::Hyperparameters(_) => 0,
+        };
+        Want { item: item(consumed), slack }
+    };
+    Declaration {
+        incarnation: u64::from(block.index()) + 1,
+        produce: block.produced().iter().map(item).collect(),
+        consume: consumed.iter().map(want).collect(),
+    }
+}
