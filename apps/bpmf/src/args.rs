@@ -23,6 +23,14 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NU")]
     pub(crate) nu: Option<f64>,
 
+    /// By how many iterations rows of other nodes may be too old, with the techniques of Lapser
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) slack: u32,
+
+    /// The same for hyperparameters: 0, since above it the chain samples no common distribution
+    #[arg(long, value_name = "S", default_value_t = 0, hide = true)]
+    pub(crate) hyper_slack: u32,
+
     /// Probability of predictive intervals
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     pub(crate) interval: f64,

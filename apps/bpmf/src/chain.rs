@@ -1,7 +1,7 @@
 //! The chain on the threads of one node.
 
 use crate::plan::usage;
-use intendant_bpmf::{Block, BpmfError, Config, Model, Posterior, Scratch, Side, Task};
+use intendant_bpmf::{Block, BpmfError, Config, Model, Posterior, Scratch, Side, Sums, Task};
 use intendant_formats::{Matrix, WriteError, write_text};
 use intendant_ratings::{Dataset, Ids};
 use intendant_task::Reduction;
@@ -21,15 +21,48 @@ pub(crate) struct Chain {
     scratches: Vec<Scratch>,
 }
 
+/// The name of the task in reports.
+pub(crate) const NAME: &str = "bpmf";
+
+/// The model of some data.
+pub(crate) fn model(data: &Dataset, config: Config) -> Result<Model, TrainError> {
+    let rows = [data.rows().len(), data.columns().len()];
+    // Both are numbered with 32 bits.
+    let [rows, columns] = rows.map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
+    let train = data.train().iter().map(|entry| (entry.row, entry.column, entry.value));
+    let test = data.test().iter().map(|entry| (entry.row, entry.column, entry.value));
+    Model::new(config, (rows, columns), train, test, data.mean()).map_err(usage)
+}
+
+/// The size of a model.
+pub(crate) fn size(model: &Model) -> ModelSize {
+    let rows: u64 = Side::BOTH.iter().map(|side| u64::from(model.rows(*side))).sum();
+    let values = rows * model.config().rank as u64;
+    ModelSize { keys: rows, values, bytes: 8 * values, replicated: None }
+}
+
+/// The sums of an epoch.
+pub(crate) fn trained(sums: &Sums) -> Reduction {
+    let mut reduction = Reduction::default();
+    reduction.add("examples", sums.examples);
+    reduction.add("loss", sums.loss);
+    reduction
+}
+
+/// The sums of an evaluation.
+pub(crate) fn tested(sums: &Sums) -> Reduction {
+    let mut reduction = Reduction::default();
+    reduction.add("quality.rmse^2", sums.squares);
+    reduction.add("quality.mae", sums.sizes);
+    reduction.add("quality.interval_coverage", sums.covered);
+    reduction.add("quality.interval_width", sums.widths);
+    reduction.add("quality.count", sums.tested);
+    reduction
+}
+
 impl Chain {
     pub(crate) fn new(data: Dataset, config: Config, workers: usize) -> Result<Self, TrainError> {
-        let rows = [data.rows().len(), data.columns().len()];
-        // Both are numbered with 32 bits.
-        let [rows, columns] = rows.map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
-        let train = data.train().iter().map(|entry| (entry.row, entry.column, entry.value));
-        let test = data.test().iter().map(|entry| (entry.row, entry.column, entry.value));
-        let model = Model::new(config, (rows, columns), train, test, data.mean()).map_err(usage)?;
-        let model = Arc::new(model);
+        let model = Arc::new(model(&data, config)?);
         let block = Block::new(Arc::clone(&model), 0, 1).map_err(usage)?;
         let scratches = (0..workers).map(|_| Scratch::new()).collect();
         Ok(Self { data, model, block, scratches })
@@ -94,7 +127,7 @@ fn run(tasks: Vec<Task<'_>>, scratches: &mut [Scratch], stop: &AtomicBool) -> Re
 
 impl Program for Chain {
     fn name(&self) -> &'static str {
-        "bpmf"
+        NAME
     }
 
     fn digest(&self) -> u64 {
@@ -102,9 +135,7 @@ impl Program for Chain {
     }
 
     fn size(&self) -> ModelSize {
-        let rows: u64 = Side::BOTH.iter().map(|side| u64::from(self.model.rows(*side))).sum();
-        let values = rows * self.model.config().rank as u64;
-        ModelSize { keys: rows, values, bytes: 8 * values, replicated: None }
+        size(&self.model)
     }
 
     fn epoch(&mut self, stop: &AtomicBool) -> Result<Reduction, TrainError> {
@@ -118,22 +149,11 @@ impl Program for Chain {
             }
             self.block.finish();
         }
-        let sums = self.model.total(self.block.sums(false)).unwrap_or_default();
-        let mut reduction = Reduction::default();
-        reduction.add("examples", sums.examples);
-        reduction.add("loss", sums.loss);
-        Ok(reduction)
+        Ok(trained(&self.model.total(self.block.sums(false)).unwrap_or_default()))
     }
 
     fn evaluate(&mut self) -> Reduction {
-        let sums = self.model.total(self.block.sums(true)).unwrap_or_default();
-        let mut reduction = Reduction::default();
-        reduction.add("quality.rmse^2", sums.squares);
-        reduction.add("quality.mae", sums.sizes);
-        reduction.add("quality.interval_coverage", sums.covered);
-        reduction.add("quality.interval_width", sums.widths);
-        reduction.add("quality.count", sums.tested);
-        reduction
+        tested(&self.model.total(self.block.sums(true)).unwrap_or_default())
     }
 
     fn export(&mut self, folder: &Path) -> Result<(), AppError> {

@@ -4,12 +4,14 @@
 mod args;
 mod chain;
 mod plan;
+mod simulated;
 
 use args::Flags;
 use chain::Chain;
 use intendant_core::Element;
 use intendant_train::{App, Application, Outcome, Plan, TrainError};
 use plan::Resolved;
+use simulated::SimulatedChain;
 use std::process::ExitCode;
 
 struct BpmfApp;
@@ -24,6 +26,10 @@ impl Application for BpmfApp {
 
     fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
         let data = plan::open(&resolved, plan)?;
+        if let Some(simulation) = &plan.simulation {
+            let mut chain = SimulatedChain::new(data, resolved, plan, simulation)?;
+            return intendant_train::run_program(&mut chain, plan);
+        }
         let mut chain = Chain::new(data, resolved.config, plan.workers)?;
         intendant_train::run_program(&mut chain, plan)
     }
@@ -39,7 +45,7 @@ fn app() -> App {
          another size as in builtin:zipf:100000x10000x10000000 (rows, columns, entries).",
     );
     App::new(command)
-        .without_server()
+        .exchanging()
         .default("epochs", EPOCHS_DEFAULT)
         .default("float", "f64")
         .describe("epochs", "E", "Iterations of the chain")
@@ -48,7 +54,15 @@ fn app() -> App {
             "E",
             "Measure the quality on the test data after every so many iterations; 0 means at the end",
         )
-        .describe("workers", "W", "Threads")
+        .describe("workers", "W", "Threads per node")
+        .describe(
+            "technique",
+            "NAME",
+            "How nodes exchange rows: lapser-push (a node writes a row to the nodes that need it), lapser-pull (they read it when \
+             their copy is too old), lapser-push-by-slack (it is written to those whose copy would be too old), or, to compare \
+             with, one-sided (as lapser-push, and all nodes meet after each step), all-gather (all rows of a step are \
+             written to all nodes at once), broadcast (each row to all nodes); single is one node",
+        )
 }
 
 /// Iterations, a third of which is burn-in: enough for the built-in data and for sets of some ten thousand entries.

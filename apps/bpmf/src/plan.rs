@@ -5,7 +5,7 @@ use intendant_bpmf::{BpmfError, Config};
 use intendant_core::ElementType;
 use intendant_ratings::{Dataset, Generator};
 use intendant_task::Split;
-use intendant_train::{DataSource, Plan, TestSource, TrainError};
+use intendant_train::{DataSource, Plan, Technique, TestSource, TrainError};
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,11 +34,28 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         nu: flags.nu,
         iterations: plan.epochs,
         burn_in: flags.burn_in.unwrap_or(plan.epochs / 3),
+        slack: flags.slack,
+        hyper_slack: flags.hyper_slack,
         interval: flags.interval,
         seed: plan.seed,
         ..Config::default()
     };
     config.check().map_err(usage)?;
+    if let Technique::Exchange(exchange) = plan.technique
+        && config.slack > 0
+        && !exchange.has_slack()
+    {
+        return Err(TrainError::usage(format!(
+            "--slack is {}, but with technique {} all nodes meet after each step; it must be 0",
+            config.slack,
+            exchange.name()
+        )));
+    }
+    if plan.simulation.is_some() {
+        refuse_what_is_not_simulated(plan)?;
+    } else if plan.nodes > 1 {
+        return Err(TrainError::usage("bpmf runs on one node so far; use --nodes 1 with more --workers"));
+    }
     plan.config.set("burn-in", i64::from(config.burn_in));
     plan.config.set("nu", config.nu.unwrap_or(config.rank as f64));
     let generator = match &plan.data {
@@ -48,6 +65,23 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     };
     let generator = generator.map(Generator::named).transpose().map_err(TrainError::usage)?;
     Ok(Resolved { config, generator })
+}
+
+/// Refuses settings that a simulated chain would ignore.
+fn refuse_what_is_not_simulated(plan: &Plan) -> Result<(), TrainError> {
+    if plan.technique == Technique::Single && plan.nodes > 1 {
+        return Err(TrainError::usage("technique single is one node; use --nodes 1, or another technique"));
+    }
+    if plan.workers > 1 {
+        return Err(TrainError::usage(format!(
+            "--workers is {}, but each simulated node of bpmf has one worker: use more --nodes",
+            plan.workers
+        )));
+    }
+    if plan.export.is_some() {
+        return Err(TrainError::usage("--export has no effect with --simulate: leave it out"));
+    }
+    Ok(())
 }
 
 /// The error as one of the command line: settings are flags.

@@ -1,11 +1,11 @@
 //! The `main` of an application: command line, launching, logs, signals, results, exit code.
 
-use crate::args::{CommonArgs, Technique};
+use crate::args::{CommonArgs, Exchange, Technique};
 use crate::error::{TrainError, exit};
 use crate::plan::{Given, Plan};
 use crate::run::Outcome;
 use crate::settings::{self, Environment, SettingsError};
-use crate::{launching, logging, signals};
+use crate::{launching, logging, parse, signals};
 use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
 use intendant::{Rendezvous, RendezvousError};
@@ -41,8 +41,10 @@ pub struct App {
     defaults: Vec<(&'static str, String)>,
     /// Common flags, with the value name and the help that this application gives them.
     described: Vec<(&'static str, &'static str, &'static str)>,
-    /// Whether it is a [`Program`](crate::Program).
+    /// Whether it is no [`Program`](crate::Program).
     has_server: bool,
+    /// Whether it is a [`Program`](crate::Program) that runs on several nodes.
+    exchanges: bool,
 }
 
 /// Common flags of applications without a parameter server.
@@ -63,11 +65,14 @@ const WITHOUT_SERVER: [&str; 14] = [
     "config",
 ];
 
+/// Those that programs that exchange have besides, for their simulation.
+const OF_SIMULATIONS: [&str; 5] = ["simulate", "net", "machine", "charge", "operation-keys"];
+
 impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
     pub fn new(command: Command) -> Self {
-        Self { command, defaults: Vec::new(), described: Vec::new(), has_server: true }
+        Self { command, defaults: Vec::new(), described: Vec::new(), has_server: true, exchanges: false }
     }
 
     /// Gives a common flag a default that suits this application.
@@ -93,12 +98,24 @@ impl App {
         self.default("technique", Technique::Single.name())
     }
 
+    /// An application [without a parameter server](Self::without_server) that runs on several nodes, which exchange
+    /// what they compute; the techniques are those of [`Exchange`], and the default is the first of them.
+    #[must_use]
+    pub fn exchanging(mut self) -> Self {
+        (self.has_server, self.exchanges) = (false, true);
+        self.default("technique", Exchange::LapserPush.name())
+    }
+
     /// Names of the common flags that an application without a parameter server does not have.
-    fn of_servers() -> impl Iterator<Item = String> {
+    fn of_servers(&self) -> impl Iterator<Item = String> + use<> {
+        let exchanges = self.exchanges;
         let common = CommonArgs::augment_args(Command::new("common"));
         let names: Vec<String> =
             common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
-        names.into_iter().filter(|name| !WITHOUT_SERVER.contains(&name.as_str()))
+        let has = move |name: &str| {
+            WITHOUT_SERVER.contains(&name) || (exchanges && OF_SIMULATIONS.contains(&name))
+        };
+        names.into_iter().filter(move |name| !has(name))
     }
 
     /// Refuses settings that would have no effect.
@@ -109,8 +126,11 @@ impl App {
         is_launched: bool,
     ) -> Result<(), TrainError> {
         let name = self.command.get_name();
-        if let Some(flag) = Self::of_servers().find(|flag| settings.chosen(flag)) {
+        if let Some(flag) = self.of_servers().find(|flag| settings.chosen(flag)) {
             return Err(TrainError::usage(format!("--{flag} has no effect with {name}: leave it out")));
+        }
+        if self.exchanges {
+            return Ok(());
         }
         if common.technique != Technique::Single {
             return Err(TrainError::usage(format!(
@@ -137,8 +157,12 @@ impl App {
         for (name, value_name, help) in &self.described {
             command = command.mut_arg(name, |arg| arg.value_name(*value_name).help(*help));
         }
+        if self.exchanges {
+            command = command.mut_arg("technique", |arg| arg.value_parser(parse::exchange));
+        }
         if !self.has_server {
-            for name in Self::of_servers().chain(["technique".to_owned()]) {
+            let techniques = (!self.exchanges).then(|| "technique".to_owned());
+            for name in self.of_servers().chain(techniques) {
                 let id = command
                     .get_arguments()
                     .find(|arg| arg.get_long() == Some(&name))
@@ -183,7 +207,7 @@ impl App {
         };
         let mut plan = Plan::new(common, given, rendezvous)?;
         if !self.has_server {
-            let names: Vec<String> = Self::of_servers().collect();
+            let names: Vec<String> = self.of_servers().collect();
             plan.config.drop_all(names.iter().map(String::as_str));
         }
         Ok((flags, plan))

@@ -50,6 +50,57 @@ pub enum Technique {
     Single,
     /// A parameter server.
     Server(intendant::Technique),
+    /// No parameter server: the nodes of a [`Program`](crate::Program) exchange what they compute.
+    Exchange(Exchange),
+}
+
+/// How the nodes of a [`Program`](crate::Program) exchange what they compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// Lapser: a node writes each value to the nodes that need it [Lapser §3.2.2.A].
+    LapserPush,
+    /// Lapser: a node reads a value when its copy is too old [Lapser §3.2.2.B].
+    LapserPull,
+    /// Lapser: a node writes a value to those nodes whose copy would be too old for their slack.
+    LapserPushBySlack,
+    /// A node writes each value to the nodes that need it, and all nodes meet after each step [Lapser Tab. 5.2,
+    /// GPI and MPI Put].
+    OneSided,
+    /// A node writes all values of a step to all nodes at once, and all nodes meet.
+    AllGather,
+    /// A node writes each value to all nodes, and all nodes meet [Lapser Tab. 5.2, MPI Bcast].
+    Broadcast,
+}
+
+impl Exchange {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::LapserPush,
+        Self::LapserPull,
+        Self::LapserPushBySlack,
+        Self::OneSided,
+        Self::AllGather,
+        Self::Broadcast,
+    ];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LapserPush => "lapser-push",
+            Self::LapserPull => "lapser-pull",
+            Self::LapserPushBySlack => "lapser-push-by-slack",
+            Self::OneSided => "one-sided",
+            Self::AllGather => "all-gather",
+            Self::Broadcast => "broadcast",
+        }
+    }
+
+    /// Whether nodes may use values that are older than those of this step.
+    #[must_use]
+    pub const fn has_slack(self) -> bool {
+        matches!(self, Self::LapserPush | Self::LapserPull | Self::LapserPushBySlack)
+    }
 }
 
 impl Technique {
@@ -59,6 +110,7 @@ impl Technique {
         match self {
             Self::Single => "single",
             Self::Server(technique) => technique.policy().name,
+            Self::Exchange(exchange) => exchange.name(),
         }
     }
 }
@@ -277,14 +329,14 @@ pub(crate) struct CommonArgs {
     #[arg(long, help_heading = SIMULATION)]
     pub(crate) simulate: bool,
 
-    /// Network of the simulated cluster: 10gbe, 100gib, or a file with the same fields (docs/experiments.md)
-    /// [default: 10gbe]
+    /// Network of the simulated cluster: 10gbe, 100gib, 56gib, or a file with the same fields
+    /// (docs/experiments.md) [default: 10gbe; 56gib for programs that access other nodes' memory]
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) net: Option<String>,
 
-    /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, xeon-silver-4216-petuum, or a
-    /// file with the same fields [default: the machines that the papers used with this network:
-    /// xeon-silver-4216 with 100gib, else xeon-e5-2640v2]
+    /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, xeon-silver-4216-petuum,
+    /// xeon-e5-36-cores, or a file with the same fields [default: the machines that the papers used with this
+    /// network: xeon-silver-4216 with 100gib, xeon-e5-36-cores with 56gib, else xeon-e5-2640v2]
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) machine: Option<String>,
 

@@ -51,7 +51,7 @@ impl IntentPlan {
         config: &mut Config,
     ) -> Result<Self, TrainError> {
         let acts = match technique {
-            Technique::Single => false,
+            Technique::Single | Technique::Exchange(_) => false,
             Technique::Server(technique) => technique.policy().intents.is_some(),
         };
         let flags = [

@@ -57,7 +57,7 @@ mod traced;
 mod worker;
 
 pub use app::{App, Application};
-pub use args::{DataSource, LocalAccess, Technique, TestSource};
+pub use args::{DataSource, Exchange, LocalAccess, Technique, TestSource};
 pub use bound::{Bound, Least};
 pub use cut::Made;
 pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};

@@ -1,6 +1,6 @@
 //! Values of the common flags from their text. The errors name what is allowed.
 
-use crate::args::{DataSource, Technique, TestSource};
+use crate::args::{DataSource, Exchange, Technique, TestSource};
 use crate::bound::{self, Bounds};
 use crate::explain::{self, Keys};
 
@@ -18,6 +18,18 @@ pub(crate) fn technique(text: &str) -> Result<Technique, String> {
             .map(Technique::Server)
             .map_err(|_| format!("no such technique; use one of {}", techniques())),
     }
+}
+
+/// The techniques of a [`Program`](crate::Program) that runs on several nodes.
+pub(crate) fn exchange(text: &str) -> Result<Technique, String> {
+    if text == Technique::Single.name() {
+        return Ok(Technique::Single);
+    }
+    let found = Exchange::ALL.into_iter().find(|exchange| exchange.name() == text);
+    found.map(Technique::Exchange).ok_or_else(|| {
+        let names = Exchange::ALL.map(Exchange::name).join(", ");
+        format!("this program has no such technique; use one of single, {names}")
+    })
 }
 
 pub(crate) fn keys(text: &str) -> Result<Keys, String> {

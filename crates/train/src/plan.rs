@@ -214,14 +214,14 @@ impl Plan {
         config.set("look-ahead", look_ahead.batches as i64);
         config.set("look-ahead-keys", look_ahead.keys as i64);
         let moves_on_request = match args.technique {
-            Technique::Single => false,
+            Technique::Single | Technique::Exchange(_) => false,
             Technique::Server(technique) => technique.policy().relocation == Some(Initiator::Requester),
         };
         let localize_ahead =
             args.localize_ahead.unwrap_or(if moves_on_request && nodes > 1 { LOCALIZE_AHEAD } else { 0 });
         config.set("localize-ahead", i64::from(localize_ahead));
         let movement = match args.technique {
-            Technique::Single => Movement::Intended,
+            Technique::Single | Technique::Exchange(_) => Movement::Intended,
             Technique::Server(technique) => match technique.policy().movement(nodes) {
                 Movement::Requested if localize_ahead == 0 => Movement::Never,
                 movement @ (Movement::Never | Movement::Requested | Movement::Intended) => movement,
@@ -384,7 +384,7 @@ fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainEr
         Technique::Single if args.location.is_some() => Err(TrainError::usage(
             "technique single has no nodes that look for keys; leave --location out".to_owned(),
         )),
-        Technique::Single => Ok(()),
+        Technique::Single | Technique::Exchange(_) => Ok(()),
     }
 }
 

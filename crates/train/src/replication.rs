@@ -106,7 +106,7 @@ enum Choice {
 
 fn policy(technique: Technique) -> Option<Policy> {
     match technique {
-        Technique::Single => None,
+        Technique::Single | Technique::Exchange(_) => None,
         Technique::Server(technique) => Some(technique.policy()),
     }
 }

@@ -121,6 +121,11 @@ pub fn run<T: Task>(
             let trained = node_run.train(&node, workers, exporter)?;
             node_run.finish(trained)
         }
+        // Parsed for programs only.
+        Technique::Exchange(_) => Err(TrainError::usage(format!(
+            "technique {} is not one of parameter servers",
+            plan.technique.name()
+        ))),
         Technique::Server(_) => {
             let settings = Terms::new(task.as_ref(), plan).settings(plan);
             let mut origin = Origin::default();

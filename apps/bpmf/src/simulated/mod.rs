@@ -1,26 +1,27 @@
 //! `--simulate`: the chain on several nodes in virtual time.
 //!
 //! Each node is a [`Block`] with the production protocol of Lapser, or with an exchange by hand; the arithmetic and its
-//! results are the real ones. The network is [`OneSided`]; [`costs`] has the durations. Start at [`Cluster`];
-//! [`member`] is one node, [`lapser`] and [`by_hand`] are the ways in which nodes exchange items.
+//! results are the real ones. The network is [`OneSided`]; `costs` has the durations. Start at [`Cluster`];
+//! `member` is one node, `lapser` and `by_hand` are the ways in which nodes exchange items, `chain` is the program.
 //!
 //! A node sets a row as soon as it has drawn it, as the source's program does, so that a push overlaps with the rows
 //! that follow.
 
 mod by_hand;
+mod chain;
 mod costs;
 mod lapser;
 mod member;
 
 use crate::plan::usage;
 use by_hand::ByHand;
+pub(crate) use chain::SimulatedChain;
 use costs::Costs;
 use intendant_bpmf::{Block, BpmfError, Item, Model};
 use intendant_lapser::{Declaration, Directory, Settings, Variant, Want};
 use intendant_segment::Segment;
-use intendant_sim::OneSidedConfig;
 use intendant_sim::Spread;
-use intendant_sim::onesided::OneSided;
+use intendant_sim::onesided::{OneSided, OneSidedConfig};
 use intendant_train::{Exchange, Exchanged, Simulation, TrainError, VirtualEpoch};
 use lapser::Lapser;
 use member::{Member, Own, Way};

@@ -1,5 +1,7 @@
 //! The program as a user runs it.
 
+mod simulated;
+
 use intendant_apptest::{App, schema};
 use serde_json::Value;
 use std::fs;
