@@ -5,7 +5,7 @@ use intendant_apptest::schema;
 use serde_json::Value;
 
 const SIMULATED: [&str; 9] =
-    ["--simulate", "--data", "builtin:zipf:60x40x1200", "--alpha", "4", "--rank", "4", "--epochs", "8"];
+    ["--simulate", "--data", "builtin:zipf:60x40x1000", "--alpha", "4", "--rank", "4", "--epochs", "8"];
 
 fn run(flags: &[&str]) -> Value {
     report(&[&SIMULATED[..], flags].concat())
