@@ -94,24 +94,6 @@ const SIMULATED: [&str; 8] = [
     "simulation.nic_busy",
 ];
 
-/// Members of a run whose nodes exchange items without a parameter server.
-const EXCHANGE: [&str; 14] = [
-    "exchange.sets",
-    "exchange.sets_waited",
-    "exchange.gets",
-    "exchange.gets_at_once",
-    "exchange.writes",
-    "exchange.reads",
-    "exchange.stale_reads",
-    "exchange.torn_reads",
-    "exchange.hints",
-    "exchange.operations",
-    "exchange.bytes",
-    "exchange.compute_ns",
-    "exchange.compute_seconds",
-    "exchange.communication_seconds",
-];
-
 /// Members of runs and of epochs with `--bound`; the staleness is absent if it is that of an epoch.
 const BOUND: [&str; 3] = ["bound.sent_bytes", "bound.least[].bytes", "bound.least[].ratio"];
 /// The same, of a staleness in milliseconds.
@@ -187,9 +169,6 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     if report["simulated"] == true {
         documented.extend(owned(&SIMULATED));
     }
-    if report.get("exchange").is_some() {
-        documented.extend(owned(&EXCHANGE));
-    }
     let mut bound = Vec::new();
     if let Some(found) = report.get("bound") {
         bound = owned(&BOUND);
@@ -247,7 +226,6 @@ pub fn described(quality: &[&str]) {
         &CHECKPOINTS,
         &VALIDATION,
         &SIMULATED,
-        &EXCHANGE,
         &BOUND,
         &[STALENESS],
         quality,

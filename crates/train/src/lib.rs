@@ -65,9 +65,7 @@ pub use export::Exporter;
 pub use plan::Plan;
 pub use program::{Program, VirtualEpoch, run_program};
 pub use replication::Replicated;
-pub use report::{
-    Access, Distribution, Epoch, ExchangeTime, Exchanged, Management, ModelSize, Report, SCHEMA, Simulated, Validation,
-};
+pub use report::{Access, Distribution, Epoch, Management, ModelSize, Report, SCHEMA, Simulated, Validation};
 pub use run::{Outcome, run};
 pub use sampling::Sampling;
 pub use saved::{SavedRun, UnderWay};

@@ -7,7 +7,7 @@ use crate::history::History;
 use crate::meter::{EpochSum, Totals};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::report::{Epoch, Exchanged, ModelSize, Report};
+use crate::report::{Epoch, ModelSize, Report};
 use crate::run::{self, Outcome};
 use crate::tally::Tally;
 use crate::worker::guarded;
@@ -55,13 +55,17 @@ pub trait Program {
     fn export(&mut self, folder: &Path) -> Result<(), AppError>;
 }
 
-/// An epoch on a simulated cluster.
+/// An epoch on a simulated cluster, or several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VirtualEpoch {
     /// How long it lasted, nanoseconds.
     pub virtual_ns: u64,
-    /// What the nodes did.
-    pub exchanged: Exchanged,
+    /// Time in which threads computed, summed over nodes, nanoseconds.
+    pub compute_ns: u64,
+    /// Operations between nodes.
+    pub operations: u64,
+    /// Bytes of the operations.
+    pub bytes: u64,
     /// Events of the simulation since its start.
     pub events: u64,
     /// Time in which the sending halves of the nodes' NICs were busy, summed over nodes, nanoseconds.
@@ -72,7 +76,9 @@ impl VirtualEpoch {
     /// Adds the next epoch.
     fn continues(&mut self, next: &Self) {
         self.virtual_ns += next.virtual_ns;
-        self.exchanged.merge(&next.exchanged);
+        self.compute_ns += next.compute_ns;
+        self.operations += next.operations;
+        self.bytes += next.bytes;
         self.events = next.events;
         self.nic_busy_ns += next.nic_busy_ns;
     }
@@ -137,9 +143,8 @@ fn epochs<P: Program>(
         let mut reduction = epoch?;
         let mut traffic = NetworkStats::default();
         if let Some(epoch) = program.virtual_epoch() {
-            let Exchanged { compute_ns, operations: messages, bytes, .. } = epoch.exchanged;
-            (seconds, cpu_ns) = (epoch.virtual_ns as f64 / 1e9, compute_ns);
-            traffic = NetworkStats { messages, bytes, unix_bytes: 0 };
+            (seconds, cpu_ns) = (epoch.virtual_ns as f64 / 1e9, epoch.compute_ns);
+            traffic = NetworkStats { messages: epoch.operations, bytes: epoch.bytes, unix_bytes: 0 };
             simulated.get_or_insert_default().continues(&epoch);
         }
         if plan.valid_every > 0 && number.is_multiple_of(plan.valid_every) {

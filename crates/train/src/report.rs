@@ -68,55 +68,9 @@ pub struct Report {
     /// More about a simulated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulated>,
-    /// What the nodes of a program without a parameter server exchanged; only of a simulated run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exchange: Option<ExchangeTime>,
     /// What the epochs sent beside what they had to send; only of a simulated run that was asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
-}
-
-intendant_core::statistics! {
-    /// What the nodes of a [`Program`](crate::Program) did to exchange items, summed over nodes.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    Exchanged {
-        /// Values set, with Lapser.
-        sets: u64,
-        /// Sets that waited until the writes of the item's previous value had ended.
-        sets_waited: u64,
-        /// Gets, with Lapser.
-        gets: u64,
-        /// Gets that were answered at once.
-        gets_at_once: u64,
-        /// Writes to other nodes.
-        writes: u64,
-        /// Reads from other nodes.
-        reads: u64,
-        /// Reads of values that were too old.
-        stale_reads: u64,
-        /// Reads of values that changed meanwhile.
-        torn_reads: u64,
-        /// Notifications that have come, with Lapser.
-        hints: u64,
-        /// Reads and writes.
-        operations: u64,
-        /// Their bytes.
-        bytes: u64,
-        /// Time in which threads computed, nanoseconds.
-        compute_ns: u64,
-    }
-}
-
-/// What nodes exchanged, and how long the mean node did not compute.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ExchangeTime {
-    /// Counts.
-    #[serde(flatten)]
-    pub counts: Exchanged,
-    /// Seconds of all epochs in which the thread of a node computed, mean over nodes.
-    pub compute_seconds: f64,
-    /// The other seconds: it began operations, handled their ends, copied values, and waited for other nodes.
-    pub communication_seconds: f64,
 }
 
 /// How the epochs of a run compare.
@@ -464,7 +418,6 @@ impl Report {
             sampling: Sampling::new(sampler, &sampled),
             checkpoints: None,
             simulation: None,
-            exchange: None,
             bound: None,
         }
     }
@@ -497,31 +450,26 @@ impl Report {
             sampling: None,
             checkpoints: None,
             simulation: None,
-            exchange: None,
             bound: None,
         }
     }
 
     /// Adds what only a simulation of a program measures.
     pub(crate) fn add_simulation(&mut self, simulation: &Simulation, plan: &Plan, epochs: &VirtualEpoch) {
-        let (seconds, nodes) = (epochs.virtual_ns as f64 / 1e9, plan.nodes as f64);
-        let counts = epochs.exchanged;
-        let compute_seconds = counts.compute_ns as f64 / 1e9 / nodes;
+        let VirtualEpoch { virtual_ns, operations, bytes, events, nic_busy_ns, .. } = *epochs;
         self.simulated = true;
-        self.network = NetworkStats { messages: counts.operations, bytes: counts.bytes, unix_bytes: 0 };
+        self.network = NetworkStats { messages: operations, bytes, unix_bytes: 0 };
         self.simulation = Some(Simulated {
             net: simulation.net.clone(),
             machine: simulation.machine.clone(),
             charge: simulation.charge,
             charge_compute: simulation.charge_compute,
             operation_keys: simulation.operation_keys,
-            events: epochs.events,
+            events,
             channel_busy: 0.0,
             channel_wait_ms: 0.0,
-            nic_busy: epochs.nic_busy_ns as f64 / epochs.virtual_ns.max(1) as f64 / nodes,
+            nic_busy: nic_busy_ns as f64 / virtual_ns.max(1) as f64 / plan.nodes as f64,
         });
-        let communication_seconds = seconds - compute_seconds;
-        self.exchange = Some(ExchangeTime { counts, compute_seconds, communication_seconds });
     }
 
     /// Warns of results that may not be what the user asked for. `untrained` is the loss of the initial

@@ -9,7 +9,7 @@ use intendant_bpmf::{Item, Model, Need};
 use intendant_lapser::{Answer, Directory, Effect, Node, Pace, Variant};
 use intendant_segment::{Segment, slot};
 use intendant_sim::onesided::{Input, OneSided};
-use intendant_train::{Exchanged, TrainError};
+use intendant_train::TrainError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -87,22 +87,6 @@ impl Lapser {
             words: Vec::new(),
             values: Vec::new(),
         })
-    }
-
-    pub(super) fn exchanged(&self, done: Exchanged) -> Exchanged {
-        let stats = self.node.stats();
-        Exchanged {
-            sets: stats.sets,
-            sets_waited: stats.sets_waited,
-            gets: stats.gets,
-            gets_at_once: stats.gets_at_once,
-            writes: stats.writes,
-            reads: stats.reads,
-            stale_reads: stats.stale_reads,
-            torn_reads: stats.torn_reads,
-            hints: stats.hints,
-            ..done
-        }
     }
 
     /// The items that the next step needs.

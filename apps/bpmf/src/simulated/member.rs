@@ -5,7 +5,7 @@ use super::costs::Costs;
 use super::lapser::Lapser;
 use intendant_bpmf::{Block, BpmfError, Item, Scratch, Side, Step};
 use intendant_sim::onesided::{Input, OneSided};
-use intendant_train::{Exchanged, TrainError};
+use intendant_train::TrainError;
 use std::collections::VecDeque;
 
 /// An input of a node besides those of the network.
@@ -52,12 +52,20 @@ struct Act {
     item: Option<Item>,
 }
 
+/// What a node has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) compute_ns: u64,
+    pub(super) operations: u64,
+    pub(super) bytes: u64,
+}
+
 /// The part of a node that ways of exchange use.
 pub(super) struct Thread {
     pub(super) rank: usize,
     pub(super) block: Block,
     pub(super) costs: Costs,
-    done: Exchanged,
+    done: Done,
 }
 
 impl Thread {
@@ -98,7 +106,7 @@ pub(super) struct Member {
 impl Member {
     pub(super) fn new(rank: usize, block: Block, way: Way, costs: Costs) -> Self {
         Self {
-            thread: Thread { rank, block, costs, done: Exchanged::default() },
+            thread: Thread { rank, block, costs, done: Done::default() },
             way,
             scratch: Scratch::new(),
             phase: Phase::Working,
@@ -123,12 +131,8 @@ impl Member {
         self.thread.go_later(network);
     }
 
-    /// What the node has done.
-    pub(super) fn exchanged(&self) -> Exchanged {
-        match &self.way {
-            Way::Lapser(lapser) => lapser.exchanged(self.thread.done),
-            Way::ByHand(_) => Exchanged { writes: self.thread.done.operations, ..self.thread.done },
-        }
+    pub(super) const fn done(&self) -> Done {
+        self.thread.done
     }
 
     /// An input of the node, which is idle.

@@ -22,7 +22,7 @@ use intendant_lapser::{Declaration, Directory, Settings, Variant, Want};
 use intendant_segment::Segment;
 use intendant_sim::Spread;
 use intendant_sim::onesided::{OneSided, OneSidedConfig};
-use intendant_train::{Exchange, Exchanged, Simulation, TrainError, VirtualEpoch};
+use intendant_train::{Exchange, Simulation, TrainError, VirtualEpoch};
 use lapser::Lapser;
 use member::{Member, Own, Way};
 use std::sync::Arc;
@@ -40,11 +40,8 @@ pub(crate) struct Cluster {
     members: Vec<Member>,
     /// Iterations that all nodes have ended.
     iterations: u32,
-    /// When the last of them ended.
-    ended_ns: u64,
-    /// What all nodes had done then.
-    before: Exchanged,
-    nic_busy_ns: u64,
+    /// What all nodes had done at the end of the last epoch.
+    before: VirtualEpoch,
 }
 
 impl Cluster {
@@ -100,8 +97,7 @@ impl Cluster {
         for member in &mut members {
             member.start(&mut network);
         }
-        let before = Exchanged::default();
-        Ok(Self { network, members, iterations: 0, ended_ns: 0, before, nic_busy_ns: 0 })
+        Ok(Self { network, members, iterations: 0, before: VirtualEpoch::default() })
     }
 
     /// The blocks, in order.
@@ -133,17 +129,26 @@ impl Cluster {
 
     /// What the iterations since the last call took and sent.
     pub(crate) fn take(&mut self) -> VirtualEpoch {
-        let ended_ns = self.members.iter().map(|member| member.ended_ns).max().unwrap_or(0);
-        let virtual_ns = ended_ns - self.ended_ns;
-        self.ended_ns = ended_ns;
-        let mut all = Exchanged::default();
-        self.members.iter().for_each(|member| all.merge(&member.exchanged()));
-        let exchanged = all.since(&self.before);
-        self.before = all;
-        let nic_ns: u64 = (0..self.members.len()).map(|node| self.network.load(node).0.busy_ns).sum();
-        let nic_busy_ns = nic_ns - self.nic_busy_ns;
-        self.nic_busy_ns = nic_ns;
-        VirtualEpoch { virtual_ns, exchanged, events: self.network.events(), nic_busy_ns }
+        let mut all = VirtualEpoch {
+            virtual_ns: self.members.iter().map(|member| member.ended_ns).max().unwrap_or(0),
+            events: self.network.events(),
+            nic_busy_ns: (0..self.members.len()).map(|node| self.network.load(node).0.busy_ns).sum(),
+            ..VirtualEpoch::default()
+        };
+        for done in self.members.iter().map(Member::done) {
+            all.compute_ns += done.compute_ns;
+            all.operations += done.operations;
+            all.bytes += done.bytes;
+        }
+        let before = std::mem::replace(&mut self.before, all);
+        VirtualEpoch {
+            virtual_ns: all.virtual_ns - before.virtual_ns,
+            compute_ns: all.compute_ns - before.compute_ns,
+            operations: all.operations - before.operations,
+            bytes: all.bytes - before.bytes,
+            events: all.events,
+            nic_busy_ns: all.nic_busy_ns - before.nic_busy_ns,
+        }
     }
 }
 
