@@ -1,24 +1,30 @@
-//! The chain on the threads of one node.
+//! The chain, on the threads of this node.
 
+use crate::link::{Link, Results};
 use crate::plan::usage;
-use intendant_bpmf::{Block, BpmfError, Config, Model, Posterior, Scratch, Side, Sums, Task};
+use intendant::Aborter;
+use intendant_bpmf::{Block, BpmfError, Config, Model, Posterior, Scratch, Side, Step, Sums, Task};
 use intendant_formats::{Matrix, WriteError, write_text};
 use intendant_ratings::{Dataset, Ids};
 use intendant_task::Reduction;
-use intendant_train::{AppError, ModelSize, Program, TrainError};
+use intendant_train::{AppError, Costs, ModelSize, Plan, Program, Technique, TrainError};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// A chain of one block, whose tasks are divided among threads.
+/// A block of a chain, whose tasks are divided among threads. There is one on each node.
 pub(crate) struct Chain {
     data: Dataset,
     model: Arc<Model>,
     block: Block,
     /// Buffers of each thread.
     scratches: Vec<Scratch>,
+    /// The other nodes, if there are any.
+    link: Option<Link>,
+    /// What is exported, once all nodes have sent it.
+    results: Option<Results>,
 }
 
 /// The name of the task in reports.
@@ -61,11 +67,25 @@ pub(crate) fn tested(sums: &Sums) -> Reduction {
 }
 
 impl Chain {
-    pub(crate) fn new(data: Dataset, config: Config, workers: usize) -> Result<Self, TrainError> {
+    /// Meets the other nodes, if there are any.
+    pub(crate) fn new(data: Dataset, config: Config, plan: &Plan) -> Result<Self, TrainError> {
         let model = Arc::new(model(&data, config)?);
-        let block = Block::new(Arc::clone(&model), 0, 1).map_err(usage)?;
-        let scratches = (0..workers).map(|_| Scratch::new()).collect();
-        Ok(Self { data, model, block, scratches })
+        let nodes = u32::try_from(plan.nodes).unwrap_or(u32::MAX);
+        let block = Block::new(Arc::clone(&model), plan.rank().into(), nodes).map_err(nodes_of)?;
+        let link = match plan.technique {
+            Technique::Exchange(exchange) if nodes > 1 => plan
+                .lobby(NAME, data.digest())?
+                .map(|lobby| Link::start(lobby, exchange, &model, &block))
+                .transpose()?,
+            Technique::Exchange(_) | Technique::Single | Technique::Server(_) => None,
+        };
+        let scratches = (0..plan.workers).map(|_| Scratch::new()).collect();
+        Ok(Self { data, model, block, scratches, link, results: None })
+    }
+
+    /// The sum of the sums of all nodes, at node 0.
+    fn total(&self, sums: Vec<(u32, Sums)>) -> Sums {
+        self.model.total(sums).unwrap_or_default()
     }
 
     fn ids(folder: &Path, name: &str, ids: &Ids) -> Result<(), WriteError> {
@@ -75,9 +95,9 @@ impl Chain {
     }
 
     /// Writes `name_mean.npy` and `name_variance.npy`.
-    fn posterior(&self, folder: &Path, name: &str, side: Side) -> Result<(), WriteError> {
-        let (rank, Posterior { means, variances, .. }) =
-            (self.model.config().rank, self.block.posterior(side));
+    fn posterior(&self, folder: &Path, name: &str, side: Side, of: &Results) -> Result<(), WriteError> {
+        let Posterior { means, variances, .. } = &of.posteriors[side as usize];
+        let rank = self.model.config().rank;
         for (what, values) in [("mean", means), ("variance", variances)] {
             let rows = self.model.rows(side).into();
             let mut matrix = Matrix::create::<f64>(folder, &format!("{name}_{what}"), rows, rank)?;
@@ -87,6 +107,16 @@ impl Chain {
             matrix.finish()?;
         }
         Ok(())
+    }
+}
+
+/// The error as one of the command line: blocks are nodes.
+fn nodes_of(error: BpmfError) -> TrainError {
+    match error {
+        BpmfError::NoSuchBlock { blocks, blocks_max, .. } => TrainError::usage(format!(
+            "--nodes is {blocks}; rows and columns of these data can be divided among at most {blocks_max} nodes"
+        )),
+        other => usage(other),
     }
 }
 
@@ -141,30 +171,65 @@ impl Program for Chain {
     fn epoch(&mut self, stop: &AtomicBool) -> Result<Reduction, TrainError> {
         let iteration = self.block.iteration();
         while self.block.step().is_some() && self.block.iteration() == iteration {
-            // The only block needs nothing of others.
+            if let Some(link) = &mut self.link {
+                link.receive(&mut self.block)?;
+            }
+            let step = self.block.step();
             let tasks = self.block.work().map_err(|error| TrainError::Stopped(error.to_string()))?;
             run(tasks, &mut self.scratches, stop)?;
             if stop.load(Ordering::Relaxed) {
                 return Ok(Reduction::default());
             }
-            self.block.finish();
+            let produced = self.block.finish();
+            if let Some(link) = &mut self.link {
+                // Only one node draws hyperparameters.
+                link.send(&self.block, &produced, step != Some(Step::Hyperparameters))?;
+            }
         }
-        Ok(trained(&self.model.total(self.block.sums(false)).unwrap_or_default()))
+        let sums = match &mut self.link {
+            None => self.block.sums(false),
+            Some(link) => link.epoch_sums(&self.block)?,
+        };
+        Ok(trained(&self.total(sums)))
     }
 
-    fn evaluate(&mut self) -> Reduction {
-        tested(&self.model.total(self.block.sums(true)).unwrap_or_default())
+    fn evaluate(&mut self) -> Result<Reduction, TrainError> {
+        let sums = match &mut self.link {
+            None => self.block.sums(true),
+            Some(link) => link.test_sums(&self.block)?,
+        };
+        Ok(tested(&self.total(sums)))
+    }
+
+    fn costs(&self) -> Costs {
+        self.link.as_ref().map_or_else(Costs::default, Link::costs)
+    }
+
+    fn aborter(&self) -> Option<Aborter> {
+        self.link.as_ref().map(Link::aborter)
+    }
+
+    fn collect(&mut self) -> Result<(), TrainError> {
+        if let Some(link) = &self.link {
+            self.results = Some(link.collect(&self.block)?);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), TrainError> {
+        self.link.take().map_or(Ok(()), Link::finish)
     }
 
     fn export(&mut self, folder: &Path) -> Result<(), AppError> {
-        self.posterior(folder, "row", Side::Rows)?;
-        self.posterior(folder, "column", Side::Columns)?;
+        let results = self.results.take().unwrap_or_else(|| Results::of(&self.block));
+        self.posterior(folder, "row", Side::Rows, &results)?;
+        self.posterior(folder, "column", Side::Columns, &results)?;
         Self::ids(folder, "row_ids.txt", self.data.rows())?;
         Self::ids(folder, "column_ids.txt", self.data.columns())?;
         write_text(&folder.join("mean.txt"), |file| writeln!(file, "{}", self.data.mean()))?;
         write_text(&folder.join("predictions.tsv"), |file| {
             writeln!(file, "row\tcolumn\tvalue\tmean\tdeviation\tlow\thigh")?;
-            self.block.forecasts().try_for_each(|of| {
+            results.forecasts.iter().try_for_each(|of| {
                 let id = |ids: &Ids, number: u32| ids.get(number as usize).unwrap_or_default().into_owned();
                 let (row, column) = (id(self.data.rows(), of.row), id(self.data.columns(), of.column));
                 let numbers = [of.value, of.mean, of.deviation, of.low, of.high].map(|x| x.to_string());

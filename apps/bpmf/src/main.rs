@@ -3,6 +3,7 @@
 
 mod args;
 mod chain;
+mod link;
 mod plan;
 mod simulated;
 
@@ -30,7 +31,7 @@ impl Application for BpmfApp {
             let mut chain = SimulatedChain::new(data, resolved, plan, simulation)?;
             return intendant_train::run_program(&mut chain, plan);
         }
-        let mut chain = Chain::new(data, resolved.config, plan.workers)?;
+        let mut chain = Chain::new(data, resolved.config, plan)?;
         intendant_train::run_program(&mut chain, plan)
     }
 }

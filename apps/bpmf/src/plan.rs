@@ -53,8 +53,6 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     }
     if plan.simulation.is_some() {
         refuse_what_is_not_simulated(plan)?;
-    } else if plan.nodes > 1 {
-        return Err(TrainError::usage("bpmf runs on one node so far; use --nodes 1 with more --workers"));
     }
     plan.config.set("burn-in", i64::from(config.burn_in));
     plan.config.set("nu", config.nu.unwrap_or(config.rank as f64));

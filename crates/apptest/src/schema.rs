@@ -99,6 +99,20 @@ const BOUND: [&str; 3] = ["bound.sent_bytes", "bound.least[].bytes", "bound.leas
 /// The same, of a staleness in milliseconds.
 const STALENESS: &str = "bound.least[].staleness_ms";
 
+/// Members of runs and of epochs of a program whose nodes exchange values.
+const ONE_SIDED: [&str; 10] = [
+    "one_sided.sets",
+    "one_sided.gets",
+    "one_sided.gets_waited",
+    "one_sided.writes",
+    "one_sided.written_bytes",
+    "one_sided.reads",
+    "one_sided.read_bytes",
+    "one_sided.torn",
+    "one_sided.stale",
+    "one_sided.seconds",
+];
+
 /// Every path below `value`, with `[]` for the elements of arrays; what is empty is a path itself.
 fn paths(value: &Value, at: &str, all: &mut BTreeSet<String>) {
     match value {
@@ -178,12 +192,14 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
         }
     }
     documented.extend(bound.iter().cloned());
+    let one_sided = if report.get("one_sided").is_some() { owned(&ONE_SIDED) } else { Vec::new() };
+    documented.extend(one_sided.iter().cloned());
     has(&run, documented, "the run");
 
     for (number, epoch) in (1..).zip(epochs.as_array().expect("an array")) {
         let validated = valid_every > 0 && number % valid_every == 0;
         let quality = if validated { of("quality") } else { owned(&["quality"]) };
-        let documented = [owned(&EPOCH), owned(&COUNTS), quality, bound.clone()].concat();
+        let documented = [owned(&EPOCH), owned(&COUNTS), quality, bound.clone(), one_sided.clone()].concat();
         has(epoch, documented, &format!("epoch {number}"));
         assert_eq!(epoch["epoch"], number);
     }
@@ -228,6 +244,7 @@ pub fn described(quality: &[&str]) {
         &SIMULATED,
         &BOUND,
         &[STALENESS],
+        &ONE_SIDED,
         quality,
     ]
     .concat();

@@ -1,6 +1,7 @@
 //! Errors of this crate's calls.
 
 use crate::capacity::CapacityError;
+use crate::lapser::LapserError;
 use intendant_control::{Failure, FailureKind, JoinError};
 use intendant_core::{LayoutError, NodeId};
 use intendant_engine::AccessError;
@@ -67,6 +68,9 @@ pub enum Error {
     /// A trace cannot be written. If [`crate::Node::shutdown`] says so, the node has left in order.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// Nodes cannot exchange items.
+    #[error(transparent)]
+    Lapser(#[from] LapserError),
     /// More samples were drawn than prepared.
     #[error(transparent)]
     Sample(#[from] SampleError),
@@ -105,6 +109,7 @@ impl Error {
             return failure.kind.exit_code();
         }
         match self {
+            Self::Lapser(error) => error.exit_code(),
             // A node is missing.
             Self::Join(JoinError::Unreachable { .. } | JoinError::Incomplete { .. })
             | Self::Transport(TransportError::Incomplete { .. }) => 4,

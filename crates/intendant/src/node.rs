@@ -408,6 +408,10 @@ pub struct Aborter {
 }
 
 impl Aborter {
+    pub(crate) fn new(membership: &Arc<Membership>, health: &Arc<Health>) -> Self {
+        Self { membership: Arc::clone(membership), health: Arc::clone(health) }
+    }
+
     /// Ends the whole cluster: every call of every worker fails from now on, blocked ones at once.
     pub fn abort(&self, reason: &str) {
         self.membership.abort(reason);

@@ -24,11 +24,35 @@ const ABSENT: &str = "absent";
 pub(crate) struct Terms(Vec<(String, String)>);
 
 impl Terms {
+    /// Those of a [`Program`](crate::Program), whose data have this digest.
+    pub(crate) fn of_program(name: &str, digest: u64, plan: &Plan) -> Self {
+        let mut terms = Self::common(name, plan);
+        terms.0.push(("digest of the data".to_owned(), format!("{digest:016x}")));
+        terms
+    }
+
     pub(crate) fn new<T: Task>(task: &T, plan: &Plan) -> Self {
+        let Self(mut terms) = Self::common(task.name(), plan);
+        // Batches of the first epoch if one worker trained it alone: all nodes compute the same number.
+        let alone = Partition::alone();
+        let subepochs = if plan.epochs > 0 { task.subepochs(0, alone) } else { 0 };
+        let batches: u64 =
+            (0..subepochs).map(|index| task.batches(Subepoch { epoch: 0, index }, alone)).sum();
+        let derived = [
+            ("digest of the data", format!("{:016x}", task.digest())),
+            ("batches", batches.to_string()),
+            ("keys", task.model().keys().to_string()),
+        ];
+        terms.extend(derived.map(|(name, value)| (name.to_owned(), value)));
+        Self(terms)
+    }
+
+    /// The settings, under which the task of this name trains.
+    fn common(name: &str, plan: &Plan) -> Self {
         let export = if plan.export.is_some() { "given" } else { ABSENT };
         let checkpoint = if plan.checkpoints.folder.is_some() { "given" } else { ABSENT };
         let common = [
-            ("task", task.name().to_owned()),
+            ("task", name.to_owned()),
             ("technique", plan.technique.name().to_owned()),
             ("epochs", plan.epochs.to_string()),
             ("valid-every", plan.valid_every.to_string()),
@@ -44,17 +68,6 @@ impl Terms {
                 terms.push((name.to_owned(), value));
             }
         }
-        // Batches of the first epoch if one worker trained it alone: all nodes compute the same number.
-        let alone = Partition::alone();
-        let subepochs = if plan.epochs > 0 { task.subepochs(0, alone) } else { 0 };
-        let batches: u64 =
-            (0..subepochs).map(|index| task.batches(Subepoch { epoch: 0, index }, alone)).sum();
-        let derived = [
-            ("digest of the data", format!("{:016x}", task.digest())),
-            ("batches", batches.to_string()),
-            ("keys", task.model().keys().to_string()),
-        ];
-        terms.extend(derived.map(|(name, value)| (name.to_owned(), value)));
         Self(terms)
     }
 

@@ -28,8 +28,8 @@ pub mod exit {
     pub const SIGNAL: u8 = 128;
 }
 
-/// How the text of [`Diverged`] starts.
-const DIVERGED: &str = "diverged in epoch ";
+/// How the texts of [`Diverged`] and [`TrainError::ProgramDiverged`] start.
+const DIVERGED: [&str; 2] = ["diverged in epoch ", "diverged: "];
 
 /// An error of the application: its data, its export.
 pub type AppError = Box<dyn std::error::Error + Send + Sync>;
@@ -218,7 +218,7 @@ impl From<intendant::Error> for TrainError {
         // the same exit code.
         if let intendant::Error::Failed(Failure { kind: FailureKind::Aborted, node: Some(by), reason }) =
             &error
-            && reason.starts_with(DIVERGED)
+            && DIVERGED.iter().any(|start| reason.starts_with(start))
         {
             return Self::DivergedElsewhere { by: by.0, reason: reason.clone() };
         }
@@ -288,6 +288,9 @@ mod tests {
             there.to_string().starts_with("node 1 diverged in epoch 2, step 3, key 4: an update is NaN"),
             "{there}"
         );
+        let there = aborted(TrainError::ProgramDiverged("the precision is NaN".into()).to_string());
+        assert_eq!(there.exit_code(), exit::DIVERGED);
+        assert_eq!(there.to_string(), "node 1 diverged: the precision is NaN");
         assert_eq!(aborted("worker 0 panicked".to_owned()).exit_code(), exit::OTHER);
     }
 }

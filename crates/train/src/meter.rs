@@ -5,6 +5,7 @@
 //! that prepares the next epoch: its CPU time is charged to the epoch in which it runs.
 
 use crate::error::TrainError;
+use crate::exchanged::Exchanged;
 use crate::metrics::{Before, Costs, Queues, Watch};
 use crate::parameters::NodeHandle;
 use crate::tally::Tally;
@@ -28,6 +29,9 @@ pub(crate) struct EpochSum {
     /// Mean loss per example of the initial model; the least of the workers' first losses. Only of the first
     /// epoch.
     pub(crate) untrained: Option<f64>,
+    /// Only of a program whose nodes exchange values, which checkpoints do not have.
+    #[serde(skip)]
+    pub(crate) exchanged: Option<Exchanged>,
 }
 
 impl EpochSum {
@@ -35,13 +39,13 @@ impl EpochSum {
         let mut tally = Tally::combine(told)?;
         let losses = tally.reduction.sums.extract_if(.., |name, _| name.starts_with(UNTRAINED));
         let untrained = least(losses.map(|(_, loss)| loss));
-        Ok(Self { tally, seconds, untrained })
+        Ok(Self { tally, seconds, untrained, exchanged: None })
     }
 
     /// Adds what an earlier run trained of the epoch. Its sums are in those of this run already: see
     /// [`intendant_task::Driver::resume`].
     pub(crate) fn continues(&mut self, before: &Self) {
-        let Self { tally, seconds, untrained } = before;
+        let Self { tally, seconds, untrained, exchanged: _ } = before;
         self.tally.add(&Tally { reduction: Reduction::default(), ..tally.clone() });
         self.seconds += seconds;
         self.untrained = *untrained;
@@ -79,6 +83,8 @@ pub(crate) fn least(losses: impl IntoIterator<Item = f64>) -> Option<f64> {
 pub(crate) struct Totals {
     pub(crate) epochs: Vec<EpochSum>,
     pub(crate) test: Option<EpochSum>,
+    /// What the nodes of a program exchanged.
+    pub(crate) exchanged: Option<Exchanged>,
 }
 
 impl Totals {

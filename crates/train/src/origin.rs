@@ -305,7 +305,7 @@ impl Origin {
 
     /// The sums of the epochs that were trained.
     pub(crate) fn totals(&self) -> Totals {
-        Totals { epochs: self.epochs.clone(), test: None }
+        Totals { epochs: self.epochs.clone(), test: None, exchanged: None }
     }
 
     /// The values with which the run begins, instead of `initial` ones.

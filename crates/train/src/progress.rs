@@ -149,7 +149,7 @@ mod tests {
         let accesses = AccessStats { local: 3, remote: 1, ..AccessStats::default() };
         let tally = Tally { reduction, accesses, ..Tally::default() };
         assert_eq!(
-            line(3, 20, &EpochSum { tally, seconds: 0.5, untrained: None }),
+            line(3, 20, &EpochSum { tally, seconds: 0.5, untrained: None, exchanged: None }),
             "epoch  3/20  loss 0.2500  0.50 s  4,000 examples/s  remote 25.0 %  held-out mrr 0.3000"
         );
     }

@@ -3,6 +3,7 @@
 
 use crate::bound::Bound;
 use crate::cut::Made;
+use crate::exchanged::Exchanged;
 use crate::meter::{EpochSum, Totals};
 use crate::plan::Plan;
 use crate::program::VirtualEpoch;
@@ -71,6 +72,9 @@ pub struct Report {
     /// What the epochs sent beside what they had to send; only of a simulated run that was asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
+    /// What the nodes exchanged; only of a program that runs on several nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_sided: Option<Exchanged>,
 }
 
 /// How the epochs of a run compare.
@@ -181,6 +185,9 @@ pub struct Epoch {
     /// What this epoch sent beside what it had to send, as in [`Report::bound`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
+    /// What the nodes exchanged in this epoch, as in [`Report::one_sided`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_sided: Option<Exchanged>,
 }
 
 /// Accesses, summed over all workers.
@@ -368,6 +375,7 @@ impl Epoch {
             network: tally.traffic,
             quality: means(&tally.reduction),
             bound: None,
+            one_sided: sum.exchanged,
         }
     }
 }
@@ -419,6 +427,7 @@ impl Report {
             checkpoints: None,
             simulation: None,
             bound: None,
+            one_sided: None,
         }
     }
 
@@ -451,6 +460,7 @@ impl Report {
             checkpoints: None,
             simulation: None,
             bound: None,
+            one_sided: totals.exchanged,
         }
     }
 

@@ -263,6 +263,7 @@ impl Simulation {
         let totals = Totals {
             epochs: outcome.epochs.iter().map(sum).collect(),
             test: outcome.test.clone().map(|reduction| sum_of(Tally { reduction, ..Tally::default() }, 0.0)),
+            exchanged: None,
         };
         let mut report = Report::new(task, plan, resolved, sampler, &totals);
         let virtual_ns: u64 = outcome.epochs.iter().map(|epoch| epoch.virtual_ns).sum();
@@ -348,7 +349,7 @@ fn sum(epoch: &EpochOutcome) -> EpochSum {
 }
 
 fn sum_of(tally: Tally, seconds: f64) -> EpochSum {
-    EpochSum { tally, seconds, untrained: None }
+    EpochSum { tally, seconds, untrained: None, exchanged: None }
 }
 
 /// Hands the values of all keys, which follow each other in `values`, to an exporter.

@@ -10,6 +10,9 @@ pub const TOKEN_BYTES: usize = 32;
 /// What a token is hashed with for readers.
 const READERS: &[u8] = b"intendant: read the metrics of a cluster";
 
+/// What a token is hashed with for windows of memory; the number of the cluster follows.
+const WINDOWS: &[u8] = b"intendant: windows of the memory of a host";
+
 /// Bytes that a token given as text must have at least: 128 bits cannot be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
 
@@ -72,6 +75,18 @@ impl Token {
         let mut bytes = [0; TOKEN_BYTES];
         bytes.copy_from_slice(hash.as_ref());
         Self(bytes)
+    }
+
+    /// The secret of processes of one host that map each other's memory, for cluster `cluster` of this token: its
+    /// HMAC-SHA-256 of a text and the number. It travels through a socket of the host, and with it alone no process
+    /// may join the cluster.
+    #[must_use]
+    pub fn of_windows(&self, cluster: u64) -> [u8; TOKEN_BYTES] {
+        let text = [WINDOWS, &cluster.to_le_bytes()].concat();
+        let hash = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), &text);
+        let mut bytes = [0; TOKEN_BYTES];
+        bytes.copy_from_slice(hash.as_ref());
+        bytes
     }
 
     /// Parses hexadecimal digits, from 128 to 256 bits; white space around them (a file's last line break) is
@@ -137,6 +152,17 @@ mod tests {
         let token = Token::from_hex(&format!(" {TEXT}\n")).unwrap();
         assert_eq!(token.to_hex(), format!("{}{}", TEXT.to_lowercase(), "0".repeat(32)));
         assert!(Token::from_hex(&token.to_hex()).unwrap().matches(&token));
+    }
+
+    #[test]
+    fn each_cluster_has_a_secret_of_windows_of_its_own() {
+        let (one, other) =
+            (Token::from_hex(TEXT).unwrap(), Token::from_hex(&TEXT.replace('0', "1")).unwrap());
+        let secrets = [one.of_windows(1), one.of_windows(2), other.of_windows(1), one.of_readers().0, one.0];
+        for (at, secret) in secrets.iter().enumerate() {
+            assert!(!secrets[..at].contains(secret), "{at}");
+        }
+        assert_eq!(one.of_windows(1), secrets[0]);
     }
 
     #[test]

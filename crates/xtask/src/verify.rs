@@ -211,6 +211,9 @@ const LAYERS: [(&str, &[&str]); 27] = [
             "transport",
             "launch",
             "control",
+            "segment",
+            "onesided",
+            "lapser",
         ],
     ),
     // Tests of applications run their binaries, so this crate depends on none of them.
@@ -249,6 +252,8 @@ const LAYERS: [(&str, &[&str]); 27] = [
             "task",
             "transport",
             "sim",
+            "onesided",
+            "lapser",
             "metrics",
             "launch",
             "control",

@@ -252,7 +252,7 @@ impl ByHand {
         });
         self.in_flight += 1;
         self.id += 1;
-        thread.begins(network, bytes);
+        thread.writes(network, bytes);
         network.write(self.rank, to, local, remote, words, hint, self.id, 0);
     }
 

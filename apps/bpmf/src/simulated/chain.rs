@@ -7,7 +7,7 @@ use intendant_bpmf::Model;
 use intendant_ratings::Dataset;
 use intendant_task::Reduction;
 use intendant_train::{
-    AppError, Exchange, ModelSize, Plan, Program, Simulation, Technique, TrainError, VirtualEpoch,
+    AppError, Costs, Exchange, ModelSize, Plan, Program, Simulation, Technique, TrainError, VirtualEpoch,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -60,9 +60,13 @@ impl Program for SimulatedChain {
         Ok(chain::trained(&self.model.total(sums).unwrap_or_default()))
     }
 
-    fn evaluate(&mut self) -> Reduction {
+    fn evaluate(&mut self) -> Result<Reduction, TrainError> {
         let sums = self.cluster.blocks().flat_map(|block| block.sums(true));
-        chain::tested(&self.model.total(sums).unwrap_or_default())
+        Ok(chain::tested(&self.model.total(sums).unwrap_or_default()))
+    }
+
+    fn costs(&self) -> Costs {
+        Costs { cpu_ns: 0, exchanged: self.cluster.exchanged() }
     }
 
     fn virtual_epoch(&mut self) -> Option<VirtualEpoch> {

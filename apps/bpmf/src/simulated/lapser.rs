@@ -6,7 +6,7 @@
 
 use super::member::{Got, Own, Thread};
 use intendant_bpmf::{Item, Model, Need};
-use intendant_lapser::{Answer, Directory, Effect, Node, Pace, Variant};
+use intendant_lapser::{Answer, Directory, Effect, Node, Pace, Stats, Variant};
 use intendant_segment::{Segment, slot};
 use intendant_sim::onesided::{Input, OneSided};
 use intendant_train::TrainError;
@@ -87,6 +87,10 @@ impl Lapser {
             words: Vec::new(),
             values: Vec::new(),
         })
+    }
+
+    pub(super) const fn stats(&self) -> Stats {
+        self.node.stats()
     }
 
     /// The items that the next step needs.
@@ -176,12 +180,12 @@ impl Lapser {
                 Effect::Read { from, remote, into, words, id } => {
                     let item = self.item_at(into)?;
                     self.reads.insert(id, item);
-                    thread.begins(network, thread.costs.slot_bytes(item));
+                    thread.reads(network, thread.costs.slot_bytes(item));
                     network.read(rank, from, remote, into, words, id);
                 }
                 Effect::Write { to, local, remote, words, hint, id } => {
                     let item = self.item_at(local)?;
-                    thread.begins(network, thread.costs.slot_bytes(item));
+                    thread.writes(network, thread.costs.slot_bytes(item));
                     network.write(rank, to, local, remote, words, hint, id, 0);
                 }
                 Effect::Answer(Answer::Got { key, clock, .. }) => {

@@ -4,6 +4,7 @@ use super::by_hand::ByHand;
 use super::costs::Costs;
 use super::lapser::Lapser;
 use intendant_bpmf::{Block, BpmfError, Item, Scratch, Side, Step};
+use intendant_lapser::Stats;
 use intendant_sim::onesided::{Input, OneSided};
 use intendant_train::TrainError;
 use std::collections::VecDeque;
@@ -56,8 +57,10 @@ struct Act {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) compute_ns: u64,
-    pub(super) operations: u64,
-    pub(super) bytes: u64,
+    pub(super) writes: u64,
+    pub(super) written_bytes: u64,
+    pub(super) reads: u64,
+    pub(super) read_bytes: u64,
 }
 
 /// The part of a node that ways of exchange use.
@@ -69,12 +72,23 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// Charges the thread and the network for an operation that begins, which occupies NICs for `bytes` bytes.
-    pub(super) fn begins(&mut self, network: &mut OneSided<Own>, bytes: u64) {
+    /// Charges the thread and the network for a write that begins, which occupies NICs for `bytes` bytes.
+    pub(super) fn writes(&mut self, network: &mut OneSided<Own>, bytes: u64) {
+        self.begins(network, bytes);
+        self.done.writes += 1;
+        self.done.written_bytes += bytes;
+    }
+
+    /// The same of a read.
+    pub(super) fn reads(&mut self, network: &mut OneSided<Own>, bytes: u64) {
+        self.begins(network, bytes);
+        self.done.reads += 1;
+        self.done.read_bytes += bytes;
+    }
+
+    fn begins(&self, network: &mut OneSided<Own>, bytes: u64) {
         network.computing(self.rank, self.costs.begin_ns());
         network.charge_next(bytes);
-        self.done.operations += 1;
-        self.done.bytes += bytes;
     }
 
     /// Goes on when the thread is idle, after inputs that wait.
@@ -133,6 +147,14 @@ impl Member {
 
     pub(super) const fn done(&self) -> Done {
         self.thread.done
+    }
+
+    /// The counts of Lapser, if that is how it exchanges.
+    pub(super) fn stats(&self) -> Stats {
+        match &self.way {
+            Way::Lapser(lapser) => lapser.stats(),
+            Way::ByHand(_) => Stats::default(),
+        }
     }
 
     /// An input of the node, which is idle.

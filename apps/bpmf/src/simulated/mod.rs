@@ -22,7 +22,7 @@ use intendant_lapser::{Declaration, Directory, Settings, Variant, Want};
 use intendant_segment::Segment;
 use intendant_sim::Spread;
 use intendant_sim::onesided::{OneSided, OneSidedConfig};
-use intendant_train::{Exchange, Simulation, TrainError, VirtualEpoch};
+use intendant_train::{Exchange, Exchanged, Simulation, TrainError, VirtualEpoch};
 use lapser::Lapser;
 use member::{Member, Own, Way};
 use std::sync::Arc;
@@ -127,18 +127,45 @@ impl Cluster {
         Ok(())
     }
 
+    /// What all nodes have exchanged so far; `None` if there is only one.
+    pub(crate) fn exchanged(&self) -> Option<Exchanged> {
+        let nodes = self.members.len();
+        let mut all = Exchanged::default();
+        let mut busy_ns = 0;
+        for member in &self.members {
+            let (done, stats) = (member.done(), member.stats());
+            busy_ns += done.compute_ns;
+            all.sets += stats.sets;
+            all.gets += stats.gets;
+            all.gets_waited += stats.gets - stats.gets_at_once;
+            all.writes += done.writes;
+            all.written_bytes += done.written_bytes;
+            all.reads += done.reads;
+            all.read_bytes += done.read_bytes;
+            all.torn += stats.torn_reads + stats.torn_looks;
+            all.stale += stats.stale_reads;
+        }
+        all.seconds = (self.ended_ns() as f64 - busy_ns as f64 / nodes as f64) / 1e9;
+        (nodes > 1).then_some(all)
+    }
+
+    /// When the last node ended its last iteration.
+    fn ended_ns(&self) -> u64 {
+        self.members.iter().map(|member| member.ended_ns).max().unwrap_or(0)
+    }
+
     /// What the iterations since the last call took and sent.
     pub(crate) fn take(&mut self) -> VirtualEpoch {
         let mut all = VirtualEpoch {
-            virtual_ns: self.members.iter().map(|member| member.ended_ns).max().unwrap_or(0),
+            virtual_ns: self.ended_ns(),
             events: self.network.events(),
             nic_busy_ns: (0..self.members.len()).map(|node| self.network.load(node).0.busy_ns).sum(),
             ..VirtualEpoch::default()
         };
         for done in self.members.iter().map(Member::done) {
             all.compute_ns += done.compute_ns;
-            all.operations += done.operations;
-            all.bytes += done.bytes;
+            all.operations += done.writes + done.reads;
+            all.bytes += done.written_bytes + done.read_bytes;
         }
         let before = std::mem::replace(&mut self.before, all);
         VirtualEpoch {

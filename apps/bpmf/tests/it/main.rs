@@ -1,5 +1,6 @@
 //! The program as a user runs it.
 
+mod nodes;
 mod simulated;
 
 use intendant_apptest::{App, schema};
@@ -40,7 +41,7 @@ fn the_built_in_matrix_is_sampled_and_reported_as_documented() {
     schema::check(&report, &QUALITY, 1);
     schema::described(&QUALITY);
     schema::check_history(&fs::read_to_string(folder.path().join("r.epochs.jsonl")).unwrap(), &report);
-    assert_eq!((&report["task"], &report["technique"]), (&"bpmf".into(), &"single".into()));
+    assert_eq!((&report["task"], &report["technique"]), (&"bpmf".into(), &"lapser-push".into()));
     assert_eq!((&report["model"]["keys"], &report["model"]["bytes"]), (&700.into(), &(700 * 6 * 8).into()));
     assert_eq!(report["config"].get("look-ahead"), None, "settings without effect are left out");
     assert_eq!((&report["config"]["burn-in"], &report["config"]["nu"]), (&15.into(), &6.0.into()));
@@ -154,9 +155,7 @@ fn an_export_has_posteriors_and_predictions_with_intervals() {
 #[test]
 fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     for (flags, said) in [
-        (&["--nodes", "2"][..], "bpmf runs on one node so far, and would run on several; use --nodes 1"),
-        (&["--technique", "classic"], "--technique is classic, but bpmf runs without a parameter server"),
-        (&["--checkpoint", "/tmp/c"], "--checkpoint has no effect with bpmf"),
+        (&["--checkpoint", "/tmp/c"][..], "--checkpoint has no effect with bpmf"),
         (&["--simulate"], "--simulate has no effect with bpmf"),
         (&["--channels", "2"], "--channels has no effect with bpmf"),
         (&["--patience", "2"], "--patience has no effect with bpmf"),

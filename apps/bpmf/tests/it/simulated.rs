@@ -47,10 +47,14 @@ fn the_same_flags_give_the_same_report_and_it_is_as_documented() {
     for epoch in simulated["epochs"].as_array().unwrap() {
         let (seconds, busy) = (number(&epoch["seconds"]), number(&epoch["cpu_seconds"]) / 4.0);
         assert!(0.0 < busy && busy < seconds, "{busy} of {seconds}");
+        let exchange = number(&epoch["one_sided"]["seconds"]);
+        assert!((exchange + busy - seconds).abs() < 1e-9, "{exchange} and {busy} are not {seconds}");
     }
     assert!((0.0..1.0).contains(&number(&simulation["nic_busy"])));
     let of_epochs: f64 = operations(&simulated).iter().sum();
     assert_eq!(number(&simulated["network"]["messages"]), of_epochs);
+    // Nothing is written but by the exchanges that push.
+    assert_eq!((&simulated["one_sided"]["writes"], &simulated["one_sided"]["reads"]), (&0.into(), &simulated["network"]["messages"]));
 }
 
 /// Operations of iterations, those at the start included.

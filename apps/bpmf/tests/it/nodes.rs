@@ -1,0 +1,266 @@
+//! Several node processes: the bits of one, what they exchange, and how they end.
+#![cfg(target_os = "linux")]
+
+use super::{BPMF, QUALITY, SMALL, refused, report};
+use intendant_apptest::{finish, ranks, schema, start};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+const EPOCHS: u64 = 7;
+
+/// Losses, qualities, and the files of the model: what must be equal, bit by bit.
+fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Vec<(String, Vec<u8>)>, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let export = folder.path().join("model");
+    let always = ["--epochs", "7", "--burn-in", "2", "--export", export.to_str().unwrap()];
+    let report = report(&[&SMALL[..], &always, flags].concat());
+    let epochs = report["epochs"].as_array().unwrap();
+    let losses = epochs.iter().map(|epoch| epoch["loss"].as_f64().unwrap().to_bits()).collect();
+    let qualities = epochs.iter().map(|epoch| &epoch["quality"]).chain([&report["test"]]).cloned().collect();
+    (losses, qualities, files(&export), report)
+}
+
+/// The files of a folder but `export.json`, which has the settings.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let mut files: Vec<_> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .filter(|(name, _)| name != "export.json")
+        .collect();
+    files.sort();
+    files
+}
+
+fn exchanged(report: &Value, name: &str) -> u64 {
+    report["one_sided"][name].as_u64().unwrap_or_else(|| panic!("{name}: {}", report["one_sided"]))
+}
+
+#[test]
+fn any_number_of_nodes_computes_the_same_bits_with_each_technique() {
+    let one = outcome(&["--nodes", "1"]);
+    assert_eq!(one.3.get("one_sided"), None, "there is no other node");
+    for (technique, nodes) in [
+        ("lapser-push", "2"),
+        ("lapser-pull", "2"),
+        ("lapser-push-by-slack", "2"),
+        ("one-sided", "2"),
+        ("all-gather", "3"),
+        ("broadcast", "3"),
+        ("lapser-push", "4"),
+        ("lapser-pull", "4"),
+    ] {
+        let more = outcome(&["--nodes", nodes, "--technique", technique]);
+        let what = format!("{technique} on {nodes} nodes");
+        assert_eq!((&more.0, &more.1), (&one.0, &one.1), "{what}");
+        let names = |files: &[(String, Vec<u8>)]| files.iter().map(|file| file.0.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&more.2), names(&one.2), "{what}");
+        assert!(more.2 == one.2, "the files of {what} differ from those of one node");
+
+        let report = &more.3;
+        schema::check(report, &QUALITY, 1);
+        assert_eq!(
+            (&report["technique"], &report["nodes"]),
+            (&technique.into(), &nodes.parse::<u64>().unwrap().into())
+        );
+        let (reads, writes) = (exchanged(report, "reads"), exchanged(report, "writes"));
+        if technique == "lapser-pull" {
+            assert!(reads > 0 && writes == 0, "{what}: {reads} reads, {writes} writes");
+        } else {
+            assert!(writes > 0 && reads == 0, "{what}: {reads} reads, {writes} writes");
+        }
+        let epochs = report["epochs"].as_array().unwrap();
+        let of =
+            |name: &str| epochs.iter().map(|epoch| epoch["one_sided"][name].as_u64().unwrap()).sum::<u64>();
+        assert!(
+            of("gets") >= EPOCHS * 100 && of("sets") >= EPOCHS * 700 / 10,
+            "{what}: {}",
+            report["one_sided"]
+        );
+    }
+}
+
+#[test]
+fn more_is_written_to_more_nodes_than_need_it() {
+    let bytes = |technique: &str| {
+        let flags = ["--epochs", "3", "--burn-in", "1", "--nodes", "3", "--technique", technique];
+        // Few entries per row: a row is needed by few nodes.
+        let report =
+            report(&[&["--data", "builtin:uniform:900x600x1500", "--rank", "4"][..], &flags].concat());
+        (exchanged(&report, "written_bytes"), exchanged(&report, "writes"))
+    };
+    let (needed, all, at_once) = (bytes("lapser-push"), bytes("broadcast"), bytes("all-gather"));
+    assert!(needed.0 < all.0, "{needed:?}, broadcast {all:?}");
+    assert!(at_once.1 < needed.1 / 10, "{at_once:?}, {needed:?}");
+}
+
+#[test]
+fn with_slack_rows_are_read_less_often_and_quality_stays() {
+    let run = |technique: &str, slack: &str| {
+        let flags = ["--epochs", "40", "--burn-in", "10", "--nodes", "3", "--valid-every", "0"];
+        let flags = [&SMALL[..], &flags, &["--technique", technique, "--slack", slack]].concat();
+        let report = report(&flags);
+        let rmse = report["test"]["rmse"].as_f64().unwrap();
+        (exchanged(&report, "reads"), exchanged(&report, "writes"), rmse)
+    };
+    let (exact, slack) = (run("lapser-pull", "0"), run("lapser-pull", "4"));
+    // Rows are most of what is read, and are read every fifth time.
+    assert!(slack.0 < exact.0 / 2, "{exact:?}, {slack:?}");
+    assert!((slack.2 - exact.2).abs() < 0.03, "{exact:?}, {slack:?}");
+    // Pushing by slack writes as rarely as pulling reads; pushing always writes.
+    let (by_slack, push) = (run("lapser-push-by-slack", "4"), run("lapser-push", "4"));
+    assert!(by_slack.1 < push.1 / 2, "{by_slack:?}, {push:?}");
+    assert!((push.2 - exact.2).abs() < 0.03, "{exact:?}, {push:?}");
+}
+
+#[test]
+fn what_several_nodes_cannot_do_is_refused() {
+    for (flags, said) in [
+        (&["--technique", "single", "--nodes", "2"][..], "technique single is plain memory in one process"),
+        (&["--technique", "classic"], "this program has no such technique; use one of single, lapser-push, "),
+        (
+            &["--technique", "broadcast", "--slack", "2"],
+            "--slack is 2, but with technique broadcast all nodes meet",
+        ),
+        (
+            &["--hyper-slack", "1"],
+            "--hyper-slack is 1; it must be 0: blocks that draw rows under hyperparameters",
+        ),
+        (&["--nodes", "200"], "--nodes is 200; rows and columns of these data can be divided among at most "),
+    ] {
+        let (code, error) = refused(&[&SMALL[..], flags].concat());
+        assert_eq!(code, Some(2), "{flags:?}: {error}");
+        assert!(error.contains(said), "{flags:?}: {error}");
+    }
+}
+
+#[test]
+fn nodes_with_different_settings_or_data_refuse_each_other() {
+    for (one, other, said) in [
+        (["--slack", "1"], ["--slack", "2"], "--slack is "),
+        (
+            ["--data", "builtin:zipf:30x20x100"],
+            ["--data", "builtin:uniform:30x20x100"],
+            "digest of the data is",
+        ),
+    ] {
+        let commands =
+            [one, other].map(|flags| BPMF.command(&[&flags[..], &["--epochs", "4"]].concat())).into();
+        let children: Vec<Child> = ranks(commands).into_iter().map(start).collect();
+        for output in children.into_iter().map(finish) {
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{error}");
+            assert!(error.contains("were started differently") && error.contains(said), "{error}");
+        }
+    }
+}
+
+/// The values leave the range of numbers on one node: all end with the same code.
+#[test]
+fn a_chain_that_diverges_ends_all_nodes_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("huge.csv");
+    fs::write(&data, "a,x,1e200\nb,x,-1e200\na,y,1e200\n").unwrap();
+    let commands = (0..2).map(|_| BPMF.command(&["--data", data.to_str().unwrap()])).collect();
+    let children: Vec<Child> = ranks(commands).into_iter().map(start).collect();
+    for output in children.into_iter().map(finish) {
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{error}");
+        assert!(error.contains("diverged: the precision of"), "{error}");
+    }
+}
+
+/// A node gets a signal in the middle of an iteration. The others end by themselves: the codes of all, and what
+/// they say.
+fn ended(technique: &str, nodes: usize, victim: usize, signal: Signal) -> Vec<(Option<i32>, String)> {
+    let report = tempfile::tempdir().unwrap();
+    let file = report.path().join("report.json");
+    let size = ["--data", "builtin:zipf:6000x2000x200000", "--epochs", "100000", "--burn-in", "10"];
+    let flags = ["--technique", technique, "--valid-every", "0", "--report", file.to_str().unwrap()];
+    let commands = (0..nodes).map(|_| BPMF.command(&[&size[..], &flags].concat())).collect();
+    let mut children: Vec<Child> = ranks(commands)
+        .into_iter()
+        .map(|mut command| command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+        .collect();
+    // What a node says, until it ends.
+    let listeners: Vec<mpsc::Receiver<String>> = children
+        .iter_mut()
+        .map(|child| {
+            let (say, lines) = mpsc::channel();
+            let stderr = BufReader::new(child.stderr.take().unwrap());
+            std::thread::spawn(move || {
+                stderr.lines().map_while(Result::ok).try_for_each(|line| say.send(line))
+            });
+            lines
+        })
+        .collect();
+    let patience = Duration::from_secs(120);
+    while !listeners[0].recv_timeout(patience).expect("node 0 says its epochs").contains(" 2/100000 ") {}
+    let pids: Vec<Pid> = children.iter().map(Pid::from_child).collect();
+    kill_process(pids[victim], signal).unwrap();
+    let all = children
+        .into_iter()
+        .zip(&listeners)
+        .enumerate()
+        .filter(|(rank, _)| *rank != victim || signal != Signal::STOP)
+        .map(|(_, (child, lines))| {
+            let status = finish(child).status;
+            let mut text = String::new();
+            while let Ok(line) = lines.recv_timeout(patience) {
+                text.push_str(&line);
+                text.push('\n');
+            }
+            (status.code(), text)
+        })
+        .collect();
+    if signal == Signal::STOP {
+        // It was left as it is.
+        kill_process(pids[victim], Signal::KILL).unwrap();
+    }
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let left: Vec<String> = fs::read_dir(report.path()).unwrap().map(name).collect();
+    assert_eq!(left, ["report.epochs.jsonl"], "the history and no report of a run that failed");
+    all
+}
+
+#[test]
+fn a_killed_node_ends_the_others_by_name() {
+    for (technique, victim, name) in [
+        ("lapser-push", 1, "node 1 "),
+        ("lapser-pull", 1, "node 1 "),
+        ("lapser-push", 0, "node 0"),
+        ("lapser-pull", 0, "node 0"),
+    ] {
+        let all = ended(technique, 3, victim, Signal::KILL);
+        for (rank, (code, text)) in all.iter().enumerate().filter(|(rank, _)| *rank != victim) {
+            assert_eq!(*code, Some(4), "{technique}, node {rank}: {text}");
+            let says = |line: &&str| line.starts_with("bpmf: error: ") && line.contains(name);
+            assert_eq!(text.lines().filter(says).count(), 1, "{technique}, node {rank}: {text}");
+        }
+    }
+}
+
+/// It closes nothing: only the control plane notices.
+#[test]
+fn a_stopped_node_ends_the_others_by_name() {
+    for (code, text) in ended("lapser-push", 2, 1, Signal::STOP) {
+        assert_eq!(code, Some(4), "{text}");
+        assert!(
+            text.lines().any(|line| line.starts_with("bpmf: error: ") && line.contains("node 1 ")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn an_interrupted_node_ends_all() {
+    let all = ended("lapser-push", 2, 1, Signal::INT);
+    assert_eq!(all[1].0, Some(130), "{}", all[1].1);
+    assert!(all[0].1.contains("interrupted by signal 2"), "{}", all[0].1);
+    assert_eq!(all[0].0, Some(1), "{}", all[0].1);
+}

@@ -1,0 +1,79 @@
+//! What can go wrong with items.
+
+use intendant_core::NodeId;
+use intendant_lapser::{DeclarationError, DirectoryError, FinishError, GetError, SetError, StartError};
+use intendant_onesided::{ConnectError, WaitError, WindowError};
+use intendant_segment::SegmentError;
+
+/// Why nodes cannot exchange items.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LapserError {
+    /// A node has sent something that is no declaration.
+    #[error("node {node}: {source}")]
+    Declaration {
+        /// The node.
+        node: usize,
+        /// What is wrong.
+        source: DeclarationError,
+    },
+    /// The declarations of the nodes do not fit together.
+    #[error("the items of the nodes: {0}")]
+    Directory(#[from] DirectoryError),
+    /// The memory for the items is refused.
+    #[error("the memory for items: {0}")]
+    Segment(#[from] SegmentError),
+    /// The memory of the nodes of this host could not be exchanged.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Nodes are on different hosts.
+    #[error(
+        "node {from} cannot map the memory of node {to}: they are on different hosts, or in different network \
+         namespaces. One-sided communication is through the memory of one host so far: start all nodes there"
+    )]
+    Elsewhere {
+        /// A node.
+        from: NodeId,
+        /// A node whose memory it cannot map.
+        to: NodeId,
+    },
+    /// The segment does not fit to the directory.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A value cannot be set.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// A value cannot be had.
+    #[error(transparent)]
+    Get(#[from] GetError),
+    /// A node cannot finish.
+    #[error(transparent)]
+    Finish(#[from] FinishError),
+    /// An operation was refused by the window.
+    #[error(transparent)]
+    Window(#[from] WindowError),
+    /// The operating system refuses to wait.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+    /// The operating system has no random numbers.
+    #[error("drawing a random number: {0}")]
+    Random(String),
+}
+
+impl LapserError {
+    /// The exit code: 2 if the user has to change something, 4 if a node is missing, else 1.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Declaration { .. } | Self::Directory(_) | Self::Segment(_) | Self::Elsewhere { .. } => 2,
+            Self::Connect(ConnectError::Ended { .. } | ConnectError::Late { .. }) => 4,
+            Self::Connect(_)
+            | Self::Start(_)
+            | Self::Set(_)
+            | Self::Get(_)
+            | Self::Finish(_)
+            | Self::Window(_)
+            | Self::Wait(_)
+            | Self::Random(_) => 1,
+        }
+    }
+}

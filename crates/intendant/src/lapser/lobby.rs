@@ -1,0 +1,216 @@
+//! The way to items: nodes meet, say what they produce and consume, and map each other's memory.
+
+use super::members::Members;
+use super::{LapserError, Process};
+use crate::config;
+use crate::error::Error;
+use crate::membership::{Group, Membership};
+use crate::node::Aborter;
+use intendant_control::{Control, Introduction};
+use intendant_core::{ElementType, NodeId};
+use intendant_lapser::{Declaration, Directory, Pace, Settings, Variant};
+use intendant_launch::Rendezvous;
+use intendant_onesided::{HINTS, Host, MappedWindow, Name, Secret, Window};
+use intendant_segment::Segment;
+use intendant_transport::{Address, TOKEN_BYTES};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long mapping the memory of all nodes may take.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
+
+/// How soon a node looks again by itself. A window of memory loses no hint, so that looks at pushed items are
+/// only a precaution; a node that wakes in vain takes the processor from those that compute.
+const PACE: Pace =
+    Pace { reread_ns_min: 5_000, reread_ns_max: 1_000_000, recheck_ns: 20_000_000, torn_reads_max: 10_000 };
+
+/// Where nodes are told that this one has its data plane, which does not exist.
+const NO_DATA_PLANE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+
+/// A node that has met the others and has no items yet. A node that is dropped without [`Lobby::start`] or
+/// [`Lobby::leave`] is lost to the others.
+pub struct Lobby {
+    members: Members,
+    /// The secret of the cluster, derived from its token.
+    secret: Option<[u8; TOKEN_BYTES]>,
+}
+
+impl Lobby {
+    /// Meets the other processes at `rendezvous`. `settings`, names and values, must be equal on all nodes.
+    ///
+    /// # Errors
+    /// If the cluster refuses this node or is not complete in time; see [`Error::Join`].
+    pub fn enter(rendezvous: Rendezvous, settings: Vec<(String, String)>) -> Result<Self, Error> {
+        let (rank, nodes) = (rendezvous.rank(), rendezvous.nodes());
+        let token = rendezvous.cluster_token().cloned();
+        let (local_rank, local_nodes) = rendezvous.local();
+        tracing::info!(
+            "node {rank} of {nodes}, {local_rank} of {local_nodes} on this machine, by {}; node 0 is at {}",
+            rendezvous.launcher(),
+            rendezvous.coordinator()
+        );
+        let introduction = Introduction {
+            protocol: intendant_wire::PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            layout: config::digest(0, &settings),
+            element: ElementType::F64,
+            channels: 1,
+            settings,
+            data_address: Address { tcp: NO_DATA_PLANE, unix: None },
+        };
+        let (control, roster) = Control::join(rendezvous, introduction)?;
+        let secret = token.as_ref().map(|token| token.of_windows(roster.cluster));
+        Ok(Self { members: Members::new(rank, nodes, Membership::Control(control)), secret })
+    }
+
+    /// Nodes of this process, for one thread each, in rank order.
+    #[must_use]
+    pub fn local(nodes: usize) -> Vec<Self> {
+        let group = Group::new(nodes);
+        let lobby = |rank: usize| {
+            let rank = NodeId(rank as u16);
+            let membership = Membership::Group { rank, group: Arc::clone(&group) };
+            Self { members: Members::new(rank, nodes, membership), secret: None }
+        };
+        (0..nodes).map(lobby).collect()
+    }
+
+    /// This node.
+    #[must_use]
+    pub const fn rank(&self) -> NodeId {
+        self.members.rank
+    }
+
+    /// Number of nodes.
+    #[must_use]
+    pub const fn nodes(&self) -> usize {
+        self.members.nodes
+    }
+
+    /// Waits until every node has called this with the same name; their payloads by rank.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        self.members.gather(name, payload)
+    }
+
+    /// Something that ends the cluster from any thread.
+    #[must_use]
+    pub fn aborter(&self) -> Aborter {
+        Aborter::new(&self.members.membership, &self.members.health)
+    }
+
+    /// Leaves instead of starting; all nodes do.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended otherwise.
+    pub fn leave(self) -> Result<(), Error> {
+        self.members.leave()
+    }
+
+    /// Starts over the memory of this host. The incarnation of `declared` is drawn here.
+    ///
+    /// # Errors
+    /// If the declarations of the nodes do not fit together, if the memory does not fit into this machine, or if a
+    /// node is on another host ([`LapserError::Elsewhere`]). Then the run has ended on all nodes.
+    pub fn start(self, variant: Variant, declared: Declaration) -> Result<Process<MappedWindow>, Error> {
+        self.start_over(variant, declared, Self::map)
+    }
+
+    /// Starts over a window that `connect` makes: one whose segment has as many words as the directory says
+    /// ([`Directory::words`]).
+    ///
+    /// # Errors
+    /// As [`Lobby::start`], and those of `connect`.
+    pub fn start_over<W: Window>(
+        self,
+        variant: Variant,
+        declared: Declaration,
+        connect: impl FnOnce(&Self, &Directory) -> Result<W, Error>,
+    ) -> Result<Process<W>, Error> {
+        let started = (|| {
+            let directory = self.direct(variant, declared)?;
+            let window = connect(&self, &directory)?;
+            let node = intendant_lapser::Node::new(&directory, self.rank().index(), window.local(), PACE);
+            Ok((directory, window, node.map_err(LapserError::from)?))
+        })();
+        let started = match started {
+            Ok((directory, window, node)) => {
+                // From here on others write here.
+                self.gather("intendant:items", &[]).map(|_| (directory, window, node))
+            }
+            Err(error) => Err(error),
+        };
+        match started {
+            Ok((directory, window, node)) => Ok(Process::new(self.members, directory, window, node)),
+            Err(error @ Error::Lapser(LapserError::Elsewhere { .. })) => {
+                // All nodes know it.
+                self.leave()?;
+                Err(error)
+            }
+            Err(error) => {
+                self.members.give_up(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The layout of all items, from the declarations of all nodes.
+    fn direct(&self, variant: Variant, declared: Declaration) -> Result<Directory, Error> {
+        let declared = Declaration { incarnation: random()?, ..declared };
+        let all = self.gather("intendant:declarations", &declared.to_bytes())?;
+        let all = all.iter().enumerate().map(|(node, bytes)| {
+            Declaration::from_bytes(bytes).map_err(|source| LapserError::Declaration { node, source })
+        });
+        let all = all.collect::<Result<Vec<_>, _>>()?;
+        let settings = Settings { hints: HINTS, ..Settings::new(variant) };
+        Ok(Directory::new(settings, &all).map_err(LapserError::from)?)
+    }
+
+    /// Maps the memory of all nodes.
+    fn map(&self, directory: &Directory) -> Result<MappedWindow, Error> {
+        let rank = self.rank().index();
+        // A segment has words even if a node has no items.
+        let words = directory.words(rank).unwrap_or(0).max(1);
+        crate::check_capacity(8 * words as u64, 1)?;
+        let segment = Segment::shared(words).map_err(LapserError::from)?;
+        let host = Host::listen().map_err(LapserError::from)?;
+        let names = self.gather("intendant:hosts", host.name().to_string().as_bytes())?;
+        let names = names.iter().map(|name| String::from_utf8_lossy(name).parse::<Name>());
+        let names = names.collect::<Result<Vec<_>, _>>().map_err(LapserError::from)?;
+        let secret = Secret::new(self.secret()?);
+        let connected = host.connect(segment, rank, &names, secret, CONNECT_DEADLINE);
+        // A node that has ended is the reason of what went wrong here, and the coordinator knows it.
+        self.members.check()?;
+        let window = connected.map_err(LapserError::from)?;
+        let unmapped: Vec<u8> = (0..self.nodes() as u16)
+            .filter(|node| *node != self.rank().0 && window.mapped(usize::from(*node)).is_none())
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        for (from, unmapped) in (0..).zip(self.gather("intendant:unmapped", &unmapped)?) {
+            if let Some(to) = unmapped.first_chunk() {
+                let (from, to) = (NodeId(from), NodeId(u16::from_le_bytes(*to)));
+                return Err(LapserError::Elsewhere { from, to }.into());
+            }
+        }
+        Ok(window)
+    }
+
+    /// What only processes of this cluster know: derived from its token, or, without one, drawn by node 0. A
+    /// cluster without a token is open to all processes of the host anyway.
+    fn secret(&self) -> Result<[u8; TOKEN_BYTES], Error> {
+        if let Some(secret) = self.secret {
+            return Ok(secret);
+        }
+        let mut drawn = [0; TOKEN_BYTES];
+        getrandom::fill(&mut drawn).map_err(|error| LapserError::Random(error.to_string()))?;
+        let all = self.gather("intendant:secret", &drawn)?;
+        Ok(all.first().and_then(|first| first.as_slice().try_into().ok()).unwrap_or(drawn))
+    }
+}
+
+fn random() -> Result<u64, LapserError> {
+    getrandom::u64().map_err(|error| LapserError::Random(error.to_string()))
+}

@@ -1,0 +1,357 @@
+//! A node that sets and gets items: the protocol, driven over a window with blocking calls.
+
+use super::members::Members;
+use super::{Directory, LapserError, Stats};
+use crate::error::Error;
+use crate::node::Aborter;
+use intendant_control::MonotonicClock;
+use intendant_core::NodeId;
+use intendant_lapser::{Answer, Effect, FinishError, GetError, Node};
+use intendant_onesided::{Event, Window, WindowError};
+use intendant_segment::Segment;
+use std::time::Duration;
+
+/// How long a node sleeps before it looks whether the cluster has ended: a node that stands still closes nothing,
+/// and only the control plane notices it.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A value to get: one of a clock of at least `clock - slack`, or at least 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Get {
+    /// The key.
+    pub key: u64,
+    /// The clock.
+    pub clock: u64,
+    /// By how much it may be older.
+    pub slack: u64,
+}
+
+/// What a node has moved, in bytes of whole slots (values, and 32 bytes each).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes written to other nodes.
+    pub written_bytes: u64,
+    /// Bytes read from other nodes, those of torn and stale reads included.
+    pub read_bytes: u64,
+}
+
+/// A node that sets items and gets those of others. One thread has it, so that calls block that thread only.
+///
+/// A node that is dropped without [`Process::finish`] is lost to the others: their calls fail.
+pub struct Process<W: Window> {
+    members: Members,
+    directory: Directory,
+    driver: Driver<W>,
+    /// Room for a value.
+    value: Vec<u64>,
+}
+
+impl<W: Window> Process<W> {
+    pub(super) fn new(members: Members, directory: Directory, window: W, node: Node) -> Self {
+        let driver = Driver {
+            segment: window.local().clone(),
+            window,
+            node,
+            clock: MonotonicClock::start(),
+            effects: Vec::new(),
+            answers: Vec::new(),
+            events: Vec::new(),
+            next: 0,
+            traffic: Traffic::default(),
+            meets: false,
+        };
+        Self { members, directory, driver, value: Vec::new() }
+    }
+
+    /// This node.
+    #[must_use]
+    pub const fn rank(&self) -> NodeId {
+        self.members.rank
+    }
+
+    /// Number of nodes.
+    #[must_use]
+    pub const fn nodes(&self) -> usize {
+        self.members.nodes
+    }
+
+    /// Where all items lie.
+    #[must_use]
+    pub const fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// What the protocol has done on this node.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.driver.node.stats()
+    }
+
+    /// What this node has moved.
+    #[must_use]
+    pub const fn traffic(&self) -> Traffic {
+        self.driver.traffic
+    }
+
+    /// Something that ends the cluster from any thread.
+    #[must_use]
+    pub fn aborter(&self) -> Aborter {
+        Aborter::new(&self.members.membership, &self.members.health)
+    }
+
+    /// Waits until every node has called this with the same name; their payloads by rank. It goes through the
+    /// control plane: for what is exchanged once, not in every iteration.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        self.members.gather(name, payload)
+    }
+
+    /// Sets an item that this node produces. Returns when the value is stored; its way to others goes on.
+    ///
+    /// # Errors
+    /// If this node does not produce the item, the value has another length, or `clock` is not above the last one; or
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn set(&mut self, key: u64, clock: u64, value: &[u64]) -> Result<(), Error> {
+        let Self { members, driver, .. } = self;
+        members.check()?;
+        let began = driver.node.set(&driver.segment, 0, key, clock, value, &mut driver.effects);
+        began.map_err(LapserError::from)?;
+        driver.act(members)?;
+        loop {
+            for answer in driver.answers.drain(..) {
+                match answer {
+                    Answer::Set { .. } => return Ok(()),
+                    Answer::NotSet { error, .. } => return Err(LapserError::from(error).into()),
+                    // No other call waits.
+                    Answer::Got { .. } | Answer::NotGot { .. } | Answer::Finished { .. } => {}
+                }
+            }
+            driver.step(members)?;
+        }
+    }
+
+    /// Gets several items. `take` is called for each, in any order, with its place in `wants`, the clock and the value
+    /// that came. Own items can be got as well.
+    ///
+    /// # Errors
+    /// If this node neither consumes nor produces an item; [`Error::Failed`] with the node if a producer is gone before
+    /// its value came.
+    pub fn get_all(&mut self, wants: &[Get], mut take: impl FnMut(usize, u64, &[u64])) -> Result<(), Error> {
+        let Self { members, directory, driver, value } = self;
+        members.check()?;
+        let mut left = wants.len();
+        for (op, Get { key, clock, slack }) in (0..).zip(wants) {
+            let now = driver.now();
+            let began = driver.node.get(&driver.segment, now, op, *key, *clock, *slack, &mut driver.effects);
+            began.map_err(LapserError::from)?;
+            driver.act(members)?;
+            left -= driver.deliver(members, directory, value, &mut take)?;
+        }
+        while left > 0 {
+            driver.step(members)?;
+            left -= driver.deliver(members, directory, value, &mut take)?;
+        }
+        Ok(())
+    }
+
+    /// Gets one item; see [`Process::get_all`]. Returns the clock of the value.
+    ///
+    /// # Errors
+    /// As [`Process::get_all`], and if `value` does not have the length of the item's values.
+    pub fn get(&mut self, key: u64, clock: u64, slack: u64, value: &mut [u64]) -> Result<u64, Error> {
+        if let Some(expected) = self.directory.value_words(key).filter(|words| *words != value.len()) {
+            return Err(LapserError::from(GetError::Length { key, words: value.len(), expected }).into());
+        }
+        let mut came = 0;
+        self.get_all(&[Get { key, clock, slack }], |_, clock, words| {
+            value.copy_from_slice(words);
+            came = clock;
+        })?;
+        Ok(came)
+    }
+
+    /// Begins reads for values that [`Process::get_all`] with the same arguments would have to read. Waits for
+    /// nothing, and has no effect if values are only pushed.
+    ///
+    /// # Errors
+    /// If this node neither consumes nor produces an item; [`Error::Failed`] if the cluster has ended.
+    pub fn prefetch(&mut self, wants: &[Get]) -> Result<(), Error> {
+        let Self { members, driver, .. } = self;
+        members.check()?;
+        for Get { key, clock, slack } in wants {
+            let began = driver.node.prefetch(&driver.segment, *key, *clock, *slack, &mut driver.effects);
+            began.map_err(LapserError::from)?;
+            driver.act(members)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the work of this node: waits until its own operations have ended and all nodes have come so far. Then
+    /// memory is released, and the node leaves the cluster together with the others.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if a node is lost before.
+    pub fn finish(self) -> Result<(), Error> {
+        let Self { members, mut driver, .. } = self;
+        let began = driver.node.finish(&driver.segment, 0, &mut driver.effects);
+        began.map_err(LapserError::from)?;
+        driver.act(&members)?;
+        let result = loop {
+            let finished = driver.answers.drain(..).find_map(|answer| match answer {
+                Answer::Finished { result, .. } => Some(result),
+                Answer::Set { .. } | Answer::NotSet { .. } | Answer::Got { .. } | Answer::NotGot { .. } => {
+                    None
+                }
+            });
+            if let Some(result) = finished {
+                break result;
+            }
+            if std::mem::take(&mut driver.meets) {
+                members.gather("intendant:finish", &[])?;
+                driver.node.met(&mut driver.effects);
+                driver.act(&members)?;
+            } else {
+                driver.step(&members)?;
+            }
+        };
+        match result {
+            Ok(()) => {
+                drop(driver);
+                members.leave()
+            }
+            Err(FinishError::PeerLost { node, reason }) => Err(members.lost(node, &reason)),
+            Err(error) => Err(LapserError::from(error).into()),
+        }
+    }
+}
+
+/// The protocol and what it runs on.
+struct Driver<W> {
+    window: W,
+    /// The window's.
+    segment: Segment,
+    node: Node,
+    clock: MonotonicClock,
+    effects: Vec<Effect>,
+    /// Of the last call of the node: they are taken before the next one.
+    answers: Vec<Answer>,
+    /// What the window has told, and how much of it the node knows.
+    events: Vec<Event>,
+    next: usize,
+    traffic: Traffic,
+    /// Whether the node waits for all others.
+    meets: bool,
+}
+
+impl<W: Window> Driver<W> {
+    /// Nanoseconds since the start.
+    fn now(&self) -> u64 {
+        1_000 * self.clock.now().0
+    }
+
+    /// Executes what the last call of the node asked for.
+    fn act(&mut self, members: &Members) -> Result<(), Error> {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Read { from, remote, into, words, id } => {
+                    self.traffic.read_bytes += 8 * words as u64;
+                    self.begin(members, |window| window.read(from, remote, into, words, id))?;
+                }
+                Effect::Write { to, local, remote, words, hint, id } => {
+                    self.traffic.written_bytes += 8 * words as u64;
+                    self.begin(members, |window| window.write(to, local, remote, words, hint, id))?;
+                }
+                Effect::Answer(answer) => self.answers.push(answer),
+                Effect::Meet => self.meets = true,
+                // The window is dropped when the node has finished.
+                Effect::Release => {}
+            }
+        }
+        self.effects = effects;
+        Ok(())
+    }
+
+    /// Begins an operation as soon as the window has room for it.
+    fn begin(
+        &mut self,
+        members: &Members,
+        operation: impl Fn(&mut W) -> Result<(), WindowError>,
+    ) -> Result<(), Error> {
+        loop {
+            match operation(&mut self.window) {
+                Err(WindowError::Full { .. }) => {
+                    members.check()?;
+                    self.window.wait(LOOK).map_err(LapserError::from)?;
+                    self.window.poll(&mut self.events);
+                }
+                began => return Ok(began.map_err(LapserError::from)?),
+            }
+        }
+    }
+
+    /// Tells the node one thing that has happened, or waits until something has, or may have.
+    fn step(&mut self, members: &Members) -> Result<(), Error> {
+        let now = self.now();
+        let Self { node, segment, effects, .. } = self;
+        if let Some(event) = self.events.get(self.next) {
+            self.next += 1;
+            match event {
+                Event::Done(id) => node.done(segment, now, *id, effects),
+                Event::Failed { id, node: other, reason } => {
+                    node.failed(segment, *id, *other, reason, effects)
+                }
+                Event::Hint(hint) => node.hint(segment, *hint, effects),
+                Event::Closed(other) => node.closed(segment, *other, "its process has ended", effects),
+            }
+            return self.act(members);
+        }
+        self.events.clear();
+        self.next = 0;
+        self.window.poll(&mut self.events);
+        if !self.events.is_empty() {
+            return Ok(());
+        }
+        let sleep = match self.node.next_check() {
+            Some(at) if at <= now => {
+                self.node.check(&self.segment, now, &mut self.effects);
+                return self.act(members);
+            }
+            Some(at) => LOOK.min(Duration::from_nanos(at - now)),
+            None => LOOK,
+        };
+        members.check()?;
+        self.window.wait(sleep).map_err(LapserError::from)?;
+        Ok(())
+    }
+
+    /// Passes values that came to `take`. Returns how many.
+    fn deliver(
+        &mut self,
+        members: &Members,
+        directory: &Directory,
+        value: &mut Vec<u64>,
+        take: &mut impl FnMut(usize, u64, &[u64]),
+    ) -> Result<usize, Error> {
+        let mut delivered = 0;
+        for answer in self.answers.drain(..) {
+            match answer {
+                Answer::Got { op, key, .. } => {
+                    value.resize(directory.value_words(key).unwrap_or(0), 0);
+                    let clock = self.node.value(&self.segment, key, value).map_err(LapserError::from)?;
+                    take(op as usize, clock, value);
+                    delivered += 1;
+                }
+                Answer::NotGot { error: GetError::PeerLost { node, reason, .. }, .. } => {
+                    return Err(members.lost(node, &reason));
+                }
+                Answer::NotGot { error, .. } => return Err(LapserError::from(error).into()),
+                // No other call waits.
+                Answer::Set { .. } | Answer::NotSet { .. } | Answer::Finished { .. } => {}
+            }
+        }
+        Ok(delivered)
+    }
+}
