@@ -6,12 +6,13 @@ use crate::item::{Item, Side};
 impl Model {
     /// Multiply-adds that it takes to draw an item, as if the chain had `rank` factors.
     ///
-    /// - A row with n entries: n·K(K+1)/2 for the products of its entries and n·K for their weighted sum, K³/6 for the
-    ///   factor of the precision, K² for two triangular systems, K(K+1)/2 for the statistics; of a row of U also n·K for
-    ///   the training error.
+    /// - A row with n entries: n·K(K+1)/2 for the products of its entries and n·K for their weighted sum,
+    ///   K³/6 for the factor of the precision, K² for two triangular systems, K(K+1)/2 for the statistics; of
+    ///   a row of U also n·K for the training error.
     /// - Statistics: K(K+1)/2 to add a leaf to its neighbour.
-    /// - Hyperparameters: K³/6 for each of the factors of the scale matrix and of the drawn precision, K³/3 for the
-    ///   inverse, K³/6 for the product of the drawn factor with its transpose, and one addition per pair of blocks.
+    /// - Hyperparameters: K³/6 for each of the factors of the scale matrix and of the drawn precision, K³/3
+    ///   for the inverse, K³/6 for the product of the drawn factor with its transpose, and one addition per
+    ///   pair of blocks.
     ///
     /// # Panics
     /// If the model has no such item.

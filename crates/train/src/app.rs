@@ -112,9 +112,8 @@ impl App {
         let common = CommonArgs::augment_args(Command::new("common"));
         let names: Vec<String> =
             common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
-        let has = move |name: &str| {
-            WITHOUT_SERVER.contains(&name) || (exchanges && OF_SIMULATIONS.contains(&name))
-        };
+        let has =
+            move |name: &str| WITHOUT_SERVER.contains(&name) || (exchanges && OF_SIMULATIONS.contains(&name));
         names.into_iter().filter(move |name| !has(name))
     }
 

@@ -193,7 +193,8 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
         }
         error
     })?;
-    let mut report = Report::without_server((program.name(), program.digest(), program.size()), plan, &totals);
+    let mut report =
+        Report::without_server((program.name(), program.digest(), program.size()), plan, &totals);
     if let (Some(simulation), Some(epochs)) = (&plan.simulation, &simulated) {
         report.add_simulation(simulation, plan, epochs);
     }

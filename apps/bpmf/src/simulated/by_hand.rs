@@ -1,13 +1,14 @@
 //! Items that are exchanged without Lapser: the baselines of [Lapser Tab. 5.2].
 //!
-//! - One-sided: a node writes each item to its consumers as soon as it has it; after each step whose items are needed by
-//!   the next one, it waits for the ends of its writes, and all nodes meet.
+//! - One-sided: a node writes each item to its consumers as soon as it has it; after each step whose items
+//!   are needed by the next one, it waits for the ends of its writes, and all nodes meet.
 //! - All-gather: at the end of a step, a node writes all of its items to all other nodes; all nodes meet.
-//! - Broadcast: at the end of a step, the items of one node after the other go down a binomial tree of all nodes.
+//! - Broadcast: at the end of a step, the items of one node after the other go down a binomial tree of all
+//!   nodes.
 //!
-//! Values carry no clocks and no checksums. Nodes meet by dissemination: in round r a node notifies the one 2^r places
-//! further on, and waits for the one 2^r places before. The costs of MPI's two-sided messages, copies and matching, are
-//! not modelled.
+//! Values carry no clocks and no checksums. Nodes meet by dissemination: in round r a node notifies the one
+//! 2^r places further on, and waits for the one 2^r places before. The costs of MPI's two-sided messages,
+//! copies and matching, are not modelled.
 
 use super::costs::Costs;
 use super::member::{Got, Own, Thread};
@@ -19,7 +20,8 @@ use intendant_train::{Exchange, TrainError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Words at the start of a segment: a line that notifications are written from, and one that they are written to.
+/// Words at the start of a segment: a line that notifications are written from, and one that they are written
+/// to.
 pub(super) const HEAD_WORDS: usize = 16;
 
 const LINE_WORDS: usize = 8;
@@ -172,8 +174,8 @@ impl ByHand {
         }
     }
 
-    /// Passes items of `root` on in a binomial tree: the node at distance d has them of the one at d without its highest
-    /// bit, and passes them on to those at d + 2^j with 2^j > d.
+    /// Passes items of `root` on in a binomial tree: the node at distance d has them of the one at d without
+    /// its highest bit, and passes them on to those at d + 2^j with 2^j > d.
     fn broadcast(&mut self, root: usize, run: &Run) {
         let distance = (self.rank + self.nodes - root) % self.nodes;
         let node = |distance: usize| (root + distance) % self.nodes;
@@ -234,7 +236,10 @@ impl ByHand {
         place.unwrap_or_else(|| panic!("node {node} neither produces nor consumes key {key}"))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the operation of a window, its bytes, and where it begins")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the operation of a window, its bytes, and where it begins"
+    )]
     fn write(
         &mut self,
         thread: &mut Thread,
@@ -294,7 +299,11 @@ impl ByHand {
     }
 
     /// Hands all of them to the block: they have come.
-    pub(super) fn gets(&mut self, thread: &mut Thread, network: &mut OneSided<Own>) -> Result<Got, TrainError> {
+    pub(super) fn gets(
+        &mut self,
+        thread: &mut Thread,
+        network: &mut OneSided<Own>,
+    ) -> Result<Got, TrainError> {
         let segment = network.segment(self.rank).clone();
         for need in std::mem::take(&mut self.needs) {
             let key = self.model.key(need.item);

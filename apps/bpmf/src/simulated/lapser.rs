@@ -1,8 +1,8 @@
 //! Items that are exchanged by the protocol of Lapser.
 //!
-//! A node gets the items that a step needs one after the other. With the variants that read, it has begun the reads of the
-//! next ones before ([`Node::prefetch`]), up to the number of gets that may be outstanding; with one, a get waits for its
-//! own read only, as in the source's program.
+//! A node gets the items that a step needs one after the other. With the variants that read, it has begun the
+//! reads of the next ones before ([`Node::prefetch`]), up to the number of gets that may be outstanding; with
+//! one, a get waits for its own read only, as in the source's program.
 
 use super::member::{Got, Own, Thread};
 use intendant_bpmf::{Item, Model, Need};
@@ -100,7 +100,11 @@ impl Lapser {
     }
 
     /// The next get.
-    pub(super) fn gets(&mut self, thread: &mut Thread, network: &mut OneSided<Own>) -> Result<Got, TrainError> {
+    pub(super) fn gets(
+        &mut self,
+        thread: &mut Thread,
+        network: &mut OneSided<Own>,
+    ) -> Result<Got, TrainError> {
         if self.got == self.needs.len() {
             return Ok(Got::All);
         }

@@ -266,7 +266,8 @@ impl Member {
         self.thread.go_later(network);
     }
 
-    /// Computes the step. The results are known at once; the thread is busy for as long as it takes, item by item.
+    /// Computes the step. The results are known at once; the thread is busy for as long as it takes, item by
+    /// item.
     fn work(&mut self, network: &mut OneSided<Own>) -> Result<(), TrainError> {
         let Thread { block, costs, .. } = &mut self.thread;
         let step = block.step();

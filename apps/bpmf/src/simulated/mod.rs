@@ -1,11 +1,12 @@
 //! `--simulate`: the chain on several nodes in virtual time.
 //!
-//! Each node is a [`Block`] with the production protocol of Lapser, or with an exchange by hand; the arithmetic and its
-//! results are the real ones. The network is [`OneSided`]; `costs` has the durations. Start at [`Cluster`];
-//! `member` is one node, `lapser` and `by_hand` are the ways in which nodes exchange items, `chain` is the program.
+//! Each node is a [`Block`] with the production protocol of Lapser, or with an exchange by hand; the
+//! arithmetic and its results are the real ones. The network is [`OneSided`]; `costs` has the durations.
+//! Start at [`Cluster`]; `member` is one node, `lapser` and `by_hand` are the ways in which nodes exchange
+//! items, `chain` is the program.
 //!
-//! A node sets a row as soon as it has drawn it, as the source's program does, so that a push overlaps with the rows
-//! that follow.
+//! A node sets a row as soon as it has drawn it, as the source's program does, so that a push overlaps with
+//! the rows that follow.
 
 mod by_hand;
 mod chain;
@@ -64,7 +65,9 @@ impl Cluster {
         let variant = match exchange {
             Exchange::LapserPull => Variant::Pull,
             Exchange::LapserPushBySlack => Variant::PushBySlack,
-            Exchange::LapserPush | Exchange::OneSided | Exchange::AllGather | Exchange::Broadcast => Variant::Push,
+            Exchange::LapserPush | Exchange::OneSided | Exchange::AllGather | Exchange::Broadcast => {
+                Variant::Push
+            }
         };
         let settings = Settings { head_words: by_hand::HEAD_WORDS, ..Settings::new(variant) };
         let directory = Arc::new(Directory::new(settings, &declarations).map_err(TrainError::usage)?);
@@ -79,7 +82,14 @@ impl Cluster {
             let way = if exchange.has_slack() {
                 Way::Lapser(Box::new(Lapser::new(&directory, rank, &segment, model, gets)?))
             } else {
-                Way::ByHand(Box::new(ByHand::new(&directory, rank, exchange, model, &produced, costs.clone())))
+                Way::ByHand(Box::new(ByHand::new(
+                    &directory,
+                    rank,
+                    exchange,
+                    model,
+                    &produced,
+                    costs.clone(),
+                )))
             };
             members.push(Member::new(rank, block, way, costs.clone()));
             segments.push(segment);
@@ -105,8 +115,8 @@ impl Cluster {
         self.members.iter().map(Member::block)
     }
 
-    /// Goes on until all nodes have ended the next iteration. No node can draw rows of a later one before that, as these
-    /// need hyperparameters of statistics of all nodes.
+    /// Goes on until all nodes have ended the next iteration. No node can draw rows of a later one before
+    /// that, as these need hyperparameters of statistics of all nodes.
     ///
     /// # Errors
     /// If the chain diverges.
@@ -119,7 +129,9 @@ impl Cluster {
                 return Ok(());
             }
             let Some(step) = self.network.next() else {
-                return Err(TrainError::Stopped(format!("the simulated nodes wait for each other in iteration {goal}")));
+                return Err(TrainError::Stopped(format!(
+                    "the simulated nodes wait for each other in iteration {goal}"
+                )));
             };
             self.members[step.node].step(step.input, &mut self.network)?;
         }
@@ -179,7 +191,8 @@ impl Cluster {
     }
 }
 
-/// What a block produces and consumes. With an exchange of all items with all nodes, it consumes those of all others.
+/// What a block produces and consumes. With an exchange of all items with all nodes, it consumes those of all
+/// others.
 fn declaration(model: &Model, block: &Block, blocks: &[Block], exchange: Exchange) -> Declaration {
     let item = |item: &Item| intendant_lapser::Item::new(model.key(*item), model.words(*item));
     let consumed = match exchange {

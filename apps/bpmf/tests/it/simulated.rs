@@ -54,7 +54,8 @@ fn the_same_flags_give_the_same_report_and_it_is_as_documented() {
     let of_epochs: f64 = operations(&simulated).iter().sum();
     assert_eq!(number(&simulated["network"]["messages"]), of_epochs);
     // Nothing is written but by the exchanges that push.
-    assert_eq!((&simulated["one_sided"]["writes"], &simulated["one_sided"]["reads"]), (&0.into(), &simulated["network"]["messages"]));
+    let (exchanged, messages) = (&simulated["one_sided"], &simulated["network"]["messages"]);
+    assert_eq!((&exchanged["writes"], &exchanged["reads"]), (&0.into(), messages));
 }
 
 /// Operations of iterations, those at the start included.

@@ -246,7 +246,7 @@ impl Reports {
     /// | name | number |
     /// | --- | --- |
     /// | `seconds` | mean duration of an epoch |
-    /// | `compute_seconds` | CPU seconds of an epoch and a worker, mean; simulated programs count arithmetic only |
+    /// | `compute_seconds` | CPU seconds of an epoch and a worker, mean; of `bpmf` its arithmetic |
     /// | `communication_seconds` | the other seconds of an epoch |
     /// | `examples_per_s` | examples trained per second |
     /// | `reads_per_s` | keys pulled per second of all workers |
