@@ -120,8 +120,8 @@ fn nodes_of(error: BpmfError) -> TrainError {
     }
 }
 
-/// Runs all tasks, each on the next thread that is free. Results do not depend on which. Once `stop` is true, the
-/// tasks that have not begun do not run.
+/// Runs all tasks, each on the next thread that is free. Results do not depend on which. Once `stop` is true,
+/// the tasks that have not begun do not run.
 fn run(tasks: Vec<Task<'_>>, scratches: &mut [Scratch], stop: &AtomicBool) -> Result<(), TrainError> {
     let count = tasks.len();
     let tasks = &Mutex::new(tasks.into_iter());

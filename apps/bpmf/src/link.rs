@@ -1,8 +1,8 @@
 //! The nodes of a chain: a block on each, and the items that they exchange through Lapser.
 //!
 //! Beside the items of the library, nodes exchange sums of their results, at whose keys the library has none:
-//! node 0 gets them after each iteration. The techniques to compare with use items of their own, to meet and to
-//! write all rows of a step at once.
+//! node 0 gets them after each iteration. The techniques to compare with use items of their own, to meet and
+//! to write all rows of a step at once.
 
 use intendant::control::MonotonicClock;
 use intendant::lapser::{self, Get, Lobby, MappedWindow, Process, Variant, Want};
@@ -220,8 +220,8 @@ impl Link {
         refused.map_or(Ok(()), |error| Err(TrainError::Stopped(error.to_string())))
     }
 
-    /// Sets what a step of the block has produced. The nodes meet if the technique says so and they all have made
-    /// this step (`meets`).
+    /// Sets what a step of the block has produced. The nodes meet if the technique says so and they all have
+    /// made this step (`meets`).
     pub(crate) fn send(&mut self, block: &Block, produced: &Produced, meets: bool) -> Result<(), TrainError> {
         self.timed(|link| {
             let (mut value, mut words) = (Vec::new(), Vec::new());
@@ -265,8 +265,8 @@ impl Link {
         self.timed(|link| link.tell(What::Epoch, block.sums(false)))
     }
 
-    /// Sums of held-out entries, of all nodes at node 0. Those of the same iteration are told once: else one node
-    /// might set new ones before node 0 has got those before.
+    /// Sums of held-out entries, of all nodes at node 0. Those of the same iteration are told once: else one
+    /// node might set new ones before node 0 has got those before.
     pub(crate) fn test_sums(&mut self, block: &Block) -> Result<Vec<(u32, Sums)>, TrainError> {
         let iteration = if block.step().is_some() { block.iteration() } else { u32::MAX };
         if let Some((_, sums)) = self.evaluated.as_ref().filter(|(at, _)| *at == iteration) {

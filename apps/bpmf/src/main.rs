@@ -66,7 +66,8 @@ fn app() -> App {
         )
 }
 
-/// Iterations, a third of which is burn-in: enough for the built-in data and for sets of some ten thousand entries.
+/// Iterations, a third of which is burn-in: enough for the built-in data and for sets of some ten thousand
+/// entries.
 const EPOCHS_DEFAULT: u32 = 120;
 
 fn main() -> ExitCode {

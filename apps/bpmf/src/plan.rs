@@ -84,10 +84,10 @@ fn refuse_what_is_not_simulated(plan: &Plan) -> Result<(), TrainError> {
 
 /// The error as one of the command line: settings are flags.
 pub(crate) fn usage(error: BpmfError) -> TrainError {
-    match error {
-        BpmfError::Setting { .. } => TrainError::usage(format!("--{error}")),
-        other => TrainError::usage(other),
+    if matches!(error, BpmfError::Setting { .. }) {
+        return TrainError::usage(format!("--{error}"));
     }
+    TrainError::usage(error)
 }
 
 /// Reads or generates the data that the common flags name.

@@ -21,8 +21,9 @@ pub enum Step {
     Hyperparameters,
     /// The block draws its rows of one side, given the rows of the other side: first V, then U.
     Rows(Side),
-    /// The block predicts the held-out entries of its rows, and computes its statistics of both sides. No block goes on
-    /// to the next iteration before every block has done this: its statistics are needed for that.
+    /// The block predicts the held-out entries of its rows, and computes its statistics of both sides. No
+    /// block goes on to the next iteration before every block has done this: its statistics are needed for
+    /// that.
     Predict,
 }
 
@@ -39,11 +40,11 @@ pub struct Produced {
 ///
 /// Methods to call, in this order:
 ///
-/// 1. [`Block::produced`] and [`Block::consumed`] declare the items; [`Block::begin`] tells which have a value
-///    from the start, at clock 1.
-/// 2. For each step, while [`Block::step`] names one: [`Block::needs`] tells what the step needs, each of which
-///    is [`Block::put`]; [`Block::work`] divides the step into tasks, which run in any order, on any threads;
-///    [`Block::finish`] ends it and tells what it produced.
+/// 1. [`Block::produced`] and [`Block::consumed`] declare the items; [`Block::begin`] tells which have a
+///    value from the start, at clock 1.
+/// 2. For each step, while [`Block::step`] names one: [`Block::needs`] tells what the step needs, each of
+///    which is [`Block::put`]; [`Block::work`] divides the step into tasks, which run in any order, on any
+///    threads; [`Block::finish`] ends it and tells what it produced.
 /// 3. Between steps, [`Block::sums`], [`Block::forecasts`] and [`Block::posterior`] tell the results so far.
 #[derive(Clone, Debug)]
 pub struct Block {
@@ -428,8 +429,8 @@ impl Block {
         Produced { items, clock }
     }
 
-    /// Sums of training entries and, if `forecasts`, of held-out ones, by node of a fixed tree: [`Model::total`]
-    /// makes one of those of all blocks.
+    /// Sums of training entries and, if `forecasts`, of held-out ones, by node of a fixed tree:
+    /// [`Model::total`] makes one of those of all blocks.
     pub fn sums(&self, forecasts: bool) -> Vec<(u32, Sums)> {
         let (model, part) = (&self.model, self.part(Side::Rows));
         let data = model.side(Side::Rows);
@@ -461,8 +462,9 @@ impl Block {
         cells.zip(&self.predictions).map(move |(cell, of)| outlook.forecast(cell, of))
     }
 
-    /// Mean and variance of the block's rows of a side, over the samples after the burn-in. (A sample can be turned
-    /// into an equal one by a rotation of all rows of both sides; that of a long chain may turn slowly.)
+    /// Mean and variance of the block's rows of a side, over the samples after the burn-in. (A sample can be
+    /// turned into an equal one by a rotation of all rows of both sides; that of a long chain may turn
+    /// slowly.)
     pub fn posterior(&self, side: Side) -> Posterior {
         let (part, samples) = (self.part(side), self.samples());
         let variance = |squares: &f64| if samples > 1 { squares / f64::from(samples - 1) } else { 0.0 };
@@ -578,8 +580,8 @@ impl Task<'_> {
     }
 }
 
-/// A task, compiled for the processor at hand. (A closure would not do: what it calls is inlined into it, but it
-/// is not inlined into what is compiled for a processor.)
+/// A task, compiled for the processor at hand. (A closure would not do: what it calls is inlined into it, but
+/// it is not inlined into what is compiled for a processor.)
 struct Compiled<'a, 'b>(Kind<'a>, &'b mut Scratch);
 
 impl WithSimd for Compiled<'_, '_> {

@@ -37,9 +37,9 @@ struct Outcome {
     sums: [u64; 2],
 }
 
-/// Runs a chain of so many blocks. The order of steps follows from `order`; a step runs when all that it needs is
-/// there. Blocks take the newest value, or keep the copy that they have if it is new enough (`lazy`). Also returns
-/// how many values were older than at slack 0.
+/// Runs a chain of so many blocks. The order of steps follows from `order`; a step runs when all that it
+/// needs is there. Blocks take the newest value, or keep the copy that they have if it is new enough
+/// (`lazy`). Also returns how many values were older than at slack 0.
 fn run(model: &Arc<Model>, count: u32, order: u64, lazy: bool) -> (Outcome, Vec<Block>, usize) {
     let mut blocks: Vec<Block> =
         (0..count).map(|index| Block::new(Arc::clone(model), index, count).expect("allowed")).collect();

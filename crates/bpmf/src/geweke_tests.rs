@@ -1,8 +1,9 @@
 //! Geweke's joint distribution test of the whole chain ["Getting it right", Geweke 2004].
 //!
-//! Parameters and data can be drawn together in two ways: parameters from the prior and data given them; or by a chain
-//! that draws, in turn, data given the parameters, and parameters given the data by the sampler under test. If the
-//! sampler is right, both have the same distribution. Statistics are bounded, as the prior has heavy tails.
+//! Parameters and data can be drawn together in two ways: parameters from the prior and data given them; or
+//! by a chain that draws, in turn, data given the parameters, and parameters given the data by the sampler
+//! under test. If the sampler is right, both have the same distribution. Statistics are bounded, as the prior
+//! has heavy tails.
 
 use crate::hyper::{self, Prior};
 use crate::moments::Moments;
@@ -132,8 +133,8 @@ fn from_prior(draws: usize) -> Estimate {
     estimate
 }
 
-/// A chain of the shipped blocks, with new data before each iteration. `is_faulty` multiplies the scatter of the
-/// rows by N/(N − 1) before hyperparameters are drawn.
+/// A chain of the shipped blocks, with new data before each iteration. `is_faulty` multiplies the scatter of
+/// the rows by N/(N − 1) before hyperparameters are drawn.
 fn from_chain(draws: usize, is_faulty: bool) -> Estimate {
     let all = (0..ROWS).flat_map(|row| (0..COLUMNS).map(move |column| (row, column, 0.0)));
     let model = Model::new(config(77), (ROWS, COLUMNS), all, std::iter::empty(), 0.0).expect("allowed");

@@ -1,9 +1,9 @@
 //! Hyperparameters: the mean and the precision of all rows of a side, drawn given the rows.
 //!
-//! [Salakhutdinov & Mnih 2008, section 3.2; equations 14]: a Gaussian-Wishart prior with mean 0, scale I. With n
-//! rows of mean x̄ and scatter S = Σ(x − x̄)(x − x̄)ᵀ, the precision Λ has a Wishart distribution with ν₀ + n degrees of
-//! freedom and scale (I + S + β₀n/(β₀+n) · x̄x̄ᵀ)⁻¹, and the mean μ given Λ is normal around n·x̄/(β₀+n) with
-//! precision (β₀+n)Λ.
+//! [Salakhutdinov & Mnih 2008, section 3.2; equations 14]: a Gaussian-Wishart prior with mean 0, scale I.
+//! With n rows of mean x̄ and scatter S = Σ(x − x̄)(x − x̄)ᵀ, the precision Λ has a Wishart distribution with
+//! ν₀ + n degrees of freedom and scale (I + S + β₀n/(β₀+n) · x̄x̄ᵀ)⁻¹, and the mean μ given Λ is normal
+//! around n·x̄/(β₀+n) with precision (β₀+n)Λ.
 
 use crate::linalg::{NotPositive, add_gram, factor, solve, stride};
 use crate::moments::{Moments, pack_upper, padded, unpack_upper};
@@ -109,8 +109,8 @@ pub(crate) struct Wishart {
 
 impl Wishart {
     /// Draws with so many degrees of freedom, by Bartlett's decomposition: with B lower triangular, its
-    /// off-diagonal elements standard normal, and the square of element i of its diagonal χ² with
-    /// `degrees` − i degrees of freedom, CBBᵀCᵀ has the distribution for any C with CCᵀ = scale. C is R⁻¹ here.
+    /// off-diagonal elements standard normal, and the square of element i of its diagonal χ² with `degrees` −
+    /// i degrees of freedom, CBBᵀCᵀ has the distribution for any C with CCᵀ = scale. C is R⁻¹ here.
     #[inline(always)]
     pub(crate) fn draw(
         inverse_scale: Vec<f64>,
@@ -189,6 +189,7 @@ fn clear_below(matrix: &mut [f64], rank: usize) {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_range_loop, reason = "indices of matrices")]
 mod tests {
     use super::*;
     use rand::SeedableRng;

@@ -31,8 +31,8 @@ impl Side {
 pub enum Item {
     /// A row of factors: K numbers.
     Row(Side, u32),
-    /// Statistics of the rows below a node of the tree of sums: how many, Σx, the upper triangle of Σxxᵀ; 1 + K +
-    /// K(K+1)/2 numbers.
+    /// Statistics of the rows below a node of the tree of sums: how many, Σx, the upper triangle of Σxxᵀ; 1 +
+    /// K + K(K+1)/2 numbers.
     Statistics(Side, u32),
     /// Mean and the upper triangle of the precision of all rows: K + K(K+1)/2 numbers.
     Hyperparameters(Side),

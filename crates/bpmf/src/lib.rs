@@ -1,11 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Model`]: entries and settings. A [`Block`] is the part of a chain that one node computes; its
-//! documentation has the order of calls. [`Item`]s are what blocks exchange. Inside, `row` and `hyper` draw, `linalg` is
-//! their arithmetic, `moments` and `tree` sum in a fixed order, `random` names the random numbers, `predict` averages.
+//! documentation has the order of calls. [`Item`]s are what blocks exchange. Inside, `row` and `hyper` draw,
+//! `linalg` is their arithmetic, `moments` and `tree` sum in a fixed order, `random` names the random
+//! numbers, `predict` averages.
 //!
-//! Absent on purpose: threads, clocks, files, the network. The caller runs the [`Task`]s of a step and carries items
-//! from block to block.
+//! Absent on purpose: threads, clocks, files, the network. The caller runs the [`Task`]s of a step and
+//! carries items from block to block.
 #![forbid(unsafe_code)]
 
 mod block;

@@ -145,6 +145,7 @@ pub(crate) fn add_scaled(to: &mut [f64], by: f64, x: &[f64]) {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_range_loop, reason = "indices of matrices")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

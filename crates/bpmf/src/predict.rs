@@ -34,8 +34,8 @@ pub struct Forecast {
     pub value: f64,
     /// Posterior mean.
     pub mean: f64,
-    /// Standard deviation of a new observation of the cell: the root of the variance of the predictions over the
-    /// samples, and of the noise 1/α.
+    /// Standard deviation of a new observation of the cell: the root of the variance of the predictions over
+    /// the samples, and of the noise 1/α.
     pub deviation: f64,
     /// Lower end of the predictive interval.
     pub low: f64,

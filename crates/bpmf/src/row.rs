@@ -54,8 +54,8 @@ impl Default for Scratch {
     }
 }
 
-/// Rows of the other side that are gathered at once. They stay in the nearest cache, also if their elements at one
-/// place share a few of its sets: with 128 factors, 24 rows were a third faster than 64.
+/// Rows of the other side that are gathered at once. They stay in the nearest cache, also if their elements
+/// at one place share a few of its sets: with 128 factors, 24 rows were a third faster than 64.
 pub(crate) const GATHERED: usize = 24;
 
 /// Draws a row: normal with precision A = Λ + αΣvvᵀ and mean A⁻¹b, b = Λμ + αΣv·value
@@ -105,14 +105,15 @@ pub(crate) fn draw(
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_range_loop, reason = "indices of matrices")]
 mod tests {
     use super::*;
     use crate::moments::Moments;
     use rand::SeedableRng;
     use rand_pcg::Pcg64Mcg;
 
-    /// With Λ, μ and V fixed, a row is normal; mean and covariance are compared with the closed form, computed
-    /// here by Gauss-Jordan elimination.
+    /// With Λ, μ and V fixed, a row is normal; mean and covariance are compared with the closed form,
+    /// computed here by Gauss-Jordan elimination.
     #[test]
     fn a_row_has_the_mean_and_covariance_of_the_closed_form() {
         const RANK: usize = 3;

@@ -1,9 +1,9 @@
 //! A fixed binary tree of sums, so that results do not depend on how leaves are divided among blocks.
 //!
 //! Floating-point sums depend on their order. The leaves of a [`Tree`] are ranges of rows that follow from
-//! the data alone; a node of the tree is the sum of its two halves, left before right. A block that has a range of leaves
-//! tells the sums of the largest nodes inside of its range ([`Tree::cover`]); whoever has all of these
-//! completes the tree with the same additions that a single block would do ([`Tree::root`]).
+//! the data alone; a node of the tree is the sum of its two halves, left before right. A block that has a
+//! range of leaves tells the sums of the largest nodes inside of its range ([`Tree::cover`]); a block that
+//! has all of these completes the tree with the same additions that a single block would do ([`Tree::root`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -86,6 +86,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use intendant_core::random::{stream, unit};
     use proptest::prelude::*;
 
     #[derive(Clone, Debug, PartialEq)]
@@ -99,9 +100,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_have_the_same_bits_however_leaves_are_divided(exponent in 0u32..8, blocks in 1u32..40, seed: u64) {
+        fn sums_have_the_same_bits_for_any_division(exponent in 0u32..8, blocks in 1u32..40, seed: u64) {
             let tree = Tree::new(1 << exponent);
-            let leaf = |leaf: u32| Sum(intendant_core::random::unit(intendant_core::random::stream(seed, &[leaf.into()])) - 0.3);
+            let leaf = |leaf: u32| Sum(unit(stream(seed, &[leaf.into()])) - 0.3);
             let of_leaves = |node: u32| (node >= tree.leaves()).then(|| leaf(node - tree.leaves()));
             let mut known = BTreeMap::new();
             let mut next = 0;

@@ -1,8 +1,8 @@
 //! Lapser between processes: items that one node sets and others get, by one-sided communication.
 //!
 //! There is no parameter server in it. Nodes meet as those of parameter servers do, through the control plane
-//! ([`Lobby`]). Each declares what it produces and consumes, all make the same layout of it, and each maps the
-//! memory of the others. From then on, a [`Process`] sets and gets with blocking calls. The protocol is
+//! ([`Lobby`]). Each declares what it produces and consumes, all make the same layout of it, and each maps
+//! the memory of the others. From then on, a [`Process`] sets and gets with blocking calls. The protocol is
 //! `intendant-lapser`'s, the memory `intendant-onesided`'s.
 //!
 //! ```
@@ -28,7 +28,8 @@
 //!     Ok(sum)
 //! };
 //! let sums: Vec<u64> = std::thread::scope(|scope| {
-//!     let nodes: Vec<_> = Lobby::local(2).into_iter().map(|lobby| scope.spawn(move || node(lobby))).collect();
+//!     let nodes: Vec<_> = Lobby::local(2).into_iter().map(|lobby| scope.spawn(move ||
+//! node(lobby))).collect();
 //!     nodes.into_iter().map(|node| node.join().expect("no panic")).collect::<Result<_, _>>()
 //! })?;
 //! assert_eq!(sums, [1055, 55]);

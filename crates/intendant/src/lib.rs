@@ -10,8 +10,8 @@
 //! themselves and pass the others to a channel's `inbox`; answers return through a queue per worker
 //! (`mailbox`). There is no global state: several clusters can run in one process.
 //!
-//! [`lapser`] is beside all that: items that nodes set and get by one-sided communication, without a parameter
-//! server. It shares the control plane, failures and exit codes.
+//! [`lapser`] is beside all that: items that nodes set and get by one-sided communication, without a
+//! parameter server. It shares the control plane, failures and exit codes.
 //!
 //! Not in this crate: operations on values and decisions about keys (`intendant-engine`,
 //! `intendant-techniques`), and training (`intendant-task`, `intendant-train`).

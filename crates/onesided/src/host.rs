@@ -1,14 +1,15 @@
 //! Connecting the processes of one host.
 //!
-//! Each process listens at a random name in the abstract namespace of Unix sockets, and the names reach all nodes
-//! by other means. Nothing of that is in a file system, so a process that is killed leaves nothing behind. A
-//! socket in this namespace has no permissions: any process of the network namespace can dial it. So both sides
-//! examine whether the process at the other end is of their user, and compare a secret, before memory is sent.
+//! Each process listens at a random name in the abstract namespace of Unix sockets, and the names reach all
+//! nodes by other means. Nothing of that is in a file system, so a process that is killed leaves nothing
+//! behind. A socket in this namespace has no permissions: any process of the network namespace can dial it.
+//! So both sides examine whether the process at the other end is of their user, and compare a secret, before
+//! memory is sent.
 //!
 //! The node of the lower number dials. Packets of a connection, each an introduction: the dialler's; the
-//! acceptor's, with memory; the dialler's, with memory. Whether a node is on this host is not guessed: it is, if
-//! its name can be dialled here. A node dials the names of lower numbers, too, and hangs up, to learn whether to
-//! expect a call from them.
+//! acceptor's, with memory; the dialler's, with memory. Whether a node is on this host is not guessed: it is,
+//! if its name can be dialled here. A node dials the names of lower numbers, too, and hangs up, to learn
+//! whether to expect a call from them.
 
 use crate::link::Link;
 use crate::mailbox::{self, Mailbox};
@@ -106,17 +107,18 @@ impl Host {
         self.name
     }
 
-    /// Connects to all nodes of this host: those whose names can be dialled from here. `names` are those of all
-    /// nodes, this one's at `rank`; all of them listen already. `segment` is the memory of this node
-    /// ([`Segment::shared`]), which the others will read and write. Nodes may have segments of different lengths.
+    /// Connects to all nodes of this host: those whose names can be dialled from here. `names` are those of
+    /// all nodes, this one's at `rank`; all of them listen already. `segment` is the memory of this node
+    /// ([`Segment::shared`]), which the others will read and write. Nodes may have segments of different
+    /// lengths.
     ///
     /// Nodes of other hosts, and nodes that have ended, are no error: operations with them are refused
     /// ([`crate::WindowError::Elsewhere`]).
     ///
     /// # Errors
-    /// If numbers and names do not fit together, if the segment is not shared, if another user's process listens
-    /// at a name, if a node of this host does not know `secret`, sends no proper memory, ends before it is
-    /// connected, or is not connected after `timeout`, and if the operating system refuses a call.
+    /// If numbers and names do not fit together, if the segment is not shared, if another user's process
+    /// listens at a name, if a node of this host does not know `secret`, sends no proper memory, ends before
+    /// it is connected, or is not connected after `timeout`, and if the operating system refuses a call.
     pub fn connect(
         self,
         segment: Segment,

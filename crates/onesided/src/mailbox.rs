@@ -1,8 +1,8 @@
 //! Hints to a node, in a segment that all nodes write.
 //!
-//! One bit per hint, so that hints coalesce and none is lost, however long the node does not look. Three levels
-//! say which bits are set: an idle node reads one word. Senders set bits from the lowest level to the highest,
-//! the node clears them from the highest to the lowest.
+//! One bit per hint, so that hints coalesce and none is lost, however long the node does not look. Three
+//! levels say which bits are set: an idle node reads one word. Senders set bits from the lowest level to the
+//! highest, the node clears them from the highest to the lowest.
 
 use crate::sync::{GROUPS, Ordering, Segment, fence};
 
@@ -40,8 +40,8 @@ impl Mailbox {
     pub(crate) fn send(&self, hint: usize) -> bool {
         debug_assert!(hint < HINTS);
         let word = hint / BITS;
-        // Release, all three: pairs with the Acquire of `take`, so that a node that finds a bit finds the bits
-        // below it, and a node that finds the hint finds what was written before it was sent.
+        // Release, all three: pairs with the Acquire of `take`, so that a node that finds a bit finds the
+        // bits below it, and a node that finds the hint finds what was written before it was sent.
         self.0.fetch_or(HINT + word, 1 << (hint % BITS), Ordering::Release);
         self.0.fetch_or(GROUP + word / BITS, 1 << (word % BITS), Ordering::Release);
         self.0.fetch_or(TOP, 1 << (word / BITS), Ordering::Release);
@@ -84,8 +84,8 @@ impl Mailbox {
         })
     }
 
-    /// Announces that the node sleeps. Returns whether it may: no hint has arrived, and the sender of the next
-    /// one will see that it must wake this node.
+    /// Announces that the node sleeps. Returns whether it may: no hint has arrived, and the sender of the
+    /// next one will see that it must wake this node.
     #[must_use = "no sender wakes a node for hints that have arrived"]
     pub(crate) fn fall_asleep(&self) -> bool {
         self.0.store(ASLEEP, 1, Ordering::Relaxed);

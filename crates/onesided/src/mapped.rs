@@ -17,8 +17,8 @@ const POLLS_PER_LOOK: u32 = 256;
 /// Windows of one process connect at most this many nodes.
 pub(crate) const NODES_MAX: usize = 1 << 12;
 
-/// A window to nodes whose segments are mapped: those of this process ([`in_process`]), or processes of this host
-/// ([`crate::Host::connect`]).
+/// A window to nodes whose segments are mapped: those of this process ([`in_process`]), or processes of this
+/// host ([`crate::Host::connect`]).
 ///
 /// Operations are copies by the calling thread, and have ended when `read` or `write` returns; `poll` reports
 /// them nevertheless, as any window does.
@@ -47,12 +47,12 @@ pub(crate) struct Peer {
     pub(crate) link: Option<Link>,
 }
 
-/// Windows between `nodes` nodes of this process, each with a segment of at least `words` words. The segments are
-/// memory of this process only; threads may have one window each.
+/// Windows between `nodes` nodes of this process, each with a segment of at least `words` words. The segments
+/// are memory of this process only; threads may have one window each.
 ///
 /// # Errors
-/// If there are no nodes or more than 4,096, if the memory is refused ([`Segment::new`]), or if the process has no
-/// descriptors left (two per node).
+/// If there are no nodes or more than 4,096, if the memory is refused ([`Segment::new`]), or if the process
+/// has no descriptors left (two per node).
 pub fn in_process(nodes: usize, words: usize) -> Result<Vec<MappedWindow>, ConnectError> {
     check_nodes(nodes)?;
     let refused = |node| move |source| ConnectError::Memory { node, source };
@@ -114,8 +114,8 @@ impl MappedWindow {
     }
 
     /// The memory of another node, to be read in place, such as by [`intendant_segment::slot::get`]. None for
-    /// this node, for numbers without a node, and for nodes that are not on this host. The memory stays after the
-    /// node has ended, as the node has left it.
+    /// this node, for numbers without a node, and for nodes that are not on this host. The memory stays after
+    /// the node has ended, as the node has left it.
     #[must_use]
     pub fn mapped(&self, node: usize) -> Option<&Segment> {
         Some(&self.peers.get(node)?.as_ref()?.segment)

@@ -1,5 +1,5 @@
-//! The primitives that mailboxes are built from. Model checking compiles mailboxes against another file of this
-//! shape.
+//! The primitives that mailboxes are built from. Model checking compiles mailboxes against another file of
+//! this shape.
 
 pub(crate) use intendant_segment::Segment;
 pub(crate) use std::sync::atomic::{Ordering, fence};

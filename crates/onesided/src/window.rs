@@ -7,26 +7,27 @@ use std::time::Duration;
 /// Number of different hints.
 pub const HINTS: u32 = 1 << 16;
 
-/// A node's access to the segments of all nodes: one-sided reads and writes, in which the other node has no part.
+/// A node's access to the segments of all nodes: one-sided reads and writes, in which the other node has no
+/// part.
 ///
 /// Operations are begun by [`read`](Self::read) and [`write`](Self::write), which do not wait.
-/// [`poll`](Self::poll) reports, by the id that the caller gave, what has ended. Source and target on this node
-/// are places in [`local`](Self::local); they belong to the window until then: the caller neither writes a source
-/// nor relies on a target.
+/// [`poll`](Self::poll) reports, by the id that the caller gave, what has ended. Source and target on this
+/// node are places in [`local`](Self::local); they belong to the window until then: the caller neither writes
+/// a source nor relies on a target.
 ///
 /// Places and lengths are words of 8 bytes, from the start of a segment.
 ///
 /// What a window promises:
 /// - Writes of one node to another one, and their hints, arrive in the order in which they were begun. A node
 ///   that has taken a hint sees what was written with it and before it.
-/// - Nothing inside one operation is ordered: a read may return words of different times, and a node may see the
-///   last word of a write before the first. The parties use [`intendant_segment::slot`] to notice.
-/// - Hints coalesce: equal ones that arrive before the node looks are one. They may be lost, so a node that waits
-///   for a value must look again after some time. A window of memory loses none.
+/// - Nothing inside one operation is ordered: a read may return words of different times, and a node may see
+///   the last word of a write before the first. The parties use [`intendant_segment::slot`] to notice.
+/// - Hints coalesce: equal ones that arrive before the node looks are one. They may be lost, so a node that
+///   waits for a value must look again after some time. A window of memory loses none.
 /// - After [`Event::Closed`], operations with that node fail, and none stays without an event.
 ///
-/// The numbers of reads and writes that are under way are not limited by windows of memory; a window of a network
-/// card may refuse one with [`WindowError::Full`], and the caller polls before it begins it again.
+/// The numbers of reads and writes that are under way are not limited by windows of memory; a window of a
+/// network card may refuse one with [`WindowError::Full`], and the caller polls before it begins it again.
 pub trait Window: Send {
     /// The memory of this node, which the others read and write: the source and target of all operations.
     fn local(&self) -> &Segment;
@@ -41,8 +42,8 @@ pub trait Window: Send {
     /// node's.
     ///
     /// # Errors
-    /// If there is no such node, or if one of the segments does not have these words: then nothing was begun. If
-    /// the node has closed, an [`Event::Failed`] says so.
+    /// If there is no such node, or if one of the segments does not have these words: then nothing was begun.
+    /// If the node has closed, an [`Event::Failed`] says so.
     fn read(
         &mut self,
         from: usize,
@@ -70,8 +71,8 @@ pub trait Window: Send {
     /// Appends what has happened since the last call to `out`. Never waits.
     fn poll(&mut self, out: &mut Vec<Event>);
 
-    /// Sleeps until [`Self::poll`] may have an event, at most for `timeout`. Returns whether it may have one; it
-    /// may return early. After a sleep of `timeout`, the result is `false`.
+    /// Sleeps until [`Self::poll`] may have an event, at most for `timeout`. Returns whether it may have one;
+    /// it may return early. After a sleep of `timeout`, the result is `false`.
     ///
     /// # Errors
     /// If the operating system refuses to wait.
@@ -84,8 +85,8 @@ pub enum Event {
     /// The operation with this id has ended, and its memory is the caller's again. A write is done when this
     /// node's memory is; the other node may see it a little later.
     Done(u64),
-    /// The operation with this id has not ended, and its memory is the caller's again. A part of it may have been
-    /// copied.
+    /// The operation with this id has not ended, and its memory is the caller's again. A part of it may have
+    /// been copied.
     Failed {
         /// The id that the caller gave.
         id: u64,

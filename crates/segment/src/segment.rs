@@ -17,13 +17,13 @@ const LINE_WORDS: usize = 8;
 const WORD_BYTES: usize = 8;
 const LINE_BYTES: usize = LINE_WORDS * WORD_BYTES;
 
-/// Magic number of tmpfs, of which memfd files are. Memory of huge pages is of another file system: a page of it
-/// that the machine lacks kills the process that touches it.
+/// Magic number of tmpfs, of which memfd files are. Memory of huge pages is of another file system: a page of
+/// it that the machine lacks kills the process that touches it.
 const TMPFS_MAGIC: i128 = 0x0102_1994;
 
 /// Memory of a whole number of cache lines, counted in words of 8 bytes (`u64`, in the byte order of the
-/// machine). Any thread, any process that has the descriptor, and any network card that was told of the memory
-/// may read and write any word at any time.
+/// machine). Any thread, any process that has the descriptor, and any network card that was told of the
+/// memory may read and write any word at any time.
 ///
 /// Cheap to clone: clones are the same memory, which is released when the last of them is dropped.
 #[derive(Clone)]
@@ -82,12 +82,12 @@ impl Segment {
         Ok(Self::of(at, layout.size(), None))
     }
 
-    /// Memory that other processes can open, zeroed: at least `words` words, rounded up to a multiple of 8. It
-    /// is a memfd: it has no name in any file system and ends with the last descriptor and mapping of it. It is
-    /// sealed against growing and shrinking, so that no process can take mapped words away.
+    /// Memory that other processes can open, zeroed: at least `words` words, rounded up to a multiple of 8.
+    /// It is a memfd: it has no name in any file system and ends with the last descriptor and mapping of it.
+    /// It is sealed against growing and shrinking, so that no process can take mapped words away.
     ///
-    /// All of the memory is taken at once, so that a lack of it is an error here and does not kill the process
-    /// that first writes to it.
+    /// All of the memory is taken at once, so that a lack of it is an error here and does not kill the
+    /// process that first writes to it.
     ///
     /// # Errors
     /// If `words` is 0 or more than the machine, or a control group around this process, has left, or if the
@@ -108,12 +108,12 @@ impl Segment {
     /// Maps the memory of another process, whose descriptor it has sent.
     ///
     /// Neither descriptor nor contents are trusted: the memory must be a memfd of normal pages that is sealed
-    /// against growing and shrinking, so that no access to a word of it can fail; what the words contain is for
-    /// the caller to check.
+    /// against growing and shrinking, so that no access to a word of it can fail; what the words contain is
+    /// for the caller to check.
     ///
     /// # Errors
-    /// If the descriptor is not one of a memfd, if it lacks the seals or cannot be written, if its length is 0,
-    /// no multiple of 64 bytes or more than the machine has, or if it cannot be mapped.
+    /// If the descriptor is not one of a memfd, if it lacks the seals or cannot be written, if its length is
+    /// 0, no multiple of 64 bytes or more than the machine has, or if it cannot be mapped.
     pub fn open(fd: OwnedFd) -> Result<Self, SegmentError> {
         // Only memory can have seals.
         let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|error| SegmentError::NotMemory {
@@ -148,9 +148,9 @@ impl Segment {
 
     /// Maps `bytes` bytes of sealed memory, which are all there are of it.
     fn map(fd: OwnedFd, bytes: usize) -> Result<Self, SegmentError> {
-        // SAFETY: without an address of its own, a new mapping replaces none. The memory is a memfd of at least
-        // `bytes` bytes and sealed against shrinking (`shared`, `open`), so that the whole mapping stays valid
-        // until it is unmapped.
+        // SAFETY: without an address of its own, a new mapping replaces none. The memory is a memfd of at
+        // least `bytes` bytes and sealed against shrinking (`shared`, `open`), so that the whole mapping
+        // stays valid until it is unmapped.
         let at = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -166,8 +166,8 @@ impl Segment {
         Ok(Self::of(at, bytes, Some(fd)))
     }
 
-    /// Memory that is valid for `bytes` bytes, a multiple of a line, and aligned to a line: from the allocator
-    /// if there is no descriptor, else a mapping of it.
+    /// Memory that is valid for `bytes` bytes, a multiple of a line, and aligned to a line: from the
+    /// allocator if there is no descriptor, else a mapping of it.
     fn of(at: NonNull<AtomicU64>, bytes: usize, fd: Option<OwnedFd>) -> Self {
         debug_assert!(at.as_ptr().addr().is_multiple_of(LINE_BYTES) && bytes.is_multiple_of(LINE_BYTES));
         Self { words: at, count: bytes / WORD_BYTES, memory: Arc::new(Memory { at, bytes, fd }) }
@@ -194,12 +194,13 @@ impl Segment {
 
     #[inline(always)]
     fn all(&self) -> &[AtomicU64] {
-        // SAFETY: `words` points at `count` words that `memory` keeps valid for as long as `self` lives: memory
-        // that was allocated zeroed, or a mapping that cannot shrink (`map`). Every value of 64 bits is a valid
-        // word, and all accesses of this process are atomic, because no other reference to the memory is ever
-        // made. What other processes do with their mapping of it, and what network cards write, lies outside of
-        // Rust's memory model. It is sound as far as the machine's model goes: both write to memory that this
-        // process reads by atomic loads only, of which the compiler assumes no value.
+        // SAFETY: `words` points at `count` words that `memory` keeps valid for as long as `self` lives:
+        // memory that was allocated zeroed, or a mapping that cannot shrink (`map`). Every value of 64 bits
+        // is a valid word, and all accesses of this process are atomic, because no other reference to the
+        // memory is ever made. What other processes do with their mapping of it, and what network cards
+        // write, lies outside of Rust's memory model. It is sound as far as the machine's model goes: both
+        // write to memory that this process reads by atomic loads only, of which the compiler assumes no
+        // value.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.count) }
     }
 
@@ -224,8 +225,8 @@ impl Segment {
 
     /// Writes word `at` and returns what was there, as one step.
     ///
-    /// Not for words that network cards change by atomic operations of theirs: those are not atomic in relation
-    /// to the processor's.
+    /// Not for words that network cards change by atomic operations of theirs: those are not atomic in
+    /// relation to the processor's.
     ///
     /// # Panics
     /// If the segment has no such word.

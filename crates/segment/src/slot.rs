@@ -1,21 +1,21 @@
-//! Slots: the value of a key with its clock, such that readers detect a value that was written while they read
-//! it.
+//! Slots: the value of a key with its clock, such that readers detect a value that was written while they
+//! read it.
 //!
 //! A slot begins at a multiple of 8 words with a header of [`HEADER`] words; the value follows
 //! [Lapser §3.2.1, with the two differences below]. There are two detectors:
 //!
-//! | detector | of | for readers that |
+//! | detector | slots | readers |
 //! | --- | --- | --- |
-//! | the sequence lock ([`set`], [`get`]) | slots that the one process writes that owns the segment | map the segment |
-//! | the checksum ([`encode`], [`decode`]) | slots that a window copies, in either direction | have an image of the slot |
+//! | the sequence lock ([`set`], [`get`]) | of the process that owns the segment | map the segment |
+//! | the checksum ([`encode`], [`decode`]) | that a window copies, in either direction | have an image |
 //!
 //! The sequence lock is exact. It relies on the order in which a processor makes its stores visible
 //! [Boehm 2012, Fig. 6]. An RDMA operation has no order inside, so its target relies on the checksum, which
 //! fails to detect a torn image with a probability of 2⁻⁶⁴. [`set`] stores both.
 //!
 //! The source of the design has a slot of clock, checksum and bytes. Here, the key is in it as well, and the
-//! checksum covers key and *incarnation* (a number of the run that made the segment), so that a slot of another
-//! layout or run is not taken for a value.
+//! checksum covers key and *incarnation* (a number of the run that made the segment), so that a slot of
+//! another layout or run is not taken for a value.
 
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
@@ -84,8 +84,8 @@ pub const fn words(value_words: usize) -> usize {
     }
 }
 
-/// The word [`KEY`] of a slot. For each incarnation, keys have different words; the factor (2⁶⁴ divided by the
-/// golden ratio) keeps small keys and small incarnations apart.
+/// The word [`KEY`] of a slot. For each incarnation, keys have different words; the factor (2⁶⁴ divided by
+/// the golden ratio) keeps small keys and small incarnations apart.
 const fn key_word(incarnation: u64, key: u64) -> u64 {
     key ^ incarnation.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -141,12 +141,12 @@ pub fn decode(incarnation: u64, key: u64, value_words: usize, image: &[u64]) -> 
 
 /// Writes the slot at word `at` of a segment that no other process writes.
 ///
-/// One thread at a time may write a slot. Readers on this machine use [`get`]; images of the slot that a window
-/// copies are checked by [`decode`].
+/// One thread at a time may write a slot. Readers on this machine use [`get`]; images of the slot that a
+/// window copies are checked by [`decode`].
 ///
 /// # Errors
-/// If `clock` does not exceed that of the value that is there, or if the slot is another one's. The slot is then
-/// as it was.
+/// If `clock` does not exceed that of the value that is there, or if the slot is another one's. The slot is
+/// then as it was.
 ///
 /// # Panics
 /// If the slot is not within the segment.

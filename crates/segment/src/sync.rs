@@ -1,3 +1,4 @@
-//! The primitives that slots are built from. Model checking compiles slots against another file of this shape.
+//! The primitives that slots are built from. Model checking compiles slots against another file of this
+//! shape.
 
 pub(crate) use std::sync::atomic::{Ordering, fence};

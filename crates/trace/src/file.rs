@@ -347,16 +347,21 @@ struct Counted<R> {
 }
 
 impl<R: Read> Counted<R> {
-    /// Fills `bytes`; `false` if there are fewer.
-    fn fill(&mut self, bytes: &mut [u8]) -> io::Result<bool> {
-        match self.from.read_exact(bytes) {
-            Ok(()) => {
-                self.read += bytes.len() as u64;
-                Ok(true)
+    /// Fills `bytes`; `false` if there are fewer, all of which are then read.
+    fn fill(&mut self, mut bytes: &mut [u8]) -> io::Result<bool> {
+        // `read_exact` does not tell how much it has read of an end that is too short.
+        while !bytes.is_empty() {
+            match self.from.read(bytes) {
+                Ok(0) => return Ok(false),
+                Ok(read) => {
+                    self.read += read as u64;
+                    bytes = &mut bytes[read..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(error),
         }
+        Ok(true)
     }
 }
 

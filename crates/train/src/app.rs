@@ -5,7 +5,7 @@ use crate::error::{TrainError, exit};
 use crate::plan::{Given, Plan};
 use crate::run::Outcome;
 use crate::settings::{self, Environment, SettingsError};
-use crate::{launching, logging, parse, signals};
+use crate::{launching, logging, parse, signals, tls};
 use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
 use intendant::{Rendezvous, RendezvousError};
@@ -90,16 +90,17 @@ impl App {
     }
 
     /// An application without a parameter server, which runs a [`Program`](crate::Program): on one node, with
-    /// technique single. Flags about parameter management, clusters, checkpoints and simulations are hidden from its
-    /// help, and refused.
+    /// technique single. Flags about parameter management, clusters, checkpoints and simulations are hidden
+    /// from its help, and refused.
     #[must_use]
     pub fn without_server(mut self) -> Self {
         self.has_server = false;
         self.default("technique", Technique::Single.name())
     }
 
-    /// An application [without a parameter server](Self::without_server) that runs on several nodes, which exchange
-    /// what they compute; the techniques are those of [`Exchange`], and the default is the first of them.
+    /// An application [without a parameter server](Self::without_server) that runs on several nodes, which
+    /// exchange what they compute; the techniques are those of [`Exchange`], and the default is the first of
+    /// them.
     #[must_use]
     pub fn exchanging(mut self) -> Self {
         (self.has_server, self.exchanges) = (false, true);
@@ -112,9 +113,10 @@ impl App {
         let common = CommonArgs::augment_args(Command::new("common"));
         let names: Vec<String> =
             common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
-        let has =
-            move |name: &str| WITHOUT_SERVER.contains(&name) || (exchanges && OF_SIMULATIONS.contains(&name));
-        names.into_iter().filter(move |name| !has(name))
+        // Nodes that exchange values meet through the control plane, and can be simulated.
+        let of_clusters =
+            move |name: &str| exchanges && (tls::FLAGS.contains(&name) || OF_SIMULATIONS.contains(&name));
+        names.into_iter().filter(move |name| !WITHOUT_SERVER.contains(&name.as_str()) && !of_clusters(name))
     }
 
     /// Refuses settings that would have no effect.

@@ -63,8 +63,8 @@ pub enum Exchange {
     LapserPull,
     /// Lapser: a node writes a value to those nodes whose copy would be too old for their slack.
     LapserPushBySlack,
-    /// A node writes each value to the nodes that need it, and all nodes meet after each step [Lapser Tab. 5.2,
-    /// GPI and MPI Put].
+    /// A node writes each value to the nodes that need it, and all nodes meet after each step [Lapser Tab.
+    /// 5.2, GPI and MPI Put].
     OneSided,
     /// A node writes all values of a step to all nodes at once, and all nodes meet.
     AllGather,

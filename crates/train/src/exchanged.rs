@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the nodes of a [`Program`](crate::Program) exchanged by one-sided communication, summed over all nodes.
+/// What the nodes of a [`Program`](crate::Program) exchanged by one-sided communication, summed over all
+/// nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exchanged {
     /// Values set.

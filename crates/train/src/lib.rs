@@ -7,10 +7,11 @@
 //! Inside, `worker` interprets the programs of `intendant-task` with blocking calls, on a training thread and
 //! a loader thread per worker. `parameters` is its interface to the parameters: a `cluster` or, for technique
 //! `single`, one array that the threads share. `replication` decides which keys are replicated, `sampling`
-//! how samples are drawn. `program` runs [`Program`]s, which train without parameters that are managed. `simulation` trains in a simulated cluster instead. `meter` measures each epoch;
-//! workers exchange the results as a `tally`. `history` writes each epoch's results when it ends, `results`
-//! and `export` write the outputs of a run; `output` replaces files as a whole and refuses to overwrite
-//! inputs. `metrics` serves the numbers of a node while it trains.
+//! how samples are drawn. `program` runs [`Program`]s, which train without parameters that are managed.
+//! `simulation` trains in a simulated cluster instead. `meter` measures each epoch; workers exchange the
+//! results as a `tally`. `history` writes each epoch's results when it ends, `results` and `export` write the
+//! outputs of a run; `output` replaces files as a whole and refuses to overwrite inputs. `metrics` serves the
+//! numbers of a node while it trains.
 //!
 //! Not in this crate: models and data formats (applications have them), and decisions about the management of
 //! parameters.

@@ -1,6 +1,6 @@
 //! Programs that train without a parameter server: epochs that they compute themselves, on threads of their
-//! own, with the command line, the report, the history and the export of all applications. A program of several
-//! nodes exchanges by itself what it computes; node 0 has the results.
+//! own, with the command line, the report, the history and the export of all applications. A program of
+//! several nodes exchanges by itself what it computes; node 0 has the results.
 
 use crate::agreement::Terms;
 use crate::error::{AppError, TrainError};
@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 /// What an application supplies that trains without a parameter server. See
 /// [`App::without_server`](crate::App::without_server) and [`App::exchanging`](crate::App::exchanging).
 ///
-/// With several nodes, all of them call the same methods in the same order, apart from [`Program::export`]. What the
-/// methods return counts on node 0.
+/// With several nodes, all of them call the same methods in the same order, apart from [`Program::export`].
+/// What the methods return counts on node 0.
 pub trait Program {
     /// Name of the task, as in the report.
     fn name(&self) -> &'static str;
@@ -38,8 +38,8 @@ pub trait Program {
     /// Size of the model. It is checked against the memory of the machine before the first epoch.
     fn size(&self) -> ModelSize;
 
-    /// Computes the next epoch and returns the sums `examples` and `loss`. It may return early, with any sums, once
-    /// `stop` is true.
+    /// Computes the next epoch and returns the sums `examples` and `loss`. It may return early, with any
+    /// sums, once `stop` is true.
     ///
     /// # Errors
     /// Any error ends the run; [`TrainError::ProgramDiverged`] if values leave the range of numbers.
@@ -141,11 +141,13 @@ impl Plan {
     }
 }
 
-/// Runs the epochs of `program` as `plan` says, and writes its results. `--valid-every` decides after which epochs
-/// the program is evaluated; it is once more at the end. After an error the run has ended on all nodes.
+/// Runs the epochs of `program` as `plan` says, and writes its results. `--valid-every` decides after which
+/// epochs the program is evaluated; it is once more at the end. After an error the run has ended on all
+/// nodes.
 ///
 /// # Errors
-/// See [`TrainError`]. An output that cannot be written is an error as well; the others are written nevertheless.
+/// See [`TrainError`]. An output that cannot be written is an error as well; the others are written
+/// nevertheless.
 pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Outcome, TrainError> {
     intendant::check_capacity(program.size().bytes, plan.workers as u64).map_err(intendant::Error::from)?;
     let is_first = plan.rank() == 0;

@@ -77,9 +77,9 @@ impl Token {
         Self(bytes)
     }
 
-    /// The secret of processes of one host that map each other's memory, for cluster `cluster` of this token: its
-    /// HMAC-SHA-256 of a text and the number. It travels through a socket of the host, and with it alone no process
-    /// may join the cluster.
+    /// The secret of processes of one host that map each other's memory, for cluster `cluster` of this token:
+    /// its HMAC-SHA-256 of a text and the number. It travels through a socket of the host, and with it alone
+    /// no process may join the cluster.
     #[must_use]
     pub fn of_windows(&self, cluster: u64) -> [u8; TOKEN_BYTES] {
         let text = [WINDOWS, &cluster.to_le_bytes()].concat();

@@ -5,7 +5,7 @@ use crate::{clock, figure, instructions, plant, sim, tidy};
 use std::time::Duration;
 
 /// Crates that the simulator uses: they must not depend on threads, sockets or clocks.
-const PURE: [&str; 13] = [
+const PURE: &[&str] = &[
     "intendant-core",
     "intendant-segment",
     "intendant-lapser",
@@ -174,7 +174,7 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// The crates of the workspace that each crate may depend on, directly or indirectly
 /// (`docs/architecture.md`): those to its left.
-const LAYERS: [(&str, &[&str]); 27] = [
+const LAYERS: &[(&str, &[&str])] = &[
     ("intendant-core", &[]),
     ("intendant-segment", &[]),
     ("intendant-lapser", &["segment"]),
@@ -282,7 +282,7 @@ const LAYERS: [(&str, &[&str]); 27] = [
 
 /// Checks that each crate depends only on crates to its left.
 fn layers() -> Result<(), String> {
-    for (package, allowed) in LAYERS {
+    for &(package, allowed) in LAYERS {
         for name in depends_on(package)? {
             let Some(other) = name.strip_prefix("intendant").filter(|_| name != package) else { continue };
             // The facade is called `intendant`, without a suffix.
@@ -305,7 +305,7 @@ fn depends_on(package: &str) -> Result<Vec<String>, String> {
 
 /// Checks that no crate of the simulator depends on a banned package, directly or indirectly.
 fn dependencies() -> Result<(), String> {
-    for package in PURE {
+    for &package in PURE {
         let names = depends_on(package)?;
         if let Some(banned) = names.iter().find(|name| BANNED.contains(&name.as_str())) {
             return Err(format!(

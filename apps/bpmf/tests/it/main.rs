@@ -191,8 +191,8 @@ fn values_beyond_the_range_of_numbers_end_with_exit_code_3() {
     assert!(error.contains("diverged: the precision of") && error.contains("scale the data"), "{error}");
 }
 
-/// Real data that is not part of the project: in a folder that the environment names. The mean is off by 1.365, ridge
-/// regression with biases by 1.002.
+/// Real data that is not part of the project: in a folder that the environment names. The mean is off by
+/// 1.365, ridge regression with biases by 1.002.
 #[test]
 fn a_published_matrix_is_predicted_better_than_by_biases() {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);

@@ -113,8 +113,8 @@ impl Lobby {
     /// Starts over the memory of this host. The incarnation of `declared` is drawn here.
     ///
     /// # Errors
-    /// If the declarations of the nodes do not fit together, if the memory does not fit into this machine, or if a
-    /// node is on another host ([`LapserError::Elsewhere`]). Then the run has ended on all nodes.
+    /// If the declarations of the nodes do not fit together, if the memory does not fit into this machine, or
+    /// if a node is on another host ([`LapserError::Elsewhere`]). Then the run has ended on all nodes.
     pub fn start(self, variant: Variant, declared: Declaration) -> Result<Process<MappedWindow>, Error> {
         self.start_over(variant, declared, Self::map)
     }

@@ -11,8 +11,8 @@ use intendant_onesided::{Event, Window, WindowError};
 use intendant_segment::Segment;
 use std::time::Duration;
 
-/// How long a node sleeps before it looks whether the cluster has ended: a node that stands still closes nothing,
-/// and only the control plane notices it.
+/// How long a node sleeps before it looks whether the cluster has ended: a node that stands still closes
+/// nothing, and only the control plane notices it.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A value to get: one of a clock of at least `clock - slack`, or at least 0.
@@ -111,8 +111,8 @@ impl<W: Window> Process<W> {
     /// Sets an item that this node produces. Returns when the value is stored; its way to others goes on.
     ///
     /// # Errors
-    /// If this node does not produce the item, the value has another length, or `clock` is not above the last one; or
-    /// [`Error::Failed`] if the cluster has ended.
+    /// If this node does not produce the item, the value has another length, or `clock` is not above the last
+    /// one; or [`Error::Failed`] if the cluster has ended.
     pub fn set(&mut self, key: u64, clock: u64, value: &[u64]) -> Result<(), Error> {
         let Self { members, driver, .. } = self;
         members.check()?;
@@ -132,12 +132,12 @@ impl<W: Window> Process<W> {
         }
     }
 
-    /// Gets several items. `take` is called for each, in any order, with its place in `wants`, the clock and the value
-    /// that came. Own items can be got as well.
+    /// Gets several items. `take` is called for each, in any order, with its place in `wants`, the clock and
+    /// the value that came. Own items can be got as well.
     ///
     /// # Errors
-    /// If this node neither consumes nor produces an item; [`Error::Failed`] with the node if a producer is gone before
-    /// its value came.
+    /// If this node neither consumes nor produces an item; [`Error::Failed`] with the node if a producer is
+    /// gone before its value came.
     pub fn get_all(&mut self, wants: &[Get], mut take: impl FnMut(usize, u64, &[u64])) -> Result<(), Error> {
         let Self { members, directory, driver, value } = self;
         members.check()?;
@@ -172,8 +172,8 @@ impl<W: Window> Process<W> {
         Ok(came)
     }
 
-    /// Begins reads for values that [`Process::get_all`] with the same arguments would have to read. Waits for
-    /// nothing, and has no effect if values are only pushed.
+    /// Begins reads for values that [`Process::get_all`] with the same arguments would have to read. Waits
+    /// for nothing, and has no effect if values are only pushed.
     ///
     /// # Errors
     /// If this node neither consumes nor produces an item; [`Error::Failed`] if the cluster has ended.
@@ -188,8 +188,8 @@ impl<W: Window> Process<W> {
         Ok(())
     }
 
-    /// Ends the work of this node: waits until its own operations have ended and all nodes have come so far. Then
-    /// memory is released, and the node leaves the cluster together with the others.
+    /// Ends the work of this node: waits until its own operations have ended and all nodes have come so far.
+    /// Then memory is released, and the node leaves the cluster together with the others.
     ///
     /// # Errors
     /// [`Error::Failed`] if a node is lost before.

@@ -7,6 +7,7 @@ mod example;
 mod full_link;
 mod history_processes;
 mod intents;
+mod lapser;
 mod local_cluster;
 mod relocation_cluster;
 mod replication;

@@ -136,7 +136,10 @@ proptest! {
     /// Whatever a hostile peer writes is no value, and no panic.
     #[test]
     fn one_changed_bit_is_noticed(
-        value in prop::collection::vec(any::<u64>(), 0..40), clock in 1u64.., at: prop::sample::Index, bit in 0..64u32,
+        value in prop::collection::vec(any::<u64>(), 0..40),
+        clock in 1u64..,
+        at: prop::sample::Index,
+        bit in 0..64u32,
     ) {
         let mut made = image(3, 4, clock, &value);
         // Not the sequence, which images do not use, and not what follows the value.
@@ -147,7 +150,9 @@ proptest! {
     }
 
     #[test]
-    fn a_length_that_differs_is_noticed(value in prop::collection::vec(any::<u64>(), 1..40), less in 1usize..40) {
+    fn a_length_that_differs_is_noticed(
+        value in prop::collection::vec(any::<u64>(), 1..40), less in 1usize..40,
+    ) {
         let made = image(3, 4, 1, &value);
         let shorter = value.len().saturating_sub(less);
         prop_assert_eq!(slot::decode(3, 4, shorter, &made), Err(Torn::Changed));

@@ -55,9 +55,12 @@ impl Answers {
         producer: Option<usize>,
         gone: impl Fn(usize) -> bool,
     ) -> Result<usize, Finding> {
-        match error {
-            GetError::PeerLost { node: lost, .. } if gone(*lost) && producer == Some(*lost) => Ok(*lost),
-            error => Err(("answers", format!("n{node} does not get key {key}: {error}"))),
+        if let GetError::PeerLost { node: lost, .. } = error
+            && gone(*lost)
+            && producer == Some(*lost)
+        {
+            return Ok(*lost);
         }
+        Err(("answers", format!("n{node} does not get key {key}: {error}")))
     }
 }
