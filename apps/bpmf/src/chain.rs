@@ -27,16 +27,49 @@ pub(crate) struct Chain {
     results: Option<Results>,
 }
 
+/// The name of the task in reports.
+pub(crate) const NAME: &str = "bpmf";
+
+/// The model of some data.
+pub(crate) fn model(data: &Dataset, config: Config) -> Result<Model, TrainError> {
+    let rows = [data.rows().len(), data.columns().len()];
+    // Both are numbered with 32 bits.
+    let [rows, columns] = rows.map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
+    let train = data.train().iter().map(|entry| (entry.row, entry.column, entry.value));
+    let test = data.test().iter().map(|entry| (entry.row, entry.column, entry.value));
+    Model::new(config, (rows, columns), train, test, data.mean()).map_err(usage)
+}
+
+/// The size of a model.
+pub(crate) fn size(model: &Model) -> ModelSize {
+    let rows: u64 = Side::BOTH.iter().map(|side| u64::from(model.rows(*side))).sum();
+    let values = rows * model.config().rank as u64;
+    ModelSize { keys: rows, values, bytes: 8 * values, replicated: None }
+}
+
+/// The sums of an epoch.
+pub(crate) fn trained(sums: &Sums) -> Reduction {
+    let mut reduction = Reduction::default();
+    reduction.add("examples", sums.examples);
+    reduction.add("loss", sums.loss);
+    reduction
+}
+
+/// The sums of an evaluation.
+pub(crate) fn tested(sums: &Sums) -> Reduction {
+    let mut reduction = Reduction::default();
+    reduction.add("quality.rmse^2", sums.squares);
+    reduction.add("quality.mae", sums.sizes);
+    reduction.add("quality.interval_coverage", sums.covered);
+    reduction.add("quality.interval_width", sums.widths);
+    reduction.add("quality.count", sums.tested);
+    reduction
+}
+
 impl Chain {
     /// Meets the other nodes, if there are any.
     pub(crate) fn new(data: Dataset, config: Config, plan: &Plan) -> Result<Self, TrainError> {
-        let rows = [data.rows().len(), data.columns().len()];
-        // Both are numbered with 32 bits.
-        let [rows, columns] = rows.map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
-        let train = data.train().iter().map(|entry| (entry.row, entry.column, entry.value));
-        let test = data.test().iter().map(|entry| (entry.row, entry.column, entry.value));
-        let model = Model::new(config, (rows, columns), train, test, data.mean()).map_err(usage)?;
-        let model = Arc::new(model);
+        let model = Arc::new(model(&data, config)?);
         let nodes = u32::try_from(plan.nodes).unwrap_or(u32::MAX);
         let block = Block::new(Arc::clone(&model), plan.rank().into(), nodes).map_err(nodes_of)?;
         let link = match plan.technique {
@@ -76,9 +109,6 @@ impl Chain {
         Ok(())
     }
 }
-
-/// Name of the task.
-const NAME: &str = "bpmf";
 
 /// The error as one of the command line: blocks are nodes.
 fn nodes_of(error: BpmfError) -> TrainError {
@@ -135,9 +165,7 @@ impl Program for Chain {
     }
 
     fn size(&self) -> ModelSize {
-        let rows: u64 = Side::BOTH.iter().map(|side| u64::from(self.model.rows(*side))).sum();
-        let values = rows * self.model.config().rank as u64;
-        ModelSize { keys: rows, values, bytes: 8 * values, replicated: None }
+        size(&self.model)
     }
 
     fn epoch(&mut self, stop: &AtomicBool) -> Result<Reduction, TrainError> {
@@ -162,11 +190,7 @@ impl Program for Chain {
             None => self.block.sums(false),
             Some(link) => link.epoch_sums(&self.block)?,
         };
-        let sums = self.total(sums);
-        let mut reduction = Reduction::default();
-        reduction.add("examples", sums.examples);
-        reduction.add("loss", sums.loss);
-        Ok(reduction)
+        Ok(trained(&self.total(sums)))
     }
 
     fn evaluate(&mut self) -> Result<Reduction, TrainError> {
@@ -174,14 +198,7 @@ impl Program for Chain {
             None => self.block.sums(true),
             Some(link) => link.test_sums(&self.block)?,
         };
-        let sums = self.total(sums);
-        let mut reduction = Reduction::default();
-        reduction.add("quality.rmse^2", sums.squares);
-        reduction.add("quality.mae", sums.sizes);
-        reduction.add("quality.interval_coverage", sums.covered);
-        reduction.add("quality.interval_width", sums.widths);
-        reduction.add("quality.count", sums.tested);
-        Ok(reduction)
+        Ok(tested(&self.total(sums)))
     }
 
     fn costs(&self) -> Costs {

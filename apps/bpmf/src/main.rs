@@ -5,12 +5,14 @@ mod args;
 mod chain;
 mod link;
 mod plan;
+mod simulated;
 
 use args::Flags;
 use chain::Chain;
 use intendant_core::Element;
 use intendant_train::{App, Application, Outcome, Plan, TrainError};
 use plan::Resolved;
+use simulated::SimulatedChain;
 use std::process::ExitCode;
 
 struct BpmfApp;
@@ -25,6 +27,10 @@ impl Application for BpmfApp {
 
     fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
         let data = plan::open(&resolved, plan)?;
+        if let Some(simulation) = &plan.simulation {
+            let mut chain = SimulatedChain::new(data, resolved, plan, simulation)?;
+            return intendant_train::run_program(&mut chain, plan);
+        }
         let mut chain = Chain::new(data, resolved.config, plan)?;
         intendant_train::run_program(&mut chain, plan)
     }

@@ -51,6 +51,9 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
             exchange.name()
         )));
     }
+    if plan.simulation.is_some() {
+        refuse_what_is_not_simulated(plan)?;
+    }
     plan.config.set("burn-in", i64::from(config.burn_in));
     plan.config.set("nu", config.nu.unwrap_or(config.rank as f64));
     let generator = match &plan.data {
@@ -60,6 +63,23 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     };
     let generator = generator.map(Generator::named).transpose().map_err(TrainError::usage)?;
     Ok(Resolved { config, generator })
+}
+
+/// Refuses settings that a simulated chain would ignore.
+fn refuse_what_is_not_simulated(plan: &Plan) -> Result<(), TrainError> {
+    if plan.technique == Technique::Single && plan.nodes > 1 {
+        return Err(TrainError::usage("technique single is one node; use --nodes 1, or another technique"));
+    }
+    if plan.workers > 1 {
+        return Err(TrainError::usage(format!(
+            "--workers is {}, but each simulated node of bpmf has one worker: use more --nodes",
+            plan.workers
+        )));
+    }
+    if plan.export.is_some() {
+        return Err(TrainError::usage("--export has no effect with --simulate: leave it out"));
+    }
+    Ok(())
 }
 
 /// The error as one of the command line: settings are flags.

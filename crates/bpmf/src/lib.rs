@@ -21,6 +21,7 @@ mod predict;
 mod random;
 mod row;
 mod tree;
+mod work;
 
 pub use block::{Block, Produced, Step, Task};
 pub use config::{Config, RANK_MAX};

@@ -10,16 +10,18 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// Named networks: (name, text of the file).
-pub const NETWORKS: [(&str, &str); 2] = [
+pub const NETWORKS: [(&str, &str); 3] = [
     ("10gbe", include_str!("../presets/net-10gbe.toml")),
     ("100gib", include_str!("../presets/net-100gib.toml")),
+    ("56gib", include_str!("../presets/net-56gib.toml")),
 ];
 
 /// Named machines: (name, text of the file).
-pub const MACHINES: [(&str, &str); 3] = [
+pub const MACHINES: [(&str, &str); 4] = [
     ("xeon-e5-2640v2", include_str!("../presets/machine-xeon-e5-2640v2.toml")),
     ("xeon-silver-4216", include_str!("../presets/machine-xeon-silver-4216.toml")),
     ("xeon-silver-4216-petuum", include_str!("../presets/machine-xeon-silver-4216-petuum.toml")),
+    ("xeon-e5-36-cores", include_str!("../presets/machine-xeon-e5-36-cores.toml")),
 ];
 
 /// Why a network or machine file is rejected.

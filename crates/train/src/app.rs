@@ -65,6 +65,9 @@ const WITHOUT_SERVER: [&str; 14] = [
     "config",
 ];
 
+/// Those that programs that exchange have besides, for their simulation.
+const OF_SIMULATIONS: [&str; 5] = ["simulate", "net", "machine", "charge", "operation-keys"];
+
 impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
@@ -110,8 +113,9 @@ impl App {
         let common = CommonArgs::augment_args(Command::new("common"));
         let names: Vec<String> =
             common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
-        // Nodes that exchange values meet through the control plane.
-        let of_clusters = move |name: &str| exchanges && tls::FLAGS.contains(&name);
+        // Nodes that exchange values meet through the control plane, and can be simulated.
+        let of_clusters =
+            move |name: &str| exchanges && (tls::FLAGS.contains(&name) || OF_SIMULATIONS.contains(&name));
         names.into_iter().filter(move |name| !WITHOUT_SERVER.contains(&name.as_str()) && !of_clusters(name))
     }
 

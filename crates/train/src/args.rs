@@ -329,14 +329,14 @@ pub(crate) struct CommonArgs {
     #[arg(long, help_heading = SIMULATION)]
     pub(crate) simulate: bool,
 
-    /// Network of the simulated cluster: 10gbe, 100gib, or a file with the same fields (docs/experiments.md)
-    /// [default: 10gbe]
+    /// Network of the simulated cluster: 10gbe, 100gib, 56gib, or a file with the same fields
+    /// (docs/experiments.md) [default: 10gbe; 56gib for programs that access other nodes' memory]
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) net: Option<String>,
 
-    /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, xeon-silver-4216-petuum, or a
-    /// file with the same fields [default: the machines that the papers used with this network:
-    /// xeon-silver-4216 with 100gib, else xeon-e5-2640v2]
+    /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, xeon-silver-4216-petuum,
+    /// xeon-e5-36-cores, or a file with the same fields [default: the machines that the papers used with this
+    /// network: xeon-silver-4216 with 100gib, xeon-e5-36-cores with 56gib, else xeon-e5-2640v2]
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) machine: Option<String>,
 

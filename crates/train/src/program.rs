@@ -15,7 +15,7 @@ use crate::run::{self, Outcome};
 use crate::tally::Tally;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
-use intendant::{Aborter, lapser::Lobby};
+use intendant::{Aborter, NetworkStats, lapser::Lobby};
 use intendant_metrics::process;
 use intendant_task::Reduction;
 use std::path::Path;
@@ -52,6 +52,11 @@ pub trait Program {
     /// Any error ends the run. A program of one node has none.
     fn evaluate(&mut self) -> Result<Reduction, TrainError>;
 
+    /// What the last epoch took and sent, if it ran on a simulated cluster: called once after each epoch.
+    fn virtual_epoch(&mut self) -> Option<VirtualEpoch> {
+        None
+    }
+
     /// The costs of all epochs so far, as [`Program::epoch`] learnt them. Nothing on one node.
     fn costs(&self) -> Costs {
         Costs::default()
@@ -83,6 +88,35 @@ pub trait Program {
     /// # Errors
     /// Any error ends the export; nothing of it is kept.
     fn export(&mut self, folder: &Path) -> Result<(), AppError>;
+}
+
+/// An epoch on a simulated cluster, or several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VirtualEpoch {
+    /// How long it lasted, nanoseconds.
+    pub virtual_ns: u64,
+    /// Time in which threads computed, summed over nodes, nanoseconds.
+    pub compute_ns: u64,
+    /// Operations between nodes.
+    pub operations: u64,
+    /// Bytes of the operations.
+    pub bytes: u64,
+    /// Events of the simulation since its start.
+    pub events: u64,
+    /// Time in which the sending halves of the nodes' NICs were busy, summed over nodes, nanoseconds.
+    pub nic_busy_ns: u64,
+}
+
+impl VirtualEpoch {
+    /// Adds the next epoch.
+    fn continues(&mut self, next: &Self) {
+        self.virtual_ns += next.virtual_ns;
+        self.compute_ns += next.compute_ns;
+        self.operations += next.operations;
+        self.bytes += next.bytes;
+        self.events = next.events;
+        self.nic_busy_ns += next.nic_busy_ns;
+    }
 }
 
 /// What the epochs of a [`Program`] cost beyond what node 0 sees by itself.
@@ -121,6 +155,7 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
     let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
     let aborter = program.aborter();
     let claim = plan.interrupt.claim(Duration::ZERO);
+    let mut simulated = None;
     let trained = thread::scope(|scope| {
         let (end, ended) = bounded::<()>(0);
         let others = aborter.clone();
@@ -138,7 +173,7 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
         let watching = thread::Builder::new().name("interrupt".to_owned()).spawn_scoped(scope, watch);
         watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
         let trained = guarded("the program", || {
-            let totals = epochs(program, plan, progress, (stop, signal))?;
+            let totals = epochs(program, plan, progress, (stop, signal), &mut simulated)?;
             if plan.export.is_some() {
                 program.collect()?;
             }
@@ -160,7 +195,11 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
         }
         error
     })?;
-    let report = Report::without_server((program.name(), program.digest(), program.size()), plan, &totals);
+    let mut report =
+        Report::without_server((program.name(), program.digest(), program.size()), plan, &totals);
+    if let (Some(simulation), Some(epochs)) = (&plan.simulation, &simulated) {
+        report.add_simulation(simulation, plan, epochs);
+    }
     if is_first {
         let exported = plan.export.as_deref().map(|folder| export(program, folder));
         run::finish(&report, plan, exported)?;
@@ -174,6 +213,7 @@ fn epochs<P: Program>(
     plan: &Plan,
     progress: &Progress,
     (stop, signal): (&AtomicBool, &AtomicI32),
+    simulated: &mut Option<VirtualEpoch>,
 ) -> Result<Totals, TrainError> {
     let begin = || History::begin(plan, program.name(), 0, &Totals::default());
     let mut history = if plan.rank() == 0 { begin() } else { None };
@@ -181,19 +221,25 @@ fn epochs<P: Program>(
     for number in 1..=plan.epochs {
         let (start, cpu_start_ns, before) = (now(), process::cpu_ns(), program.costs());
         let epoch = program.epoch(stop);
-        let (seconds, cpu_ns) =
+        let (mut seconds, mut cpu_ns) =
             ((now() - start).as_secs_f64(), process::cpu_ns().saturating_sub(cpu_start_ns));
         // Acquire: pairs with the Release of the thread that waits for signals.
         if stop.load(Ordering::Acquire) {
             return Err(TrainError::Interrupted(signal.load(Ordering::Relaxed)));
         }
         let (mut reduction, costs) = (epoch?, program.costs());
+        let mut traffic = NetworkStats::default();
+        if let Some(epoch) = program.virtual_epoch() {
+            (seconds, cpu_ns) = (epoch.virtual_ns as f64 / 1e9, epoch.compute_ns);
+            traffic = NetworkStats { messages: epoch.operations, bytes: epoch.bytes, unix_bytes: 0 };
+            simulated.get_or_insert_default().continues(&epoch);
+        }
         if plan.valid_every > 0 && number.is_multiple_of(plan.valid_every) {
             reduction.merge(&program.evaluate()?);
         }
         let cpu_ns = cpu_ns + costs.cpu_ns.saturating_sub(before.cpu_ns);
         let exchanged = costs.exchanged.map(|all| all.since(&before.exchanged.unwrap_or_default()));
-        let tally = Tally { reduction, cpu_ns, ..Tally::default() };
+        let tally = Tally { reduction, cpu_ns, traffic, ..Tally::default() };
         let sum = EpochSum { tally, seconds, untrained: None, exchanged };
         if let Some(history) = &mut history {
             history.epoch(&Epoch::new(number as usize, &sum, 0));

@@ -6,9 +6,11 @@ use crate::cut::Made;
 use crate::exchanged::Exchanged;
 use crate::meter::{EpochSum, Totals};
 use crate::plan::Plan;
+use crate::program::VirtualEpoch;
 use crate::progress::number;
 use crate::replication::{Replicated, Resolved};
 use crate::sampling::Sampling;
+use crate::simulation::Simulation;
 use intendant::ManagementStats;
 use intendant::{AccessStats, NetworkStats};
 use intendant_core::{Element, Histogram};
@@ -460,6 +462,24 @@ impl Report {
             bound: None,
             one_sided: totals.exchanged,
         }
+    }
+
+    /// Adds what only a simulation of a program measures.
+    pub(crate) fn add_simulation(&mut self, simulation: &Simulation, plan: &Plan, epochs: &VirtualEpoch) {
+        let VirtualEpoch { virtual_ns, operations, bytes, events, nic_busy_ns, .. } = *epochs;
+        self.simulated = true;
+        self.network = NetworkStats { messages: operations, bytes, unix_bytes: 0 };
+        self.simulation = Some(Simulated {
+            net: simulation.net.clone(),
+            machine: simulation.machine.clone(),
+            charge: simulation.charge,
+            charge_compute: simulation.charge_compute,
+            operation_keys: simulation.operation_keys,
+            events,
+            channel_busy: 0.0,
+            channel_wait_ms: 0.0,
+            nic_busy: nic_busy_ns as f64 / virtual_ns.max(1) as f64 / plan.nodes as f64,
+        });
     }
 
     /// Warns of results that may not be what the user asked for. `untrained` is the loss of the initial

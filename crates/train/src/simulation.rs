@@ -117,8 +117,17 @@ impl Simulation {
                 "--simulate runs all nodes in one process, but a launcher started this process as one of several",
             ));
         }
-        let net = args.net.clone().unwrap_or_else(|| "10gbe".to_owned());
-        let of_paper = if net == "100gib" { "xeon-silver-4216" } else { "xeon-e5-2640v2" };
+        let usual = match args.technique {
+            // Nodes that access each other's memory.
+            Technique::Exchange(_) => "56gib",
+            Technique::Single | Technique::Server(_) => "10gbe",
+        };
+        let net = args.net.clone().unwrap_or_else(|| usual.to_owned());
+        let of_paper = match net.as_str() {
+            "100gib" => "xeon-silver-4216",
+            "56gib" => "xeon-e5-36-cores",
+            _ => "xeon-e5-2640v2",
+        };
         let machine = args.machine.clone().unwrap_or_else(|| of_paper.to_owned());
         let network = lookup("--net", &net, &presets::NETWORKS, Network::named, Network::from_toml)?;
         let machines = lookup("--machine", &machine, &presets::MACHINES, Machine::named, Machine::from_toml)?;

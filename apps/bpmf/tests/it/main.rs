@@ -1,6 +1,7 @@
 //! The program as a user runs it.
 
 mod nodes;
+mod simulated;
 
 use intendant_apptest::{App, schema};
 use serde_json::Value;

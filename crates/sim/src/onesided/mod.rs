@@ -146,6 +146,8 @@ pub struct OneSided<T> {
     landed_ns: Vec<Vec<u64>>,
     /// Operations that accessed a released segment: who, and whose.
     trespasses: Vec<(usize, usize)>,
+    /// What the next operation is charged for, if not for its words.
+    charged: Option<u64>,
 }
 
 /// Why operations on nodes that are gone fail.
@@ -179,6 +181,7 @@ impl<T> OneSided<T> {
             arrives_ns: vec![vec![0; nodes]; nodes],
             landed_ns: vec![vec![0; nodes]; nodes],
             trespasses: Vec::new(),
+            charged: None,
         }
     }
 
@@ -284,6 +287,18 @@ impl<T> OneSided<T> {
         }
     }
 
+    /// `node` computes for `for_ns`, after what it does already. Its inputs wait, and operations that it begins
+    /// start at the end.
+    pub fn computing(&mut self, node: usize, for_ns: u64) {
+        self.storing(node, 0, &[], for_ns);
+    }
+
+    /// The next operation occupies NICs for `bytes` bytes instead of those of its words: runs that compute with
+    /// short values are charged for long ones.
+    pub fn charge_next(&mut self, bytes: u64) {
+        self.charged = Some(bytes);
+    }
+
     /// `node` begins to read `words` words at `remote` of `from` into its words at `into`.
     pub fn read(&mut self, node: usize, from: usize, remote: usize, into: usize, words: usize, id: u64) {
         let operation = Operation::new(Direction::Read, (node, id), (from, node), (remote, into), words);
@@ -311,9 +326,10 @@ impl<T> OneSided<T> {
         let direction = Direction::Write { hint, tag };
         let operation = Operation::new(direction, (node, id), (node, to), (local, remote), words);
         let lines = operation.lines();
+        let bytes = self.charged.unwrap_or(operation.bytes);
         let op = self.begin(operation);
         let from_ns = self.peers[node].busy_until_ns.max(self.queue.now_ns());
-        let sent_ns = self.send(node, words);
+        let sent_ns = self.send(node, bytes);
         for line in 0..lines {
             let at_ns = self.dice.between(from_ns, sent_ns);
             self.queue.schedule(at_ns, Event::Sampled { op, line }, &mut self.dice);
@@ -395,16 +411,17 @@ impl<T> OneSided<T> {
         }
     }
 
-    fn begin(&mut self, operation: Operation) -> u64 {
+    fn begin(&mut self, mut operation: Operation) -> u64 {
         self.begun += 1;
+        operation.bytes = self.charged.take().unwrap_or(operation.bytes);
         self.note(|| format!("n{} begins {operation}", operation.by));
         self.operations.insert(self.begun, operation);
         self.begun
     }
 
-    /// Occupies the sending half of a node's NIC when the node is idle. Returns when the words are sent.
-    fn send(&mut self, node: usize, words: usize) -> u64 {
-        let occupied_ns = self.config.network.occupied_ns(words as u64 * 8);
+    /// Occupies the sending half of a node's NIC when the node is idle. Returns when the bytes are sent.
+    fn send(&mut self, node: usize, bytes: u64) -> u64 {
+        let occupied_ns = self.config.network.occupied_ns(bytes);
         let peer = &mut self.peers[node];
         let from_ns = peer.busy_until_ns.max(self.queue.now_ns());
         peer.nic.sending.serve(from_ns, from_ns, occupied_ns).1
@@ -492,9 +509,9 @@ impl<T> OneSided<T> {
             self.lands(op);
             return;
         }
-        let (lines, words) = (operation.lines(), operation.words);
+        let (lines, bytes) = (operation.lines(), operation.bytes);
         let now_ns = self.queue.now_ns();
-        let occupied_ns = self.config.network.occupied_ns(words as u64 * 8);
+        let occupied_ns = self.config.network.occupied_ns(bytes);
         let (from_ns, until_ns) = self.peers[other].nic.sending.serve(now_ns, now_ns, occupied_ns);
         let mut last_ns = until_ns;
         for line in 0..lines {
@@ -546,7 +563,7 @@ impl<T> OneSided<T> {
             return;
         }
         let (by, to, lines, is_write) = (operation.by, operation.to, operation.lines(), operation.is_write());
-        let occupied_ns = self.config.network.occupied_ns(operation.words as u64 * 8);
+        let occupied_ns = self.config.network.occupied_ns(operation.bytes);
         // Writes of one node land one after the other.
         let from_ns = if is_write { now_ns.max(self.landed_ns[by][to] + 1) } else { now_ns };
         let (from_ns, until_ns) = self.peers[to].nic.receiving.serve(now_ns, from_ns, occupied_ns);

@@ -30,6 +30,8 @@ pub(super) struct Operation {
     /// First word in the segment of the other node.
     pub(super) remote: usize,
     pub(super) words: usize,
+    /// Bytes for which it occupies NICs.
+    pub(super) bytes: u64,
     /// What was sampled so far.
     pub(super) data: Vec<u64>,
     /// By line: whether it was sampled.
@@ -61,6 +63,7 @@ impl Operation {
             into,
             remote,
             words,
+            bytes: words as u64 * 8,
             data: vec![0; words],
             sampled: vec![false; words.div_ceil(LINE_WORDS)],
             landed: 0,

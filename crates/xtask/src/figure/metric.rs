@@ -177,6 +177,15 @@ impl Report {
         self.epochs().iter().map(|e| seconds(e).ok_or_else(|| "an epoch has no seconds".to_owned())).sum()
     }
 
+    /// CPU seconds of an epoch and a worker.
+    fn compute_seconds(&self) -> Result<f64, String> {
+        let seconds = |epoch: &Value| epoch["cpu_seconds"].as_f64();
+        let of_epochs = self.epochs().iter().map(|e| seconds(e).ok_or("an epoch has no CPU seconds"));
+        let sum: f64 = of_epochs.sum::<Result<f64, _>>()?;
+        let workers = self.at("/nodes")? * self.at("/workers_per_node")?;
+        Ok(sum / workers / self.epochs().len() as f64)
+    }
+
     /// The course of quality: a point for each epoch that has one.
     fn course(&self, quality: &Quality) -> Result<Vec<Point>, String> {
         let mut seconds = 0.0;
@@ -197,6 +206,10 @@ impl Report {
     fn own(&self, name: &str) -> Result<f64, String> {
         match name {
             "seconds" => Ok(self.seconds()? / self.epochs().len() as f64),
+            "compute_seconds" => self.compute_seconds(),
+            "communication_seconds" => {
+                Ok(self.seconds()? / self.epochs().len() as f64 - self.compute_seconds()?)
+            }
             "examples_per_s" => {
                 let examples: f64 = self.epochs().iter().filter_map(|epoch| epoch["examples"].as_f64()).sum();
                 Ok(examples / self.seconds()?)
@@ -233,6 +246,8 @@ impl Reports {
     /// | name | number |
     /// | --- | --- |
     /// | `seconds` | mean duration of an epoch |
+    /// | `compute_seconds` | CPU seconds of an epoch and a worker, mean; of `bpmf` its arithmetic |
+    /// | `communication_seconds` | the other seconds of an epoch |
     /// | `examples_per_s` | examples trained per second |
     /// | `reads_per_s` | keys pulled per second of all workers |
     /// | `remote_per_s` | remote accesses per second, reads and writes |
@@ -342,11 +357,14 @@ mod tests {
 
     #[test]
     fn numbers_are_found_and_those_that_are_not_there_are_named() {
-        let text = r#"{"epochs":[{"seconds":1.0},{"seconds":3.0}],"access":{"pull_keys":80,"remote":40},
+        let text = r#"{"nodes":2,"workers_per_node":2,
+            "epochs":[{"seconds":1.0,"cpu_seconds":1.0},{"seconds":3.0,"cpu_seconds":5.0}],"access":{"pull_keys":80,"remote":40},
             "management":{"relocations":8,"relocation_ms":{"mean":2.5}},"network":{"bytes":400}}"#;
         let reports = reports(&[("a", text), ("empty", "{}")], None);
         for (name, number) in [
             ("seconds", 2.0),
+            ("compute_seconds", 0.75),
+            ("communication_seconds", 1.25),
             ("reads_per_s", 20.0),
             ("remote_per_s", 10.0),
             ("relocations_per_s", 2.0),

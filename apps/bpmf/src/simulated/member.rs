@@ -1,0 +1,294 @@
+//! One node: a thread that computes the steps of a block, and exchanges items before and after them.
+
+use super::by_hand::ByHand;
+use super::costs::Costs;
+use super::lapser::Lapser;
+use intendant_bpmf::{Block, BpmfError, Item, Scratch, Side, Step};
+use intendant_lapser::Stats;
+use intendant_sim::onesided::{Input, OneSided};
+use intendant_train::TrainError;
+use std::collections::VecDeque;
+
+/// An input of a node besides those of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// The thread goes on, after what it was busy with.
+    Go,
+    /// A look is due.
+    Look,
+}
+
+/// How a node exchanges items.
+pub(super) enum Way {
+    Lapser(Box<Lapser>),
+    ByHand(Box<ByHand>),
+}
+
+/// What the thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It computes items and gives them to others.
+    Working,
+    /// It waits until all nodes are so far, if its way of exchange requires that.
+    Meeting,
+    /// It gets what the next step needs.
+    Getting,
+    Ended,
+}
+
+/// How far a node is with the items that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Got {
+    /// It has all.
+    All,
+    /// It goes on at once.
+    Some,
+    /// It waits for an input.
+    Waits,
+}
+
+/// A part of a step: a computation, and the item that it produces.
+struct Act {
+    compute_ns: u64,
+    item: Option<Item>,
+}
+
+/// What a node has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    pub(super) compute_ns: u64,
+    pub(super) writes: u64,
+    pub(super) written_bytes: u64,
+    pub(super) reads: u64,
+    pub(super) read_bytes: u64,
+}
+
+/// The part of a node that ways of exchange use.
+pub(super) struct Thread {
+    pub(super) rank: usize,
+    pub(super) block: Block,
+    pub(super) costs: Costs,
+    done: Done,
+}
+
+impl Thread {
+    /// Charges the thread and the network for a write that begins, which occupies NICs for `bytes` bytes.
+    pub(super) fn writes(&mut self, network: &mut OneSided<Own>, bytes: u64) {
+        self.begins(network, bytes);
+        self.done.writes += 1;
+        self.done.written_bytes += bytes;
+    }
+
+    /// The same of a read.
+    pub(super) fn reads(&mut self, network: &mut OneSided<Own>, bytes: u64) {
+        self.begins(network, bytes);
+        self.done.reads += 1;
+        self.done.read_bytes += bytes;
+    }
+
+    fn begins(&self, network: &mut OneSided<Own>, bytes: u64) {
+        network.computing(self.rank, self.costs.begin_ns());
+        network.charge_next(bytes);
+    }
+
+    /// Goes on when the thread is idle, after inputs that wait.
+    fn go_later(&self, network: &mut OneSided<Own>) {
+        let now_ns = network.now_ns();
+        network.schedule(self.rank, now_ns, Own::Go);
+    }
+}
+
+/// A node.
+pub(super) struct Member {
+    thread: Thread,
+    way: Way,
+    scratch: Scratch,
+    phase: Phase,
+    /// What is left of the step.
+    acts: VecDeque<Act>,
+    /// The item whose computation is under way.
+    computed: Option<Item>,
+    /// The clock of the items that the step produces.
+    clock: u64,
+    /// The step whose items are given; none at the start.
+    given: Option<Step>,
+    /// Iterations that it has ended, and when the last one was.
+    pub(super) iterations: u32,
+    pub(super) ended_ns: u64,
+}
+
+impl Member {
+    pub(super) fn new(rank: usize, block: Block, way: Way, costs: Costs) -> Self {
+        Self {
+            thread: Thread { rank, block, costs, done: Done::default() },
+            way,
+            scratch: Scratch::new(),
+            phase: Phase::Working,
+            acts: VecDeque::new(),
+            computed: None,
+            clock: 1,
+            given: None,
+            iterations: 0,
+            ended_ns: 0,
+        }
+    }
+
+    pub(super) const fn block(&self) -> &Block {
+        &self.thread.block
+    }
+
+    /// Begins with the items that have a value from the start.
+    pub(super) fn start(&mut self, network: &mut OneSided<Own>) {
+        let begin = self.thread.block.begin();
+        self.clock = begin.clock;
+        self.acts = begin.items.into_iter().map(|item| Act { compute_ns: 0, item: Some(item) }).collect();
+        self.thread.go_later(network);
+    }
+
+    pub(super) const fn done(&self) -> Done {
+        self.thread.done
+    }
+
+    /// The counts of Lapser, if that is how it exchanges.
+    pub(super) fn stats(&self) -> Stats {
+        match &self.way {
+            Way::Lapser(lapser) => lapser.stats(),
+            Way::ByHand(_) => Stats::default(),
+        }
+    }
+
+    /// An input of the node, which is idle.
+    pub(super) fn step(&mut self, input: Input<Own>, network: &mut OneSided<Own>) -> Result<(), TrainError> {
+        let goes_on = match input {
+            Input::Own(Own::Go) => true,
+            Input::Own(Own::Look) | Input::Done(_) | Input::Hint { .. } => {
+                network.computing(self.thread.rank, self.thread.costs.input_ns());
+                match &mut self.way {
+                    Way::Lapser(lapser) => lapser.learn(&mut self.thread, &input, network)?,
+                    Way::ByHand(by_hand) => by_hand.learn(&input),
+                }
+            }
+            // Nodes live for as long as the simulation.
+            Input::Failed { node, .. } | Input::Closed(node) => {
+                return Err(TrainError::Stopped(format!("simulated node {node} is gone")));
+            }
+        };
+        if goes_on { self.go(network) } else { Ok(()) }
+    }
+
+    /// The thread does the next thing.
+    fn go(&mut self, network: &mut OneSided<Own>) -> Result<(), TrainError> {
+        match self.phase {
+            Phase::Working => self.go_working(network),
+            Phase::Meeting => {
+                let met = match &mut self.way {
+                    Way::Lapser(_) => true,
+                    Way::ByHand(by_hand) => by_hand.meets(&mut self.thread, network),
+                };
+                if met {
+                    self.next_step(network);
+                }
+                Ok(())
+            }
+            Phase::Getting => {
+                let got = match &mut self.way {
+                    Way::Lapser(lapser) => lapser.gets(&mut self.thread, network)?,
+                    Way::ByHand(by_hand) => by_hand.gets(&mut self.thread, network)?,
+                };
+                match got {
+                    Got::All => self.work(network)?,
+                    Got::Some => self.thread.go_later(network),
+                    Got::Waits => {}
+                }
+                Ok(())
+            }
+            Phase::Ended => Ok(()),
+        }
+    }
+
+    /// Gives the item that was computed, and begins with the next one.
+    fn go_working(&mut self, network: &mut OneSided<Own>) -> Result<(), TrainError> {
+        if let Some(item) = self.computed.take() {
+            let given = match &mut self.way {
+                Way::Lapser(lapser) => lapser.set(&mut self.thread, item, self.clock, network)?,
+                Way::ByHand(by_hand) => {
+                    by_hand.set(&mut self.thread, item, network);
+                    true
+                }
+            };
+            if !given {
+                // It goes on when the set is answered.
+                return Ok(());
+            }
+        }
+        if let Some(act) = self.acts.pop_front() {
+            self.thread.done.compute_ns += act.compute_ns;
+            network.computing(self.thread.rank, act.compute_ns);
+            self.computed = act.item;
+            self.thread.go_later(network);
+            return Ok(());
+        }
+        if self.given == Some(Step::Predict) {
+            self.iterations += 1;
+            self.ended_ns = network.now_ns();
+        }
+        match &mut self.way {
+            Way::Lapser(_) => {}
+            Way::ByHand(by_hand) => by_hand.end(self.given),
+        }
+        self.phase = Phase::Meeting;
+        // After what the thread is busy with.
+        self.thread.go_later(network);
+        Ok(())
+    }
+
+    fn next_step(&mut self, network: &mut OneSided<Own>) {
+        let block = &self.thread.block;
+        if block.step() == Some(Step::Rows(Side::Columns)) && self.given != Some(Step::Hyperparameters) {
+            // A block that draws no hyperparameters meets the one that does.
+            self.given = Some(Step::Hyperparameters);
+            if let Way::ByHand(by_hand) = &mut self.way {
+                by_hand.end(self.given);
+                self.thread.go_later(network);
+                return;
+            }
+        }
+        if block.step().is_none() {
+            self.phase = Phase::Ended;
+            return;
+        }
+        let needs = block.needs();
+        match &mut self.way {
+            Way::Lapser(lapser) => lapser.begin(needs),
+            Way::ByHand(by_hand) => by_hand.begin(needs),
+        }
+        self.phase = Phase::Getting;
+        self.thread.go_later(network);
+    }
+
+    /// Computes the step. The results are known at once; the thread is busy for as long as it takes, item by
+    /// item.
+    fn work(&mut self, network: &mut OneSided<Own>) -> Result<(), TrainError> {
+        let Thread { block, costs, .. } = &mut self.thread;
+        let step = block.step();
+        for task in block.work().map_err(|error| TrainError::Stopped(error.to_string()))? {
+            let diverged = |error: BpmfError| TrainError::ProgramDiverged(error.into());
+            task.run(&mut self.scratch).map_err(diverged)?;
+        }
+        let produced = block.finish();
+        (self.clock, self.given) = (produced.clock, step);
+        if step == Some(Step::Predict) {
+            let predict_ns = |item: Item| match item {
+                Item::Row(Side::Rows, row) => costs.predict_ns(row),
+                Item::Row(Side::Columns, _) | Item::Statistics(..) | Item::Hyperparameters(_) => 0,
+            };
+            let compute_ns = block.produced().into_iter().map(predict_ns).sum();
+            self.acts.push_back(Act { compute_ns, item: None });
+        }
+        let act = |item: Item| Act { compute_ns: costs.draw_ns(item), item: Some(item) };
+        self.acts.extend(produced.items.into_iter().map(act));
+        self.phase = Phase::Working;
+        self.thread.go_later(network);
+        Ok(())
+    }
+}

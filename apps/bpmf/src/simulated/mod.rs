@@ -1,0 +1,216 @@
+//! `--simulate`: the chain on several nodes in virtual time.
+//!
+//! Each node is a [`Block`] with the production protocol of Lapser, or with an exchange by hand; the
+//! arithmetic and its results are the real ones. The network is [`OneSided`]; `costs` has the durations.
+//! Start at [`Cluster`]; `member` is one node, `lapser` and `by_hand` are the ways in which nodes exchange
+//! items, `chain` is the program.
+//!
+//! A node sets a row as soon as it has drawn it, as the source's program does, so that a push overlaps with
+//! the rows that follow.
+
+mod by_hand;
+mod chain;
+mod costs;
+mod lapser;
+mod member;
+
+use crate::plan::usage;
+use by_hand::ByHand;
+pub(crate) use chain::SimulatedChain;
+use costs::Costs;
+use intendant_bpmf::{Block, BpmfError, Item, Model};
+use intendant_lapser::{Declaration, Directory, Settings, Variant, Want};
+use intendant_segment::Segment;
+use intendant_sim::Spread;
+use intendant_sim::onesided::{OneSided, OneSidedConfig};
+use intendant_train::{Exchange, Exchanged, Simulation, TrainError, VirtualEpoch};
+use lapser::Lapser;
+use member::{Member, Own, Way};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Gets that a node has begun at most, if no number is given: the depth of a queue of one-sided operations.
+const GETS_MAX: usize = 64;
+
+/// Inputs of nodes between two looks at whether the run is to stop.
+const INPUTS_PER_LOOK: u64 = 4096;
+
+/// The nodes of a chain on a simulated network.
+pub(crate) struct Cluster {
+    network: OneSided<Own>,
+    members: Vec<Member>,
+    /// Iterations that all nodes have ended.
+    iterations: u32,
+    /// What all nodes had done at the end of the last epoch.
+    before: VirtualEpoch,
+}
+
+impl Cluster {
+    /// A chain of `nodes` blocks that exchange their items as `exchange` says.
+    ///
+    /// # Errors
+    /// If the model cannot be divided into so many blocks, or there is not enough memory.
+    pub(crate) fn new(
+        model: &Arc<Model>,
+        nodes: usize,
+        exchange: Exchange,
+        simulation: &Simulation,
+        seed: u64,
+    ) -> Result<Self, TrainError> {
+        let count = u32::try_from(nodes).unwrap_or(u32::MAX);
+        let blocks = (0..count).map(|index| Block::new(Arc::clone(model), index, count));
+        let blocks = blocks.collect::<Result<Vec<_>, BpmfError>>().map_err(usage)?;
+        let declarations: Vec<Declaration> =
+            blocks.iter().map(|block| declaration(model, block, &blocks, exchange)).collect();
+        let variant = match exchange {
+            Exchange::LapserPull => Variant::Pull,
+            Exchange::LapserPushBySlack => Variant::PushBySlack,
+            Exchange::LapserPush | Exchange::OneSided | Exchange::AllGather | Exchange::Broadcast => {
+                Variant::Push
+            }
+        };
+        let settings = Settings { head_words: by_hand::HEAD_WORDS, ..Settings::new(variant) };
+        let directory = Arc::new(Directory::new(settings, &declarations).map_err(TrainError::usage)?);
+        let costs = Costs::new(model, simulation);
+        let gets = simulation.operation_keys.map_or(GETS_MAX, usize::from);
+        let (mut members, mut segments) = (Vec::new(), Vec::new());
+        let produced: Vec<Vec<Item>> = blocks.iter().map(Block::produced).collect();
+        let produced = Arc::new(produced);
+        for (rank, block) in blocks.into_iter().enumerate() {
+            let words = directory.words(rank).unwrap_or(0);
+            let segment = Segment::new(words).map_err(TrainError::usage)?;
+            let way = if exchange.has_slack() {
+                Way::Lapser(Box::new(Lapser::new(&directory, rank, &segment, model, gets)?))
+            } else {
+                Way::ByHand(Box::new(ByHand::new(
+                    &directory,
+                    rank,
+                    exchange,
+                    model,
+                    &produced,
+                    costs.clone(),
+                )))
+            };
+            members.push(Member::new(rank, block, way, costs.clone()));
+            segments.push(segment);
+        }
+        let config = OneSidedConfig {
+            network: simulation.delays.network,
+            // A part of the network's latency.
+            line: Spread::fixed(0),
+            hints_lost_once_in: 0,
+            detect: Spread::fixed(0),
+            seed,
+            trace: false,
+        };
+        let mut network = OneSided::new(config, segments);
+        for member in &mut members {
+            member.start(&mut network);
+        }
+        Ok(Self { network, members, iterations: 0, before: VirtualEpoch::default() })
+    }
+
+    /// The blocks, in order.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.members.iter().map(Member::block)
+    }
+
+    /// Goes on until all nodes have ended the next iteration. No node can draw rows of a later one before
+    /// that, as these need hyperparameters of statistics of all nodes.
+    ///
+    /// # Errors
+    /// If the chain diverges.
+    pub(crate) fn iterate(&mut self, stop: &AtomicBool) -> Result<(), TrainError> {
+        let goal = self.iterations + 1;
+        let mut inputs = 0u64;
+        while self.members.iter().any(|member| member.iterations < goal) {
+            inputs += 1;
+            if inputs.is_multiple_of(INPUTS_PER_LOOK) && stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let Some(step) = self.network.next() else {
+                return Err(TrainError::Stopped(format!(
+                    "the simulated nodes wait for each other in iteration {goal}"
+                )));
+            };
+            self.members[step.node].step(step.input, &mut self.network)?;
+        }
+        self.iterations = goal;
+        Ok(())
+    }
+
+    /// What all nodes have exchanged so far; `None` if there is only one.
+    pub(crate) fn exchanged(&self) -> Option<Exchanged> {
+        let nodes = self.members.len();
+        let mut all = Exchanged::default();
+        let mut busy_ns = 0;
+        for member in &self.members {
+            let (done, stats) = (member.done(), member.stats());
+            busy_ns += done.compute_ns;
+            all.sets += stats.sets;
+            all.gets += stats.gets;
+            all.gets_waited += stats.gets - stats.gets_at_once;
+            all.writes += done.writes;
+            all.written_bytes += done.written_bytes;
+            all.reads += done.reads;
+            all.read_bytes += done.read_bytes;
+            all.torn += stats.torn_reads + stats.torn_looks;
+            all.stale += stats.stale_reads;
+        }
+        all.seconds = (self.ended_ns() as f64 - busy_ns as f64 / nodes as f64) / 1e9;
+        (nodes > 1).then_some(all)
+    }
+
+    /// When the last node ended its last iteration.
+    fn ended_ns(&self) -> u64 {
+        self.members.iter().map(|member| member.ended_ns).max().unwrap_or(0)
+    }
+
+    /// What the iterations since the last call took and sent.
+    pub(crate) fn take(&mut self) -> VirtualEpoch {
+        let mut all = VirtualEpoch {
+            virtual_ns: self.ended_ns(),
+            events: self.network.events(),
+            nic_busy_ns: (0..self.members.len()).map(|node| self.network.load(node).0.busy_ns).sum(),
+            ..VirtualEpoch::default()
+        };
+        for done in self.members.iter().map(Member::done) {
+            all.compute_ns += done.compute_ns;
+            all.operations += done.writes + done.reads;
+            all.bytes += done.written_bytes + done.read_bytes;
+        }
+        let before = std::mem::replace(&mut self.before, all);
+        VirtualEpoch {
+            virtual_ns: all.virtual_ns - before.virtual_ns,
+            compute_ns: all.compute_ns - before.compute_ns,
+            operations: all.operations - before.operations,
+            bytes: all.bytes - before.bytes,
+            events: all.events,
+            nic_busy_ns: all.nic_busy_ns - before.nic_busy_ns,
+        }
+    }
+}
+
+/// What a block produces and consumes. With an exchange of all items with all nodes, it consumes those of all
+/// others.
+fn declaration(model: &Model, block: &Block, blocks: &[Block], exchange: Exchange) -> Declaration {
+    let item = |item: &Item| intendant_lapser::Item::new(model.key(*item), model.words(*item));
+    let consumed = match exchange {
+        Exchange::AllGather | Exchange::Broadcast => blocks.iter().flat_map(Block::produced).collect(),
+        Exchange::LapserPush | Exchange::LapserPull | Exchange::LapserPushBySlack | Exchange::OneSided => {
+            block.consumed()
+        }
+    };
+    let want = |consumed: &Item| {
+        let slack = match consumed {
+            Item::Row(..) => u64::from(model.config().slack),
+            Item::Statistics(..) | Item::Hyperparameters(_) => 0,
+        };
+        Want { item: item(consumed), slack }
+    };
+    Declaration {
+        incarnation: u64::from(block.index()) + 1,
+        produce: block.produced().iter().map(item).collect(),
+        consume: consumed.iter().map(want).collect(),
+    }
+}
