@@ -23,6 +23,7 @@ mod error;
 mod health;
 mod inbox;
 mod instances;
+mod linger;
 mod mailbox;
 mod meeting;
 mod membership;

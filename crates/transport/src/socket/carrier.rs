@@ -95,7 +95,7 @@ impl Carrier {
     /// Bytes that a write took and that may not have reached the socket.
     pub(crate) fn unsent(&self) -> usize {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => 0,
+            Self::Tcp(_) | Self::Unix(_) | Self::Rings(_) => 0,
             Self::Tls(secure) => secure.unsent(),
         }
     }

@@ -93,13 +93,14 @@ async fn introduce(
     let hello = Hello::new(identity, to, channel, rings && stream.is_unix());
     stream.write_all(&hello.encode()).await?;
     let mut verdict = [0; VERDICT_BYTES];
-    let shared = match stream {
-        Stream::Unix(stream) if hello.rings => unix::read_with_memory(stream, &mut verdict).await?,
-        stream => {
-            read_all(stream, &mut verdict).await?;
-            None
-        }
-    };
+    let mut shared = None;
+    if let Stream::Unix(stream) = stream
+        && hello.rings
+    {
+        shared = unix::read_with_memory(stream, &mut verdict).await?;
+    } else {
+        read_all(stream, &mut verdict).await?;
+    }
     decode_verdict(identity, &hello, &verdict)?;
     stream.write_all(if shared.is_some() { &MAGIC_RINGS } else { &MAGIC }).await?;
     stream.flush().await?;

@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn faults_are_found_in_their_order() {
         let (dialler, acceptor) = (identity(1), identity(2));
-        let mut hello = Hello::new(&dialler, NodeId(2), ChannelId(1));
+        let mut hello = Hello::new(&dialler, NodeId(2), ChannelId(1), false);
         let verdict = |hello: &Hello| {
             let bytes = hello.encode();
             let (preamble, rest) = split(&bytes);
@@ -505,7 +505,7 @@ mod tests {
     fn both_sides_report_their_own_point_of_view() {
         let (mut dialler, acceptor) = (identity(1), identity(2));
         dialler.layout = 0xabc;
-        let hello = Hello::new(&dialler, NodeId(2), ChannelId(0));
+        let hello = Hello::new(&dialler, NodeId(2), ChannelId(0), false);
         let refusal = check_hello(&acceptor, &hello).unwrap_err();
         let told = decode_verdict(&dialler, &hello, &encode_verdict(Some(&refusal)).unwrap()).unwrap_err();
         assert!(
@@ -517,7 +517,7 @@ mod tests {
 
     #[test]
     fn a_good_hello_is_welcome() {
-        let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1));
+        let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1), false);
         let bytes = hello.encode();
         let (preamble, rest) = split(&bytes);
         assert_eq!(check_preamble(&identity(2), preamble).unwrap(), 1);
@@ -529,7 +529,7 @@ mod tests {
     /// first twelve.
     #[test]
     fn a_hello_on_the_wire() {
-        let bytes = Hello::new(&identity(1), NodeId(2), ChannelId(1)).encode();
+        let bytes = Hello::new(&identity(1), NodeId(2), ChannelId(1), false).encode();
         let mut expected = b"INTENDNT\x01\0\0\0".to_vec();
         expected.extend_from_slice(&[9; 32]);
         expected
@@ -560,7 +560,7 @@ mod tests {
             if magic {
                 bytes[..8].copy_from_slice(&MAGIC);
             }
-            let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1));
+            let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1), false);
             let welcome = decode_verdict(&identity(1), &hello, &bytes).is_ok();
             prop_assert_eq!(welcome, magic && bytes[8] == 0);
         }
