@@ -369,7 +369,10 @@ fn store_line(line: &[AtomicU64; LINE_WORDS], values: [u64; LINE_WORDS]) {
 /// The number of words that `bytes` bytes are.
 #[inline(always)]
 fn whole_words(bytes: usize) -> usize {
-    assert!(bytes.is_multiple_of(WORD_BYTES), "{bytes} bytes are no whole number of words of {WORD_BYTES} bytes");
+    assert!(
+        bytes.is_multiple_of(WORD_BYTES),
+        "{bytes} bytes are no whole number of words of {WORD_BYTES} bytes"
+    );
     bytes / WORD_BYTES
 }
 

@@ -5,7 +5,8 @@
 //! in use are not affected.
 
 use super::hello::{
-    HELLO_BYTES, Hello, Identity, MAGIC, MAGIC_RINGS, PREAMBLE_BYTES, check_hello, check_preamble, encode_verdict,
+    HELLO_BYTES, Hello, Identity, MAGIC, MAGIC_RINGS, PREAMBLE_BYTES, check_hello, check_preamble,
+    encode_verdict,
 };
 use super::rings::Shared;
 use super::stream::Stream;

@@ -236,9 +236,9 @@ impl Fabric {
     fn fall_asleep(&mut self) -> bool {
         self.announced = !self.rings.is_empty();
         let links = &mut self.links;
-        self.rings.iter().all(|&index| {
-            links[index].as_mut().and_then(Link::rings).is_none_or(Rings::fall_asleep)
-        })
+        self.rings
+            .iter()
+            .all(|&index| links[index].as_mut().and_then(Link::rings).is_none_or(Rings::fall_asleep))
     }
 
     /// Takes back what [`Self::fall_asleep`] has told.

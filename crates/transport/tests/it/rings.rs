@@ -66,7 +66,8 @@ async fn pair(confirmation: &[u8; 8]) -> (Fabric, Raw, Mesh) {
     let address = listener.address();
     let own = identity(1, 2, 1);
     let roster = [LOOPBACK.into(), address];
-    let (mesh, peer) = tokio::join!(listener.mesh(&own, &roster, PATIENCE), Raw::connect(address, confirmation));
+    let (mesh, peer) =
+        tokio::join!(listener.mesh(&own, &roster, PATIENCE), Raw::connect(address, confirmation));
     let mut mesh = mesh.expect("the peer is there");
     let fabric = mesh.take_builders().remove(0).finish().expect("in a runtime").into();
     (fabric, peer, mesh)
@@ -186,7 +187,11 @@ async fn a_peer_that_ends_with_the_ring_full_is_lost_once() {
     assert!(waits.await.is_err(), "nothing was sent");
     assert!(fabric.backlog_bytes(NodeId(0)) > 400 << 10);
     let second = ring_words(&peer.memory);
-    assert_eq!(peer.memory.load(second + 24, Ordering::Relaxed), 1, "no peer would know that it waits for room");
+    assert_eq!(
+        peer.memory.load(second + 24, Ordering::Relaxed),
+        1,
+        "no peer would know that it waits for room"
+    );
     drop(peer);
     lost(&mut fabric).await;
     assert_eq!(fabric.backlog_bytes(NodeId(0)), 0);
