@@ -1,8 +1,9 @@
 //! How long a channel looks for input before it sleeps.
 //!
-//! Frames in shared memory are seen without a system call by a channel that looks. One that sleeps must be woken,
-//! which costs both sides more than the frame does. So a channel with rings goes on looking for a short while, as
-//! long as that is worth it: every while in vain lets it sleep at once twice as often before it tries again.
+//! Frames in shared memory are seen without a system call by a channel that looks. One that sleeps must be
+//! woken, which costs both sides more than the frame does. So a channel with rings goes on looking for a
+//! short while, as long as that is worth it: every while in vain lets it sleep at once twice as often before
+//! it tries again.
 
 use intendant_core::Tick;
 

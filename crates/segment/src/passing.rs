@@ -1,7 +1,7 @@
 //! Sending the descriptors of segments to other processes, over Unix sockets.
 //!
-//! Descriptors go with bytes: whoever reads the bytes without asking for descriptors closes them. Who may have
-//! the memory, and what the bytes say, is for the caller to decide; what arrives is checked by
+//! Descriptors go with bytes: whoever reads the bytes without asking for descriptors closes them. Who may
+//! have the memory, and what the bytes say, is for the caller to decide; what arrives is checked by
 //! [`Segment::open`](crate::Segment::open).
 
 use rustix::cmsg_space;
@@ -22,8 +22,8 @@ pub const DESCRIPTORS_MAX: usize = 2;
 pub struct Received {
     /// Bytes that were written to the buffer. 0: the other end is closed, or has sent an empty packet.
     pub bytes: usize,
-    /// More descriptors were sent than have arrived: more than [`DESCRIPTORS_MAX`], or more than this process may
-    /// have.
+    /// More descriptors were sent than have arrived: more than [`DESCRIPTORS_MAX`], or more than this process
+    /// may have.
     pub truncated: bool,
     /// The descriptors. They close when dropped, and are not passed to other programs.
     pub descriptors: Vec<OwnedFd>,
@@ -33,8 +33,8 @@ pub struct Received {
 /// sent, which may be less than `bytes` over a stream.
 ///
 /// # Errors
-/// `WouldBlock` if the socket takes nothing at the moment; otherwise if the operating system refuses, or for more
-/// than [`DESCRIPTORS_MAX`] descriptors. No signal is raised.
+/// `WouldBlock` if the socket takes nothing at the moment; otherwise if the operating system refuses, or for
+/// more than [`DESCRIPTORS_MAX`] descriptors. No signal is raised.
 pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -48,7 +48,8 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
 /// Receives bytes and the descriptors that were sent with them. Does not wait.
 ///
 /// # Errors
-/// `WouldBlock` if there is nothing at the moment, `Interrupted` after a signal; otherwise if the connection broke.
+/// `WouldBlock` if there is nothing at the moment, `Interrupted` after a signal; otherwise if the connection
+/// broke.
 pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

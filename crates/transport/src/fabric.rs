@@ -146,8 +146,8 @@ impl Fabric {
         }
     }
 
-    /// Links over rings in shared memory. What they bring is found by [`Fabric::try_next`] without a system call,
-    /// so that a short while of asking for it can cost less than to sleep and be woken.
+    /// Links over rings in shared memory. What they bring is found by [`Fabric::try_next`] without a system
+    /// call, so that a short while of asking for it can cost less than to sleep and be woken.
     pub fn rings(&self) -> usize {
         match self {
             Self::Local(_) => 0,

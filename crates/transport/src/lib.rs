@@ -15,6 +15,8 @@ mod event;
 mod fabric;
 pub mod local;
 mod ring;
+#[cfg(all(test, target_os = "linux"))]
+mod ring_tests;
 pub mod socket;
 mod sync;
 mod throttle;

@@ -2,12 +2,12 @@
 //!
 //! Positions count the bytes of the stream from its start. Each side keeps its own position to itself and
 //! publishes a copy. It believes the other's only as far as the ring can hold the difference: whatever a peer
-//! writes into the memory, this side stays within the ring, and reads bytes that the caller checks as it checks
-//! those of a socket.
+//! writes into the memory, this side stays within the ring, and reads bytes that the caller checks as it
+//! checks those of a socket.
 //!
-//! A side that has nothing to do announces that it sleeps, looks once more, and waits for a doorbell. The other
-//! side rings only if the announcement is there. With sequentially consistent fences between the two steps of
-//! each, one of them sees the other.
+//! A side that has nothing to do announces that it sleeps, looks once more, and waits for a doorbell. The
+//! other side rings only if the announcement is there. With sequentially consistent fences between the two
+//! steps of each, one of them sees the other.
 //!
 //! ```text
 //! word 0   written: position of the writer          8   read: position of the reader
@@ -28,7 +28,8 @@ const READER_ASLEEP: usize = 16;
 const WRITER_ASLEEP: usize = 24;
 const DATA: usize = 32;
 
-/// Bytes that are copied out of the ring at a time, on their way to a buffer: a part of the first-level cache.
+/// Bytes that are copied out of the ring at a time, on their way to a buffer: a part of the first-level
+/// cache.
 const BLOCK_BYTES: usize = 1 << 10;
 
 /// Words of a ring of `capacity` bytes, a multiple of 8.
@@ -74,8 +75,8 @@ impl Place {
         Self { segment, at, capacity }
     }
 
-    /// The most that the ring holds. A word less than its memory: a word that the writer fills in several steps
-    /// never holds bytes that are still to be read.
+    /// The most that the ring holds. A word less than its memory: a word that the writer fills in several
+    /// steps never holds bytes that are still to be read.
     fn usable(&self) -> u64 {
         (self.capacity - WORD) as u64
     }
@@ -86,7 +87,8 @@ impl Place {
     }
 
     fn sleeps(&self, flag: usize) -> bool {
-        // Relaxed: the word protects nothing. Most of the time no one sleeps, and a load leaves the line shared.
+        // Relaxed: the word protects nothing. Most of the time no one sleeps, and a load leaves the line
+        // shared.
         self.segment.load(self.at + flag, Ordering::Relaxed) != 0
             && self.segment.swap(self.at + flag, 0, Ordering::Relaxed) != 0
     }
@@ -111,7 +113,8 @@ impl Writer {
 
     /// Looks where the reader is.
     fn look(&mut self) -> Result<(), Corrupt> {
-        // Acquire: pairs with the Release in `Reader::read`, so that bytes are overwritten after they were read.
+        // Acquire: pairs with the Release in `Reader::read`, so that bytes are overwritten after they were
+        // read.
         let position = self.place.segment.load(self.place.at + READ, Ordering::Acquire);
         if !(self.read..=self.written).contains(&position) {
             return Err(Corrupt { position, least: self.read, most: self.written });
@@ -182,14 +185,14 @@ impl Writer {
     /// After a write: whether the reader sleeps and must be woken. Says so once per sleep.
     #[must_use = "a reader that sleeps does not see what was written"]
     pub(crate) fn must_wake(&self) -> bool {
-        // SeqCst: pairs with the fence in `Reader::fall_asleep`. Either the reader sees what was written, or this
-        // side sees that the reader falls asleep.
+        // SeqCst: pairs with the fence in `Reader::fall_asleep`. Either the reader sees what was written, or
+        // this side sees that the reader falls asleep.
         fence(Ordering::SeqCst);
         self.place.sleeps(READER_ASLEEP)
     }
 
-    /// Whether a writer that found no room should go on: half of the ring is free, so that the two sides do not
-    /// wake each other for every few bytes.
+    /// Whether a writer that found no room should go on: half of the ring is free, so that the two sides do
+    /// not wake each other for every few bytes.
     pub(crate) fn has_room(&mut self) -> Result<bool, Corrupt> {
         self.look()?;
         Ok(self.used() <= self.place.usable() / 2)
@@ -267,8 +270,8 @@ impl Reader {
     pub(crate) fn must_wake(&self) -> bool {
         // SeqCst: pairs with the fence in `Writer::fall_asleep`.
         fence(Ordering::SeqCst);
-        // A writer that sleeps writes nothing, so its position is the one that is known here once this side has
-        // read everything that was known before.
+        // A writer that sleeps writes nothing, so its position is the one that is known here once this side
+        // has read everything that was known before.
         self.written - self.read <= self.place.usable() / 2 && self.place.sleeps(WRITER_ASLEEP)
     }
 
@@ -284,72 +287,5 @@ impl Reader {
     /// Takes back what [`Self::fall_asleep`] has announced.
     pub(crate) fn awake(&self) {
         self.place.segment.store(self.place.at + READER_ASLEEP, 0, Ordering::Relaxed);
-    }
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Bytes of the tests' ring: little, so that it is often full.
-    const CAPACITY: usize = 128;
-
-    fn ends(at: usize) -> (Writer, Reader, Segment) {
-        let memory = Segment::new(at + words(CAPACITY)).expect("memory");
-        (Writer::new(memory.clone(), at, CAPACITY), Reader::new(memory.clone(), at, CAPACITY), memory)
-    }
-
-    proptest! {
-        #[test]
-        fn the_stream_arrives_however_it_is_cut(
-            steps in proptest::collection::vec((any::<bool>(), 0usize..200, 0usize..200), 1..200),
-        ) {
-            let (mut writer, mut reader, _) = ends(3);
-            // Each byte tells its place in the stream.
-            let stream: Vec<u8> = (0..100_000usize).map(|place| (place % 251) as u8).collect();
-            let (mut written, mut read) = (0, BytesMut::new());
-            for (writes, first, second) in steps {
-                if writes {
-                    let (first, second) = stream[written..written + first + second].split_at(first);
-                    let taken = writer.write(&[IoSlice::new(first), IoSlice::new(second)]).expect("in order");
-                    let room = CAPACITY - WORD - (written - read.len());
-                    prop_assert_eq!(taken, room.min(first.len() + second.len()));
-                    written += taken;
-                } else {
-                    let before = read.len();
-                    let taken = reader.read(&mut read, first).expect("in order");
-                    prop_assert_eq!(read.len() - before, taken);
-                    // The reader looks again once it has read all that it knows of.
-                    prop_assert!(taken > 0 || first == 0 || before == written);
-                }
-                prop_assert!(read == stream[..read.len()]);
-            }
-            while reader.read(&mut read, 64).expect("in order") > 0 {}
-            prop_assert!(read == stream[..written]);
-        }
-
-        /// Whatever a peer writes, both ends stay within the ring or say what is wrong.
-        #[test]
-        fn a_peer_that_writes_anything_is_an_error_or_bytes(
-            words in proptest::collection::vec((0usize..34, prop_oneof![0u64..300, any::<u64>()]), 1..40),
-        ) {
-            let (mut writer, mut reader, memory) = ends(0);
-            let mut read = BytesMut::new();
-            for (word, value) in words {
-                memory.store(word, value, Ordering::Relaxed);
-                if let Ok(taken) = writer.write(&[IoSlice::new(&[7; 50])]) {
-                    prop_assert!(taken <= 50);
-                }
-                let before = read.len();
-                if let Ok(taken) = reader.read(&mut read, 100) {
-                    prop_assert!(taken <= CAPACITY - WORD && read.len() - before == taken);
-                } else {
-                    prop_assert_eq!(read.len(), before);
-                }
-                let _ = (writer.must_wake(), writer.has_room(), writer.fall_asleep());
-                let _ = (reader.must_wake(), reader.fall_asleep());
-            }
-        }
     }
 }

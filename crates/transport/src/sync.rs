@@ -1,4 +1,5 @@
-//! The primitives that rings are built from. Model checking compiles rings against another file of this shape.
+//! The primitives that rings are built from. Model checking compiles rings against another file of this
+//! shape.
 
 #[cfg(target_os = "linux")]
 pub(crate) use intendant_segment::Segment;

@@ -95,8 +95,8 @@ pub struct Fabric {
     ready: Arc<Ready>,
     /// Links to poll, in order; each at most once.
     turn: VecDeque<usize>,
-    /// Links over rings that are not over. What happens in a ring wakes no one who has not announced to sleep, so
-    /// each poll looks at them.
+    /// Links over rings that are not over. What happens in a ring wakes no one who has not announced to
+    /// sleep, so each poll looks at them.
     rings: Vec<usize>,
     /// The peers at the other ends of the rings believe that this side sleeps.
     announced: bool,

@@ -1,5 +1,5 @@
-//! A connection to a process of the same host whose bytes go through two rings in shared memory. Its Unix socket
-//! stays: as the doorbell of a side that sleeps, and as the notice that the peer has ended.
+//! A connection to a process of the same host whose bytes go through two rings in shared memory. Its Unix
+//! socket stays: as the doorbell of a side that sleeps, and as the notice that the peer has ended.
 //!
 //! The acceptor makes the memory and sends its descriptor with the verdict (`accept.rs`); the dialler's
 //! confirmation says whether the rings are used (`dial.rs`). So both sides agree, and a connection whose
@@ -15,8 +15,8 @@ use std::io::{self, IoSlice};
 use std::os::unix::net as std_unix;
 use std::task::{Context, Poll, ready};
 
-/// The bytes that a ring may have room for, from the one that is preferred. In measurements (decision 24), larger
-/// rings left the cache, and smaller ones made the two sides wait for each other.
+/// The bytes that a ring may have room for, from the one that is preferred. In measurements (decision 24),
+/// larger rings left the cache, and smaller ones made the two sides wait for each other.
 const CAPACITIES: [usize; 4] = [256 << 10, 128 << 10, 64 << 10, 32 << 10];
 
 /// Memory of all rings of a node. With more connections, rings are smaller; with far more, there are none.
@@ -28,7 +28,8 @@ const BELLS: usize = 64;
 /// Doorbells that are answered before other links have their turn. A peer in order rings once per sleep.
 const BELLS_PER_TURN_MAX: usize = 16;
 
-/// The capacity of the rings of a node with so many connections; `None` if there is too little memory for any.
+/// The capacity of the rings of a node with so many connections; `None` if there is too little memory for
+/// any.
 pub(crate) fn capacity(connections: usize) -> Option<usize> {
     let fits = |capacity: &usize| connections.saturating_mul(2 * capacity) <= NODE_BYTES_MAX;
     CAPACITIES.into_iter().find(fits)
@@ -191,8 +192,8 @@ impl Rings {
         self.farewell = true;
     }
 
-    /// Whether there is something to do that no waker tells of: bytes to read, room for what waits to be written,
-    /// or a fault of the peer.
+    /// Whether there is something to do that no waker tells of: bytes to read, room for what waits to be
+    /// written, or a fault of the peer.
     pub(crate) fn stirs(&mut self) -> bool {
         let reads = !self.farewell && self.from.available() != Ok(0);
         reads || (self.full && self.to.has_room() != Ok(false))

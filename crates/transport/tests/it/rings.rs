@@ -1,5 +1,5 @@
-//! Peers that use rings and misbehave, end, or cannot use them. The layout of the memory and the handshake are
-//! written down independently of the code that ships.
+//! Peers that use rings and misbehave, end, or cannot use them. The layout of the memory and the handshake
+//! are written down independently of the code that ships.
 
 use crate::common::{LOOPBACK, PATIENCE, bind, identity, next, next_frame, raw_hello};
 use bytes::Bytes;
@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
-/// A dialler of rank 0 that is nothing but a socket and memory. It writes the first ring and reads the second.
+/// A dialler of rank 0 that is nothing but a socket and memory. It writes the first ring and reads the
+/// second.
 struct Raw {
     socket: UnixStream,
     memory: Segment,
