@@ -102,8 +102,8 @@ impl<E: Element> ChannelLoop<E> {
             // Most looks are no-ops. The next pass then sleeps, which polls the sockets as well. Not twice in
             // a row: otherwise a channel that is always late would never poll its sockets.
             let looked_before = std::mem::replace(&mut looked, matches!(turn, Turn::Looked));
-            if matches!(turn, Turn::Busy) {
-                linger.found();
+            if matches!(turn, Turn::Busy) && linger.is_on() {
+                linger.found(self.clock.now());
             }
             match turn {
                 Turn::Over => return,
