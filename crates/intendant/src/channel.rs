@@ -4,7 +4,6 @@ use crate::attendance::Calls;
 use crate::delivery::Delivery;
 use crate::health::Health;
 use crate::inbox::{Command, Inbox};
-use crate::linger::Linger;
 use crate::mailbox::MailSender;
 use crate::membership::Membership;
 use crate::recording::ChannelRecording;
@@ -96,25 +95,16 @@ impl<E: Element> ChannelLoop<E> {
         let mut actions = Vec::new();
         let mut closing = None;
         let mut looked = false;
-        let mut linger = Linger::default();
         loop {
             let turn = self.turn(fabric, &mut actions, &mut closing);
             // Most looks are no-ops. The next pass then sleeps, which polls the sockets as well. Not twice in
             // a row: otherwise a channel that is always late would never poll its sockets.
             let looked_before = std::mem::replace(&mut looked, matches!(turn, Turn::Looked));
-            if matches!(turn, Turn::Busy) && linger.is_on() {
-                linger.found(self.clock.now());
-            }
             match turn {
                 Turn::Over => return,
                 Turn::Looked if !looked_before => {}
                 // Lets the runtime poll the sockets; readiness is noticed nowhere else.
                 Turn::Busy | Turn::Looked => tokio::task::yield_now().await,
-                Turn::Idle if fabric.rings() > 0 && linger.goes_on(self.clock.now()) => {
-                    // The worker may share this core, and peers without rings want to be heard.
-                    std::thread::yield_now();
-                    tokio::task::yield_now().await;
-                }
                 Turn::Idle => {
                     let wake = closing.or_else(|| Some(self.clock.moment(self.alarm_due()?)));
                     let alarm = async {

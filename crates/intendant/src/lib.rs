@@ -23,7 +23,6 @@ mod error;
 mod health;
 mod inbox;
 mod instances;
-mod linger;
 mod mailbox;
 mod meeting;
 mod membership;

@@ -50,7 +50,7 @@ struct Load {
     in_flight: usize,
 }
 
-/// How long a side that looks for frames does so before it sleeps, as the channels of a node do.
+/// How long a side that looks for frames does so before it sleeps.
 const WHILE: Duration = Duration::from_micros(50);
 
 /// CPU time of this process so far, to 10 ms.

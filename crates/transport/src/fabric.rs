@@ -146,15 +146,6 @@ impl Fabric {
         }
     }
 
-    /// Links over rings in shared memory. What they bring is found by [`Fabric::try_next`] without a system
-    /// call, so that a short while of asking for it can cost less than to sleep and be woken.
-    pub fn rings(&self) -> usize {
-        match self {
-            Self::Local(_) => 0,
-            Self::Socket(fabric) => fabric.rings(),
-        }
-    }
-
     /// The next event; [`Fabric::poll`] as a future. Nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> FabricEvent {
         poll_fn(|cx| self.poll(cx)).await

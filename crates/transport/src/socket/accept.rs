@@ -302,15 +302,12 @@ impl Drop for Reservation<'_> {
 /// capacity is offered their memory, which is returned if it uses them.
 async fn welcome(stream: &mut Stream, rings: Option<usize>) -> Result<Option<Shared>, HandshakeError> {
     stream.tune()?;
-    let shared = match stream {
-        Stream::Unix(_) => rings.and_then(unix::memory),
-        _ => None,
-    };
+    let shared = if stream.is_unix() { rings.and_then(unix::memory) } else { None };
     if let Some(verdict) = encode_verdict(None) {
-        let sent = match (&*stream, &shared) {
-            (Stream::Unix(stream), Some(shared)) => unix::send_with_memory(stream, &verdict, shared).await?,
-            _ => 0,
-        };
+        let mut sent = 0;
+        if let (Stream::Unix(stream), Some(shared)) = (&*stream, &shared) {
+            sent = unix::send_with_memory(stream, &verdict, shared).await?;
+        }
         stream.write_all(&verdict[sent..]).await?;
         stream.flush().await?;
     }

@@ -215,11 +215,6 @@ impl Fabric {
         }
     }
 
-    /// Links over rings.
-    pub(crate) fn rings(&self) -> usize {
-        self.rings.len()
-    }
-
     /// Queues the links in whose rings there is something to do.
     fn queue_rings(&mut self) {
         let (links, turn) = (&mut self.links, &mut self.turn);

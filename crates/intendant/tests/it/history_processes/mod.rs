@@ -152,10 +152,13 @@ fn role_node() {
     let dies = std::env::var(VICTIM).is_ok_and(|victim| victim == rank.to_string());
     let mut node = Node::join(config(mode), rendezvous).unwrap();
     let links = (NODES - 1) * mode.channels;
-    let expected = match mode.transport {
-        Transport::Shm if cfg!(target_os = "linux") => Links { shm: links, ..Links::default() },
-        Transport::Auto if cfg!(target_os = "linux") => Links { unix: links, ..Links::default() },
-        _ => Links { tcp: links, ..Links::default() },
+    let local = cfg!(target_os = "linux");
+    let expected = if local && mode.transport == Transport::Shm {
+        Links { shm: links, ..Links::default() }
+    } else if local && mode.transport == Transport::Auto {
+        Links { unix: links, ..Links::default() }
+    } else {
+        Links { tcp: links, ..Links::default() }
     };
     assert_eq!(node.links(), expected);
     let looked: Result<Vec<(u64, u64)>, Error> = std::thread::scope(|scope| {
