@@ -127,7 +127,7 @@ impl<E: Element> Pair<E> {
         let mut node = Node::join(config, at)?;
         let mut worker = node.workers().pop().expect("a node has a worker");
         let raw = if node.rank() == FIRST {
-            let door = Door::open(&host, node.links().unix > 0)?;
+            let door = Door::open(&host, node.links().unix + node.links().shm > 0)?;
             tell(&mut worker, door.text())?;
             // The other node has connected, or the cluster has failed.
             tell(&mut worker, "")?;

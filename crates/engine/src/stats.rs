@@ -32,7 +32,7 @@ statistics! {
         messages: u64,
         /// Their bytes, without the transport's own.
         bytes: u64,
-        /// Those of the bytes that went over Unix sockets, to nodes of the same host.
+        /// Those of the bytes that went over Unix sockets or shared memory, to nodes of the same host.
         #[serde(default)]
         unix_bytes: u64,
     }

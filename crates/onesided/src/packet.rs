@@ -1,13 +1,9 @@
 //! What nodes send each other before they are connected: who they are, and their memory.
 
-use rustix::cmsg_space;
-use rustix::io::{Errno, IoSlice, IoSliceMut};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
-};
+use intendant_segment::passing;
+use rustix::io::Errno;
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use subtle::ConstantTimeEq;
 
@@ -18,7 +14,7 @@ const SECRET: usize = 32;
 const BYTES: usize = MAGIC.len() + SECRET + 4 + 4;
 
 /// Descriptors that go with an introduction: the segment and the mailbox of a node.
-pub(crate) const MEMORY: usize = 2;
+pub(crate) const MEMORY: usize = passing::DESCRIPTORS_MAX;
 
 /// What the nodes of a run know, and other processes do not.
 #[derive(Clone, Copy)]
@@ -81,15 +77,12 @@ impl Introduction {
     /// Sends the introduction, with memory or without. Does not wait: it is one of the first packets of its
     /// socket.
     pub(crate) fn send(&self, socket: &OwnedFd, memory: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MEMORY))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !memory.is_empty() && !control.push(SendAncillaryMessage::ScmRights(memory)) {
-            return Err(Errno::NOBUFS);
-        }
-        let bytes = self.encode();
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, flags).map(|_| ())
+        passing::send(socket, &self.encode(), memory).map(|_| ()).map_err(|error| errno(&error))
     }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// What a socket has brought.
@@ -105,24 +98,16 @@ impl Packet {
     /// Receives a packet; none if there is none yet. An empty one means that the socket has been closed. Of a
     /// longer one than any introduction, a part arrives, which is no introduction.
     pub(crate) fn receive(socket: &OwnedFd) -> Result<Option<Self>, Errno> {
-        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MEMORY))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0; BYTES + 1];
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received =
-            match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
-                Ok(received) => received,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-        let mut descriptors = Vec::new();
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(sent) = message {
-                descriptors.extend(sent);
+        match passing::receive(socket, &mut bytes) {
+            Ok(passing::Received { bytes: length, truncated, descriptors }) => {
+                Ok(Some(Self { bytes, length, truncated, descriptors }))
             }
+            Err(error) => match errno(&error) {
+                Errno::AGAIN | Errno::INTR => Ok(None),
+                error => Err(error),
+            },
         }
-        let truncated = received.flags.contains(ReturnFlags::CTRUNC);
-        Ok(Some(Self { bytes, length: received.bytes, truncated, descriptors }))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

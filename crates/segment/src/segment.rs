@@ -279,6 +279,46 @@ impl Segment {
         }
     }
 
+    /// Copies the words from `at` on into `into`, as [`Self::read`] does: each word as its 8 bytes in the order
+    /// of the machine.
+    ///
+    /// # Panics
+    /// If `into` is no whole number of words, or if the segment does not have these words.
+    #[inline]
+    pub fn read_bytes(&self, at: usize, into: &mut [u8]) {
+        let words = whole_words(into.len());
+        let (lines, rest) = self.part(at, words).as_chunks::<LINE_WORDS>();
+        let (into_lines, into_rest) = into.as_chunks_mut::<LINE_BYTES>();
+        for (line, bytes) in lines.iter().zip(into_lines) {
+            let values = load_line(line);
+            for (value, bytes) in values.iter().zip(bytes.as_chunks_mut::<WORD_BYTES>().0) {
+                *bytes = value.to_ne_bytes();
+            }
+        }
+        for (word, bytes) in rest.iter().zip(into_rest.as_chunks_mut::<WORD_BYTES>().0) {
+            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+    }
+
+    /// Writes the words from `at` on, as [`Self::write`] does, from their bytes in the order of the machine.
+    ///
+    /// # Panics
+    /// If `from` is no whole number of words, or if the segment does not have these words.
+    #[inline]
+    pub fn write_bytes(&self, at: usize, from: &[u8]) {
+        let words = whole_words(from.len());
+        let (lines, rest) = self.part(at, words).as_chunks::<LINE_WORDS>();
+        let (from_lines, from_rest) = from.as_chunks::<LINE_BYTES>();
+        for (line, bytes) in lines.iter().zip(from_lines) {
+            for (word, bytes) in line.iter().zip(bytes.as_chunks::<WORD_BYTES>().0) {
+                word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+            }
+        }
+        for (word, bytes) in rest.iter().zip(from_rest.as_chunks::<WORD_BYTES>().0) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+    }
+
     /// Copies `words` words from `at` of `from` to `to` of this segment, each by a relaxed load and a relaxed
     /// store. If both are parts of one segment and overlap, the words have no particular values afterwards.
     ///
@@ -325,6 +365,16 @@ fn store_line(line: &[AtomicU64; LINE_WORDS], values: [u64; LINE_WORDS]) {
     for (word, value) in line.iter().zip(values) {
         word.store(value, Ordering::Relaxed);
     }
+}
+
+/// The number of words that `bytes` bytes are.
+#[inline(always)]
+fn whole_words(bytes: usize) -> usize {
+    assert!(
+        bytes.is_multiple_of(WORD_BYTES),
+        "{bytes} bytes are no whole number of words of {WORD_BYTES} bytes"
+    );
+    bytes / WORD_BYTES
 }
 
 /// The layout of at least `words` words.

@@ -227,7 +227,8 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "PORT", value_parser = count(65_535), help_heading = CLUSTER)]
     pub(crate) data_port: Option<usize>,
 
-    /// Connections between nodes: auto (Unix sockets between nodes of one host, TCP between hosts) or tcp
+    /// Connections between nodes of one host: auto (as unix), unix (Unix sockets), shm (rings in shared
+    /// memory) or tcp; between hosts always TCP
     #[arg(long, value_name = "KIND", default_value = "auto", help_heading = CLUSTER)]
     pub(crate) transport: Transport,
 

@@ -1,7 +1,8 @@
 //! The round trip of a small frame over a fabric beside one over bare sockets, between two threads of this
-//! process; over TCP, TLS and Unix sockets.
+//! process; over TCP, TLS, Unix sockets and rings in shared memory. With more frames in flight, it measures
+//! throughput: see the mean. CPU is that of both threads.
 //!
-//! `cargo run --release -p intendant-transport --example pingpong -- [ROUNDS] [BYTES]`
+//! `cargo run --release -p intendant-transport --example pingpong -- [ROUNDS] [BYTES] [IN-FLIGHT]`
 #![allow(clippy::print_stdout, reason = "its output is what this program is for")]
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use intendant_apptest::{Authority, Certificate, NodeFiles};
 use intendant_core::{ElementType, NodeId};
 use intendant_transport::socket::{Builder, Identity, Listener};
 use intendant_transport::{Fabric, FabricEvent, Tls, TlsFiles, Token, Transport, TransportError};
+use std::collections::VecDeque;
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
@@ -22,17 +24,42 @@ fn main() -> Outcome<()> {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let rounds = numbers.next().transpose()?.unwrap_or(20_000).max(1);
     let bytes = numbers.next().transpose()?.unwrap_or(64);
+    let in_flight = numbers.next().transpose()?.unwrap_or(1).clamp(1, rounds);
     let folder = tempfile::tempdir()?;
     let NodeFiles { cert, key, ca } = Authority::new().issue(folder.path(), "node", Certificate::Good);
     let tls = Tls::load(&TlsFiles { cert, key, ca })?;
+    let load = Load { rounds, bytes, in_flight };
     for _ in 0..2 {
-        report("bare TCP", bare_tcp(rounds, bytes)?);
-        report("TCP fabric", fabric(Transport::Tcp, None, rounds, bytes)?);
-        report("TLS fabric", fabric(Transport::Tcp, Some(&tls), rounds, bytes)?);
-        report("bare Unix", bare_unix(rounds, bytes)?);
-        report("Unix fabric", fabric(Transport::Auto, None, rounds, bytes)?);
+        if in_flight == 1 {
+            report("bare TCP", || bare_tcp(rounds, bytes))?;
+            report("bare Unix", || bare_unix(rounds, bytes))?;
+        }
+        report("TCP", || fabric(Transport::Tcp, None, load, false))?;
+        report("TLS", || fabric(Transport::Tcp, Some(&tls), load, false))?;
+        report("Unix", || fabric(Transport::Unix, None, load, false))?;
+        report("rings", || fabric(Transport::Shm, None, load, false))?;
+        report("rings, looking", || fabric(Transport::Shm, None, load, true))?;
     }
     Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Load {
+    rounds: usize,
+    bytes: usize,
+    in_flight: usize,
+}
+
+/// How long a side that looks for frames does so before it sleeps.
+const WHILE: Duration = Duration::from_micros(50);
+
+/// CPU time of this process so far, to 10 ms.
+fn cpu() -> Outcome<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks =
+        |at: usize| Ok::<u64, Box<dyn Error + Send + Sync>>(fields.get(at).ok_or("a field")?.parse()?);
+    Ok(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "measuring is what this program is for")]
@@ -40,15 +67,35 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn report(what: &str, mut times: Vec<Duration>) {
+fn report(what: &str, measure: impl FnOnce() -> Outcome<Vec<Duration>>) -> Outcome<()> {
+    let (cpu_before, start) = (cpu()?, now());
+    let mut times = measure()?;
+    let (wall, used, rounds) = (now() - start, cpu()?.saturating_sub(cpu_before), times.len() as f64);
     times.sort();
-    let micros = |share: f64| times[(share * (times.len() - 1) as f64) as usize].as_nanos() as f64 / 1e3;
+    let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
+    let share = |share: f64| micros(times[(share * (times.len() - 1) as f64) as usize]);
     println!(
-        "{what:>12}: p50 {:6.1} us, p90 {:6.1} us, p99 {:6.1} us",
-        micros(0.5),
-        micros(0.9),
-        micros(0.99)
+        "{what:>14}: p50 {:6.1} us, p90 {:6.1} us, p99 {:6.1} us, mean {:6.1} us, CPU {:6.1} us",
+        share(0.5),
+        share(0.9),
+        share(0.99),
+        micros(wall) / rounds,
+        micros(used) / rounds,
     );
+    Ok(())
+}
+
+/// The next event, for which a side that looks does so before it sleeps.
+async fn next(fabric: &mut Fabric, looks: bool) -> FabricEvent {
+    let start = now();
+    while looks && now() - start < WHILE {
+        if let Some(event) = fabric.try_next() {
+            return event;
+        }
+        thread::yield_now();
+        tokio::task::yield_now().await;
+    }
+    fabric.next().await
 }
 
 fn in_runtime<F: Future>(future: F) -> Outcome<F::Output> {
@@ -134,13 +181,14 @@ fn identity(rank: u16) -> Identity {
     }
 }
 
-fn fabric(transport: Transport, tls: Option<&Tls>, rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
+fn fabric(transport: Transport, tls: Option<&Tls>, load: Load, looks: bool) -> Outcome<Vec<Duration>> {
+    let Load { rounds, bytes, in_flight } = load;
     let (mut asker, mut echoer) = in_runtime(connect(transport, tls))??;
     let echo = move || {
         in_runtime(async {
             let mut fabric: Fabric = echoer.remove(0).finish()?.into();
             loop {
-                match fabric.next().await {
+                match next(&mut fabric, looks).await {
                     FabricEvent::Frame { from, frame } => {
                         fabric.send(from, frame);
                         fabric.try_flush();
@@ -156,12 +204,16 @@ fn fabric(transport: Transport, tls: Option<&Tls>, rounds: usize, bytes: usize) 
         in_runtime(async {
             let mut fabric: Fabric = asker.remove(0).finish()?.into();
             let (frame, mut times) = (Bytes::from(vec![0; bytes]), Vec::with_capacity(rounds));
+            let (mut starts, mut sent) = (VecDeque::new(), 0);
             while times.len() < rounds {
-                let start = now();
-                fabric.send(NodeId(1), frame.clone());
+                while sent < rounds && starts.len() < in_flight {
+                    starts.push_back(now());
+                    fabric.send(NodeId(1), frame.clone());
+                    sent += 1;
+                }
                 fabric.try_flush();
-                let event = fabric.next().await;
-                times.push(now() - start);
+                let event = next(&mut fabric, looks).await;
+                times.extend(starts.pop_front().map(|start| now() - start));
                 if !matches!(event, FabricEvent::Frame { .. }) {
                     return Err(format!("{event:?} in place of an answer").into());
                 }

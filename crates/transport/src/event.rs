@@ -73,6 +73,6 @@ pub struct Sent {
     /// Their contents in bytes; length prefixes and protocol headers are not counted, so that all fabrics
     /// agree.
     pub bytes: u64,
-    /// Those of them that went over Unix sockets, to nodes of the same host.
+    /// Those of them that went over Unix sockets or rings in shared memory, to nodes of the same host.
     pub unix_bytes: u64,
 }

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 pub enum Fabric {
     /// Among the nodes of one process.
     Local(local::Fabric),
-    /// Among processes, over Unix sockets and TCP connections.
+    /// Among processes, over rings in shared memory, Unix sockets and TCP connections.
     Socket(socket::Fabric),
 }
 
@@ -27,7 +27,7 @@ pub enum Fabric {
 pub enum FabricBuilder {
     /// Among the nodes of one process.
     Local(local::Builder),
-    /// Among processes, over Unix sockets and TCP connections.
+    /// Among processes, over rings in shared memory, Unix sockets and TCP connections.
     Socket(socket::Builder),
 }
 
@@ -136,9 +136,13 @@ impl Fabric {
     /// Reads, writes, and yields the next event. Once it is pending, the waker is woken when there is more to
     /// do.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FabricEvent> {
+        self.poll_and(cx, true)
+    }
+
+    fn poll_and(&mut self, cx: &mut Context<'_>, sleeps: bool) -> Poll<FabricEvent> {
         match self {
             Self::Local(fabric) => fabric.poll(cx),
-            Self::Socket(fabric) => fabric.poll(cx),
+            Self::Socket(fabric) => fabric.poll(cx, sleeps),
         }
     }
 
@@ -150,7 +154,7 @@ impl Fabric {
     /// The next event if there is one right now, e.g. to handle several in one turn. Only [`Fabric::next`]
     /// and [`Fabric::poll`] arrange to be woken.
     pub fn try_next(&mut self) -> Option<FabricEvent> {
-        match self.poll(&mut Context::from_waker(Waker::noop())) {
+        match self.poll_and(&mut Context::from_waker(Waker::noop()), false) {
             Poll::Ready(event) => Some(event),
             Poll::Pending => None,
         }

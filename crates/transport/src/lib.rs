@@ -14,7 +14,11 @@ mod error;
 mod event;
 mod fabric;
 pub mod local;
+mod ring;
+#[cfg(all(test, target_os = "linux"))]
+mod ring_tests;
 pub mod socket;
+mod sync;
 mod throttle;
 pub mod tls;
 mod token;

@@ -155,14 +155,14 @@ fn the_others_end(transport: &str, victim: usize, signal: Signal, name: &str) {
 
 #[test]
 fn a_killed_node_ends_the_run_by_name() {
-    for transport in ["auto", "tcp"] {
+    for transport in ["auto", "shm", "tcp"] {
         the_others_end(transport, 2, Signal::KILL, "node 2 ");
     }
 }
 
 #[test]
 fn a_stopped_node_ends_the_run_by_name() {
-    for transport in ["auto", "tcp"] {
+    for transport in ["auto", "shm", "tcp"] {
         the_others_end(transport, 3, Signal::STOP, "node 3 ");
     }
 }

@@ -143,8 +143,11 @@ impl<E: Element> Lobby<E> {
                 return Err(lost.map_or(error, Error::from));
             }
         };
-        let Links { tcp, unix } = mesh.links();
-        tracing::info!("connections to the other nodes: {unix} over Unix sockets, {tcp} over {over_tcp}");
+        let Links { tcp, unix, shm } = mesh.links();
+        let over_shm = if shm > 0 { format!("{shm} over shared memory, ") } else { String::new() };
+        tracing::info!(
+            "connections to the other nodes: {over_shm}{unix} over Unix sockets, {tcp} over {over_tcp}"
+        );
         control.watch_arrivals(mesh.arrivals());
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
         if let Some(trace) = config.trace.as_mut().filter(|trace| trace.run == 0) {

@@ -54,7 +54,7 @@ catalogue! {
 
     MESSAGES: Counter, "intendant_sent_messages_total", "Messages sent to other nodes";
     BYTES: Counter, "intendant_sent_bytes_total", "Bytes of these messages";
-    UNIX_BYTES: Counter, "intendant_sent_unix_bytes_total", "Those of the bytes that went over Unix sockets";
+    UNIX_BYTES: Counter, "intendant_sent_unix_bytes_total", "Those of the bytes that went over Unix sockets or shared memory";
 
     SAMPLES: Counter, "intendant_samples_total", "Samples drawn";
     POOLS: Counter, "intendant_sample_pools_total", "Pools of samples made";

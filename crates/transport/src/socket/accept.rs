@@ -5,8 +5,10 @@
 //! in use are not affected.
 
 use super::hello::{
-    HELLO_BYTES, Hello, Identity, MAGIC, PREAMBLE_BYTES, check_hello, check_preamble, encode_verdict,
+    HELLO_BYTES, Hello, Identity, MAGIC, MAGIC_RINGS, PREAMBLE_BYTES, check_hello, check_preamble,
+    encode_verdict,
 };
+use super::rings::Shared;
 use super::stream::Stream;
 use super::unix;
 use crate::tls::{Tls, admit};
@@ -78,6 +80,8 @@ pub(crate) struct Gate {
     tls: Option<Tls>,
     /// By rank of the dialler, then channel.
     places: Mutex<Vec<Place>>,
+    /// The capacity of rings for diallers that ask for them.
+    rings: Option<usize>,
     arrivals: UnboundedSender<Arrival>,
     /// Every connection from outside can cause a line in the log.
     refusals: Mutex<Throttle>,
@@ -127,12 +131,18 @@ impl std::fmt::Display for Caller {
 }
 
 impl Gate {
-    pub(crate) fn new(identity: Identity, tls: Option<Tls>, arrivals: UnboundedSender<Arrival>) -> Self {
+    pub(crate) fn new(
+        identity: Identity,
+        tls: Option<Tls>,
+        rings: Option<usize>,
+        arrivals: UnboundedSender<Arrival>,
+    ) -> Self {
         let places = vec![Place::Free; identity.rank.index() * usize::from(identity.channels)];
         Self {
             identity,
             tls,
             places: Mutex::new(places),
+            rings,
             arrivals,
             refusals: Mutex::default(),
             failures: Mutex::default(),
@@ -208,8 +218,11 @@ impl Gate {
         };
         // A dialler that knows the token is no stranger any more.
         drop(permit);
-        match timeout_at(deadline, welcome(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
-            Ok(()) => {
+        let rings = self.rings.filter(|_| hello.rings);
+        let welcomed = timeout_at(deadline, welcome(&mut stream, rings)).await;
+        match welcomed.unwrap_or(Err(HandshakeError::Timeout)) {
+            Ok(shared) => {
+                let stream = stream.with_rings(shared);
                 reservation.keep();
                 // The receiver is dropped only when the mesh has failed or is dropped, and then this task is
                 // dropped as well.
@@ -285,16 +298,26 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Tells the dialler that it is welcome and waits for its confirmation.
-async fn welcome(stream: &mut Stream) -> Result<(), HandshakeError> {
+/// Tells the dialler that it is welcome and waits for its confirmation. A dialler that asks for rings of some
+/// capacity is offered their memory, which is returned if it uses them.
+async fn welcome(stream: &mut Stream, rings: Option<usize>) -> Result<Option<Shared>, HandshakeError> {
     stream.tune()?;
+    let shared = if stream.is_unix() { rings.and_then(unix::memory) } else { None };
     if let Some(verdict) = encode_verdict(None) {
-        stream.write_all(&verdict).await?;
+        let mut sent = 0;
+        if let (Stream::Unix(stream), Some(shared)) = (&*stream, &shared) {
+            sent = unix::send_with_memory(stream, &verdict, shared).await?;
+        }
+        stream.write_all(&verdict[sent..]).await?;
         stream.flush().await?;
     }
     let mut confirmation = [0; MAGIC.len()];
     read_all(stream, &mut confirmation).await?;
-    if confirmation == MAGIC { Ok(()) } else { Err(HandshakeError::NotIntendant) }
+    match confirmation {
+        MAGIC => Ok(None),
+        MAGIC_RINGS if shared.is_some() => Ok(shared),
+        _ => Err(HandshakeError::NotIntendant),
+    }
 }
 
 /// Fills `bytes`, and distinguishes an end of the stream from other errors.

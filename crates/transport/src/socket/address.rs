@@ -14,6 +14,10 @@ pub enum Transport {
     Auto,
     /// TCP to all nodes.
     Tcp,
+    /// Unix domain sockets to nodes of the same host, TCP to all others.
+    Unix,
+    /// Rings in shared memory to nodes of the same host that use them as well, else as [`Self::Unix`].
+    Shm,
 }
 
 impl Transport {
@@ -22,6 +26,24 @@ impl Transport {
         match self {
             Self::Auto => "auto",
             Self::Tcp => "tcp",
+            Self::Unix => "unix",
+            Self::Shm => "shm",
+        }
+    }
+
+    /// Whether nodes of the same host are reached without TCP.
+    pub(crate) const fn is_local(self) -> bool {
+        match self {
+            Self::Auto | Self::Unix | Self::Shm => true,
+            Self::Tcp => false,
+        }
+    }
+
+    /// Whether rings are asked for.
+    pub(crate) const fn has_rings(self) -> bool {
+        match self {
+            Self::Shm => true,
+            Self::Auto | Self::Unix | Self::Tcp => false,
         }
     }
 }
@@ -36,7 +58,7 @@ impl FromStr for Transport {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        by_name("a transport", name, [Self::Auto, Self::Tcp])
+        by_name("a transport", name, [Self::Auto, Self::Tcp, Self::Unix, Self::Shm])
     }
 }
 
@@ -115,10 +137,10 @@ mod tests {
 
     #[test]
     fn transports_are_named() {
-        for transport in [Transport::Auto, Transport::Tcp] {
+        for transport in [Transport::Auto, Transport::Tcp, Transport::Unix, Transport::Shm] {
             assert_eq!(transport.to_string().parse(), Ok(transport));
         }
-        let error = "unix".parse::<Transport>().expect_err("it cannot be forced").to_string();
-        assert!(error.contains("'unix'") && error.contains("auto or tcp"), "{error}");
+        let error = "rings".parse::<Transport>().expect_err("no name").to_string();
+        assert!(error.contains("'rings'") && error.contains("auto, tcp, unix or shm"), "{error}");
     }
 }

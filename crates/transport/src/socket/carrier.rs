@@ -6,17 +6,18 @@
 //! advantage over TCP is lost. So a Unix socket is registered for reading only, and for writing as long as a
 //! write is refused.
 
+use super::rings::Rings;
 use super::secure::Secure;
 use super::spare::Spare;
 use bytes::BytesMut;
 use rustix::io::{Errno, writev};
 use rustix::net::{Shutdown, shutdown};
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net as std_unix;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
-use tokio::io::{AsyncReadExt, AsyncWrite};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::unix::pipe;
 
@@ -27,18 +28,30 @@ pub(crate) enum Carrier {
     /// TLS over TCP.
     Tls(Box<Secure>),
     Unix(Unix),
+    /// Rings beside a Unix socket.
+    Rings(Box<Rings>),
 }
 
 impl Carrier {
-    pub(crate) fn is_unix(&self) -> bool {
-        matches!(self, Self::Unix(_))
+    /// Whether the peer is on this host.
+    pub(crate) fn is_on_this_host(&self) -> bool {
+        matches!(self, Self::Unix(_) | Self::Rings(_))
     }
 
-    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// The rings, if the connection has some.
+    pub(crate) fn rings(&mut self) -> Option<&mut Rings> {
+        match self {
+            Self::Rings(rings) => Some(rings),
+            Self::Tcp(_) | Self::Tls(_) | Self::Unix(_) => None,
+        }
+    }
+
+    pub(crate) fn poll_read_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
             Self::Tls(secure) => secure.poll_read_ready(cx),
             Self::Unix(unix) => unix.stream.poll_read_ready(cx),
+            Self::Rings(rings) => rings.poll_read_ready(cx),
         }
     }
 
@@ -53,6 +66,7 @@ impl Carrier {
             Self::Tcp(stream) => pin!(stream.read_buf(room)).poll(cx),
             Self::Tls(secure) => secure.poll_read(cx, room, spare.cipher()),
             Self::Unix(unix) => pin!(unix.stream.read_buf(room)).poll(cx),
+            Self::Rings(rings) => rings.poll_read(cx, room),
         }
     }
 
@@ -61,6 +75,7 @@ impl Carrier {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
             Self::Tls(secure) => secure.try_write(slices),
             Self::Unix(unix) => unix.try_write(slices),
+            Self::Rings(rings) => rings.try_write(slices),
         }
     }
 
@@ -73,13 +88,14 @@ impl Carrier {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Tls(secure) => secure.poll_write(cx, slices),
             Self::Unix(unix) => unix.poll_write(cx, slices),
+            Self::Rings(rings) => rings.poll_write(cx, slices),
         }
     }
 
     /// Bytes that a write took and that may not have reached the socket.
     pub(crate) fn unsent(&self) -> usize {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => 0,
+            Self::Tcp(_) | Self::Unix(_) | Self::Rings(_) => 0,
             Self::Tls(secure) => secure.unsent(),
         }
     }
@@ -87,7 +103,7 @@ impl Carrier {
     /// Writes what earlier writes took and did not pass on. Without a context it tries only.
     pub(crate) fn poll_flush(&mut self, cx: Option<&mut Context<'_>>) -> Poll<io::Result<()>> {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tcp(_) | Self::Unix(_) | Self::Rings(_) => Poll::Ready(Ok(())),
             Self::Tls(secure) => secure.poll_flush(cx),
         }
     }
@@ -95,7 +111,7 @@ impl Carrier {
     /// Everything is written for now.
     pub(crate) fn rest(&mut self) {
         match self {
-            Self::Tcp(_) | Self::Tls(_) => {}
+            Self::Tcp(_) | Self::Tls(_) | Self::Rings(_) => {}
             Self::Unix(unix) => unix.full = None,
         }
     }
@@ -105,6 +121,8 @@ impl Carrier {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(secure) => secure.poll_shutdown(cx),
             Self::Unix(unix) => Poll::Ready(Ok(shutdown(&unix.stream, Shutdown::Write)?)),
+            // The goodbye is the last that is written. The socket still carries doorbells.
+            Self::Rings(_) => Poll::Ready(Ok(())),
         }
     }
 }
@@ -120,10 +138,23 @@ pub(crate) struct Unix {
     full: Option<pipe::Sender>,
 }
 
+impl AsFd for Unix {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
 impl Unix {
     /// The socket, which is nonblocking, in the runtime that this is called in.
     pub(crate) fn new(stream: std_unix::UnixStream) -> io::Result<Self> {
         Ok(Self { stream: pipe::Receiver::from_owned_fd_unchecked(stream.into())?, full: None })
+    }
+
+    /// Reads into `bytes`; 0 is the end.
+    pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(bytes);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
     }
 
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -2,8 +2,10 @@
 
 use super::accept::{HANDSHAKE_DEADLINE, read_all};
 use super::address::Address;
-use super::hello::{Hello, Identity, MAGIC, VERDICT_BYTES, decode_verdict};
+use super::hello::{Hello, Identity, MAGIC, MAGIC_RINGS, VERDICT_BYTES, decode_verdict};
+use super::rings::Shared;
 use super::stream::Stream;
+use super::unix;
 use crate::{HandshakeError, Tls};
 use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId};
@@ -27,6 +29,8 @@ pub(crate) type Trouble = Arc<Mutex<Option<String>>>;
 pub(crate) struct Ways {
     /// Whether peers of this host are dialled over their Unix sockets.
     pub(crate) local: bool,
+    /// Whether they are asked for rings.
+    pub(crate) rings: bool,
     /// Encrypts connections over TCP.
     pub(crate) tls: Option<Tls>,
 }
@@ -52,8 +56,8 @@ pub(crate) async fn reach(
         let attempt = async {
             let mut stream = Stream::connect(&address, ways.local && !fruitless, ways.tls.as_ref()).await?;
             over_unix = stream.is_unix();
-            introduce(&identity, to, channel, &mut stream).await?;
-            Ok(stream)
+            let shared = introduce(&identity, to, channel, &mut stream, ways.rings).await?;
+            Ok(stream.with_rings(shared))
         };
         let attempt = timeout(HANDSHAKE_DEADLINE, attempt).await;
         drop(permit);
@@ -77,19 +81,28 @@ pub(crate) async fn reach(
     }
 }
 
-/// The handshake of one attempt.
+/// The handshake of one attempt. Returns the memory of the rings, if there are any.
 async fn introduce(
     identity: &Identity,
     to: NodeId,
     channel: ChannelId,
     stream: &mut Stream,
-) -> Result<(), HandshakeError> {
+    rings: bool,
+) -> Result<Option<Shared>, HandshakeError> {
     stream.tune()?;
-    let hello = Hello::new(identity, to, channel);
+    let hello = Hello::new(identity, to, channel, rings && stream.is_unix());
     stream.write_all(&hello.encode()).await?;
     let mut verdict = [0; VERDICT_BYTES];
-    read_all(stream, &mut verdict).await?;
+    let mut shared = None;
+    if let Stream::Unix(stream) = stream
+        && hello.rings
+    {
+        shared = unix::read_with_memory(stream, &mut verdict).await?;
+    } else {
+        read_all(stream, &mut verdict).await?;
+    }
     decode_verdict(identity, &hello, &verdict)?;
-    stream.write_all(&MAGIC).await?;
-    Ok(stream.flush().await?)
+    stream.write_all(if shared.is_some() { &MAGIC_RINGS } else { &MAGIC }).await?;
+    stream.flush().await?;
+    Ok(shared)
 }

@@ -4,6 +4,7 @@ use super::arrivals::Arrivals;
 use super::incoming::Item;
 use super::link::{Link, Read, Wrote};
 use super::ready::Ready;
+use super::rings::Rings;
 use super::spare::Spare;
 use super::stream::Parked;
 use crate::{FabricEvent, LinkError, Sent};
@@ -45,6 +46,8 @@ impl Builder {
             wakers,
             ready,
             turn: VecDeque::new(),
+            rings: Vec::new(),
+            announced: false,
             dirty: Vec::new(),
             waiting: None,
             events: VecDeque::new(),
@@ -53,7 +56,11 @@ impl Builder {
             ending: Ending::Open,
         };
         for (index, stream) in self.links.into_iter().enumerate() {
-            fabric.links.push(stream.map(Parked::resume).transpose()?.map(Link::new));
+            let mut link = stream.map(Parked::resume).transpose()?.map(Link::new);
+            if link.as_mut().is_some_and(|link| link.rings().is_some()) {
+                fabric.rings.push(index);
+            }
+            fabric.links.push(link);
             // The first poll of a link registers its waker.
             fabric.queue(index);
         }
@@ -88,6 +95,11 @@ pub struct Fabric {
     ready: Arc<Ready>,
     /// Links to poll, in order; each at most once.
     turn: VecDeque<usize>,
+    /// Links over rings that are not over. What happens in a ring wakes no one who has not announced to
+    /// sleep, so each poll looks at them.
+    rings: Vec<usize>,
+    /// The peers at the other ends of the rings believe that this side sleeps.
+    announced: bool,
     /// Links with frames that may not have been written; each at most once.
     dirty: Vec<usize>,
     /// The link whose single frame waits for another one, if it does.
@@ -114,7 +126,7 @@ impl Fabric {
         let bytes = (head.len() + rest.len()) as u64;
         self.sent.bytes += bytes;
         let Some(link) = &mut self.links[to.index()] else { return };
-        if link.is_unix() {
+        if link.is_on_this_host() {
             self.sent.unix_bytes += bytes;
         }
         let single = link.backlog_bytes() == 0;
@@ -174,26 +186,65 @@ impl Fabric {
         self.dirty = dirty;
     }
 
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FabricEvent> {
+    /// `sleeps`: the caller waits for the waker if nothing is ready, and does not poll again by itself.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, sleeps: bool) -> Poll<FabricEvent> {
         if let Some(event) = self.events.pop_front() {
             return Poll::Ready(event);
         }
         self.ready.register(cx.waker());
         self.try_flush();
+        self.awake();
         // Taken once: tokio's cooperative budget, when used up, lets a link note itself at once. What is
         // noted from here on has woken the caller.
         self.queue_noted();
-        while let Some(index) = self.turn.pop_front() {
-            self.look_at(index);
-            if let Some(event) = self.events.pop_front() {
-                return Poll::Ready(event);
+        loop {
+            self.queue_rings();
+            while let Some(index) = self.turn.pop_front() {
+                self.look_at(index);
+                if let Some(event) = self.events.pop_front() {
+                    return Poll::Ready(event);
+                }
+            }
+            if self.ending == Ending::Closing && self.links.iter().all(Option::is_none) {
+                self.ending = Ending::Finished;
+                return Poll::Ready(FabricEvent::Finished);
+            }
+            if !sleeps || self.fall_asleep() {
+                return Poll::Pending;
             }
         }
-        if self.ending == Ending::Closing && self.links.iter().all(Option::is_none) {
-            self.ending = Ending::Finished;
-            return Poll::Ready(FabricEvent::Finished);
+    }
+
+    /// Queues the links in whose rings there is something to do.
+    fn queue_rings(&mut self) {
+        let (links, turn) = (&mut self.links, &mut self.turn);
+        self.rings.retain(|&index| {
+            let Some(rings) = links[index].as_mut().and_then(Link::rings) else { return false };
+            if rings.stirs() {
+                queue(links, turn, index);
+            }
+            true
+        });
+    }
+
+    /// Tells the peers at the other ends of rings that this side sleeps. Returns whether it may.
+    fn fall_asleep(&mut self) -> bool {
+        self.announced = !self.rings.is_empty();
+        let links = &mut self.links;
+        self.rings
+            .iter()
+            .all(|&index| links[index].as_mut().and_then(Link::rings).is_none_or(Rings::fall_asleep))
+    }
+
+    /// Takes back what [`Self::fall_asleep`] has told.
+    fn awake(&mut self) {
+        if std::mem::take(&mut self.announced) {
+            for index in &self.rings {
+                if let Some(rings) = self.links[*index].as_mut().and_then(Link::rings) {
+                    rings.awake();
+                }
+            }
         }
-        Poll::Pending
     }
 
     fn queue_noted(&mut self) {

@@ -1,11 +1,15 @@
 //! The handshake of two nodes before the first frame: bytes and verdicts, without I/O.
 //!
 //! ```text
-//! dialler   hello    magic [8] · protocol u32 · token [32] · cluster u64 · layout u64 · element u8 · 0 u8 ·
+//! dialler   hello    magic [8] · protocol u32 · token [32] · cluster u64 · layout u64 · element u8 · rings u8 ·
 //!                    from u16 · to u16 · nodes u16 · channels u16 · channel u16                  (72 bytes)
 //! acceptor  verdict  magic [8] · code u8 · 0 [7] · what the acceptor has u64                     (24 bytes)
 //! dialler   confirm  magic [8]                                                                    (8 bytes)
 //! ```
+//! `rings` is 1 if the dialler asks for rings in shared memory, which it does over Unix sockets only. The
+//! acceptor's verdict then brings a descriptor of their memory, unless the acceptor has none to give. If the
+//! dialler can use it, it confirms with another magic. So each side knows what the other one does.
+//!
 //! Numbers are little-endian. The hello's first twelve bytes and the verdict never change, so that any two
 //! versions can detect that they differ. The acceptor reads nothing behind the token before it has verified
 //! the token. A link exists once the confirmation is there: a dialler that gave up early leaves nothing
@@ -19,6 +23,9 @@ use std::io;
 
 /// Opens everything that one side says.
 pub(crate) const MAGIC: [u8; 8] = *b"INTENDNT";
+
+/// The confirmation of a dialler that uses the rings which it was sent.
+pub(crate) const MAGIC_RINGS: [u8; 8] = *b"INTRINGS";
 
 /// Magic and protocol version, which every version understands.
 pub(crate) const PREAMBLE_BYTES: usize = MAGIC.len() + 4;
@@ -231,6 +238,7 @@ pub(crate) struct Hello {
     pub(crate) cluster: u64,
     pub(crate) layout: u64,
     pub(crate) element: u8,
+    pub(crate) rings: bool,
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) nodes: u16,
@@ -240,13 +248,14 @@ pub(crate) struct Hello {
 
 impl Hello {
     /// The hello of the node with this identity to `to`.
-    pub(crate) fn new(identity: &Identity, to: NodeId, channel: ChannelId) -> Self {
+    pub(crate) fn new(identity: &Identity, to: NodeId, channel: ChannelId, rings: bool) -> Self {
         Self {
             protocol: identity.protocol,
             token: identity.token.clone(),
             cluster: identity.cluster,
             layout: identity.layout,
             element: identity.element as u8,
+            rings,
             from: identity.rank,
             to,
             nodes: identity.nodes,
@@ -263,7 +272,7 @@ impl Hello {
         bytes.put_u64_le(self.cluster);
         bytes.put_u64_le(self.layout);
         bytes.put_u8(self.element);
-        bytes.put_u8(0);
+        bytes.put_u8(u8::from(self.rings));
         for word in [self.from.0, self.to.0, self.nodes, self.channels, self.channel.0] {
             bytes.put_u16_le(word);
         }
@@ -275,8 +284,8 @@ impl Hello {
         let mut bytes = &rest[..];
         let mut token = [0; TOKEN_BYTES];
         bytes.copy_to_slice(&mut token);
-        let (cluster, layout, element, _) =
-            (bytes.get_u64_le(), bytes.get_u64_le(), bytes.get_u8(), bytes.get_u8());
+        let (cluster, layout, element, rings) =
+            (bytes.get_u64_le(), bytes.get_u64_le(), bytes.get_u8(), bytes.get_u8() == 1);
         let mut word = || bytes.get_u16_le();
         let (from, to) = (NodeId(word()), NodeId(word()));
         let (nodes, channels, channel) = (word(), word(), ChannelId(word()));
@@ -286,6 +295,7 @@ impl Hello {
             cluster,
             layout,
             element,
+            rings,
             from,
             to,
             nodes,
@@ -456,7 +466,7 @@ mod tests {
     #[test]
     fn faults_are_found_in_their_order() {
         let (dialler, acceptor) = (identity(1), identity(2));
-        let mut hello = Hello::new(&dialler, NodeId(2), ChannelId(1));
+        let mut hello = Hello::new(&dialler, NodeId(2), ChannelId(1), false);
         let verdict = |hello: &Hello| {
             let bytes = hello.encode();
             let (preamble, rest) = split(&bytes);
@@ -495,7 +505,7 @@ mod tests {
     fn both_sides_report_their_own_point_of_view() {
         let (mut dialler, acceptor) = (identity(1), identity(2));
         dialler.layout = 0xabc;
-        let hello = Hello::new(&dialler, NodeId(2), ChannelId(0));
+        let hello = Hello::new(&dialler, NodeId(2), ChannelId(0), false);
         let refusal = check_hello(&acceptor, &hello).unwrap_err();
         let told = decode_verdict(&dialler, &hello, &encode_verdict(Some(&refusal)).unwrap()).unwrap_err();
         assert!(
@@ -507,7 +517,7 @@ mod tests {
 
     #[test]
     fn a_good_hello_is_welcome() {
-        let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1));
+        let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1), false);
         let bytes = hello.encode();
         let (preamble, rest) = split(&bytes);
         assert_eq!(check_preamble(&identity(2), preamble).unwrap(), 1);
@@ -519,7 +529,7 @@ mod tests {
     /// first twelve.
     #[test]
     fn a_hello_on_the_wire() {
-        let bytes = Hello::new(&identity(1), NodeId(2), ChannelId(1)).encode();
+        let bytes = Hello::new(&identity(1), NodeId(2), ChannelId(1), false).encode();
         let mut expected = b"INTENDNT\x01\0\0\0".to_vec();
         expected.extend_from_slice(&[9; 32]);
         expected
@@ -550,7 +560,7 @@ mod tests {
             if magic {
                 bytes[..8].copy_from_slice(&MAGIC);
             }
-            let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1));
+            let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1), false);
             let welcome = decode_verdict(&identity(1), &hello, &bytes).is_ok();
             prop_assert_eq!(welcome, magic && bytes[8] == 0);
         }

@@ -3,6 +3,7 @@
 use super::carrier::Carrier;
 use super::incoming::{Incoming, Item};
 use super::outgoing::{Outgoing, PREFIX_BYTES, SLICES_MAX};
+use super::rings::Rings;
 use super::spare::Spare;
 use crate::LinkError;
 use bytes::Bytes;
@@ -95,8 +96,8 @@ impl Link {
     }
 
     /// Whether the peer is on the same host, and frames go through a Unix socket.
-    pub(crate) fn is_unix(&self) -> bool {
-        self.carrier.is_unix()
+    pub(crate) fn is_on_this_host(&self) -> bool {
+        self.carrier.is_on_this_host()
     }
 
     /// Whether the peer may still send.
@@ -196,6 +197,9 @@ impl Link {
         let item = self.incoming.next()?;
         if matches!(item, Some(Item::Goodbye)) {
             self.reading = false;
+            if let Some(rings) = self.carrier.rings() {
+                rings.say_farewell();
+            }
         }
         Ok(item)
     }
@@ -203,6 +207,11 @@ impl Link {
     /// Everything that was complete has been taken.
     pub(crate) fn rest(&mut self, spare: &mut Spare) {
         self.incoming.rest(spare);
+    }
+
+    /// The rings of the connection, if it has some.
+    pub(crate) fn rings(&mut self) -> Option<&mut Rings> {
+        self.carrier.rings()
     }
 
     pub(crate) fn write_failed(&self) -> bool {

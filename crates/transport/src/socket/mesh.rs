@@ -6,6 +6,7 @@ use super::arrivals::Arrivals;
 use super::dial::{Trouble, Ways, reach};
 use super::fabric::Builder;
 use super::hello::{Identity, check_identity};
+use super::rings;
 use super::stream::{Parked, Stream};
 use super::unix;
 use crate::error::Missing;
@@ -53,26 +54,32 @@ pub struct Links {
     pub tcp: usize,
     /// Over Unix sockets, to nodes of the same host.
     pub unix: usize,
+    /// Over rings in shared memory, to nodes of the same host.
+    pub shm: usize,
 }
 
 impl Links {
     fn count(&mut self, link: &Parked) {
-        *if link.is_unix() { &mut self.unix } else { &mut self.tcp } += 1;
+        let count = if link.has_rings() {
+            &mut self.shm
+        } else if link.is_unix() {
+            &mut self.unix
+        } else {
+            &mut self.tcp
+        };
+        *count += 1;
     }
 }
 
 impl Listener {
-    /// Listens on `address`, where port 0 lets the system choose, and with [`Transport::Auto`] on a Unix
-    /// socket as well, if the system has such sockets.
+    /// Listens on `address`, where port 0 lets the system choose, and unless `transport` is
+    /// [`Transport::Tcp`] on a Unix socket as well, if the system has such sockets.
     ///
     /// # Errors
     /// If the address cannot be listened on; the error names it.
     pub fn bind(address: SocketAddr, transport: Transport) -> Result<Self, TransportError> {
         // Before the TCP socket: a peer that reaches that one finds this one too.
-        let (name, unix) = match transport {
-            Transport::Auto => listen_on_unix().unzip(),
-            Transport::Tcp => (None, None),
-        };
+        let (name, unix) = if transport.is_local() { listen_on_unix().unzip() } else { (None, None) };
         let bind = || {
             let tcp = net::TcpListener::bind(address)?;
             tcp.set_nonblocking(true)?;
@@ -128,8 +135,11 @@ impl Listener {
             return Err(TransportError::OpenBeyondLoopback { address: self.address.tcp });
         }
         let (arrived, arrivals) = unbounded_channel();
-        let gate = Arc::new(Gate::new(identity.clone(), self.tls.clone(), arrived));
-        let ways = Ways { local: self.transport == Transport::Auto, tls: self.tls.clone() };
+        // As many as if all peers were on this host.
+        let connections = roster.len().saturating_sub(1) * usize::from(identity.channels);
+        let rings = self.transport.has_rings().then(|| rings::capacity(connections)).flatten();
+        let gate = Arc::new(Gate::new(identity.clone(), self.tls.clone(), rings, arrived));
+        let ways = Ways { local: self.transport.is_local(), rings: rings.is_some(), tls: self.tls.clone() };
         let task = tokio::spawn(gate.run(self.open()?));
         let counts = Arc::new(Arrivals::new(roster.len()));
         let mut mesh = Mesh {

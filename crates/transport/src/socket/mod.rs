@@ -10,6 +10,10 @@
 //! others use TCP. Handshake, frames and limits are the same on both, and a fabric may have links of both
 //! kinds. [`Transport::Tcp`] does without Unix sockets.
 //!
+//! With [`Transport::Shm`] on both sides, the bytes of a connection go through two rings in shared memory,
+//! whose descriptor the acceptor sends over the Unix socket. The socket then wakes a side that sleeps, and
+//! ends when its process does.
+//!
 //! Frames are length-prefixed; a length beyond [`intendant_core::limits::FRAME_BYTES_MAX`] loses the link
 //! before memory is taken. Small frames are copied together and written with one call; large ones are written
 //! without a copy. `TCP_NODELAY` is set on TCP: batching is the caller's decision
@@ -33,6 +37,7 @@ mod link;
 mod mesh;
 mod outgoing;
 mod ready;
+mod rings;
 mod secure;
 mod spare;
 mod stream;

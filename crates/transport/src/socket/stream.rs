@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::carrier::{Carrier, Unix};
+use super::rings::{Rings, Shared};
 use super::secure::Secure;
 use super::unix;
 use crate::HandshakeError;
@@ -36,6 +37,8 @@ pub(crate) enum Stream {
     /// To a node of the same host. The kernel ends it when the peer's process ends: there is no network that
     /// could be cut.
     Unix(UnixStream),
+    /// A Unix socket whose bytes will go through rings, once the handshake is over.
+    Rings(UnixStream, Shared),
 }
 
 /// A connection that no runtime knows, on its way to the thread that will use it.
@@ -44,6 +47,7 @@ pub(crate) enum Parked {
     Tcp(net::TcpStream),
     Tls(net::TcpStream, Box<Connection>),
     Unix(std_unix::UnixStream),
+    Rings(std_unix::UnixStream, Shared),
 }
 
 /// The same expression for a connection of any kind.
@@ -52,7 +56,7 @@ macro_rules! either {
         match $stream {
             Stream::Tcp($inner) => $result,
             Stream::Tls($inner) => $result,
-            Stream::Unix($inner) => $result,
+            Stream::Unix($inner) | Stream::Rings($inner, _) => $result,
         }
     };
 }
@@ -80,7 +84,15 @@ impl Stream {
     }
 
     pub(crate) fn is_unix(&self) -> bool {
-        matches!(self, Self::Unix(_))
+        matches!(self, Self::Unix(_) | Self::Rings(..))
+    }
+
+    /// Lets the bytes go through rings from now on, if it is a Unix socket.
+    pub(crate) fn with_rings(self, shared: Option<Shared>) -> Self {
+        match (self, shared) {
+            (Self::Unix(stream), Some(shared)) => Self::Rings(stream, shared),
+            (other, _) => other,
+        }
     }
 
     /// Sets what every connection needs: small frames leave at once, and a cut is noticed.
@@ -88,7 +100,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => tune_tcp(stream),
             Self::Tls(stream) => tune_tcp(stream.tcp()),
-            Self::Unix(stream) => unix::tune(stream),
+            Self::Unix(stream) | Self::Rings(stream, _) => unix::tune(stream),
         }
     }
 
@@ -100,6 +112,7 @@ impl Stream {
                 Parked::Tls(stream.into_std()?, Box::new(session))
             }
             Self::Unix(stream) => Parked::Unix(stream.into_std()?),
+            Self::Rings(stream, shared) => Parked::Rings(stream.into_std()?, shared),
         })
     }
 }
@@ -113,11 +126,16 @@ impl Parked {
                 Carrier::Tls(Box::new(Secure::new(TcpStream::from_std(stream)?, session)?))
             }
             Self::Unix(stream) => Carrier::Unix(Unix::new(stream)?),
+            Self::Rings(stream, shared) => Carrier::Rings(Box::new(Rings::new(stream, shared)?)),
         })
     }
 
     pub(crate) fn is_unix(&self) -> bool {
         matches!(self, Self::Unix(_))
+    }
+
+    pub(crate) fn has_rings(&self) -> bool {
+        matches!(self, Self::Rings(..))
     }
 }
 

@@ -485,7 +485,7 @@ async fn a_name_that_does_not_exist_here_means_tcp() {
     let mut roster = [0, 1].map(|node: usize| listeners[node].address());
     roster[1].unix = Some(UnixName::new(1));
     for mesh in meet(listeners, roster).await {
-        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0 });
+        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0, shm: 0 });
     }
 }
 
@@ -495,7 +495,7 @@ async fn one_node_that_asks_for_tcp_is_enough() {
         let listeners = transports.map(bind);
         let roster = [0, 1].map(|node: usize| listeners[node].address());
         for mesh in meet(listeners, roster).await {
-            assert_eq!(mesh.links(), Links { tcp: 2, unix: 0 });
+            assert_eq!(mesh.links(), Links { tcp: 2, unix: 0, shm: 0 });
         }
     }
 }
@@ -514,7 +514,7 @@ async fn a_unix_socket_that_hangs_up_means_tcp() {
     let mut roster = [0, 1].map(|node: usize| listeners[node].address());
     roster[1].unix = Some(name);
     for mesh in meet(listeners, roster).await {
-        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0 });
+        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0, shm: 0 });
     }
     hang_up.join().expect("no panic").expect("it was dialled");
 }
@@ -545,7 +545,7 @@ async fn processes_of_other_users_use_tcp() {
                 told.send(listener.address()).expect("it is awaited");
                 let roster = hear.await.expect("it is told");
                 let mesh = listener.mesh(&identity(theirs, 2, 1), &roster, PATIENCE).await;
-                assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0 });
+                assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0, shm: 0 });
             });
         }));
         let (listener, their_address) = (bind(Transport::Auto), heard.await.expect("it listens"));
@@ -553,7 +553,7 @@ async fn processes_of_other_users_use_tcp() {
         roster[usize::from(theirs)] = their_address;
         tell.send(roster).expect("it is awaited");
         let mesh = listener.mesh(&identity(1 - theirs, 2, 1), &roster, PATIENCE).await;
-        assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0 });
+        assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0, shm: 0 });
         thread.join().expect("no panic");
     }
     // A process of another user that dials all the same is hung up on.

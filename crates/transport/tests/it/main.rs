@@ -4,4 +4,6 @@ mod broken_peers;
 mod common;
 mod fabrics;
 mod handshake;
+#[cfg(target_os = "linux")]
+mod rings;
 mod tls;

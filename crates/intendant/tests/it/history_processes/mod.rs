@@ -11,7 +11,7 @@ mod work;
 
 use intendant::launch::Launch;
 use intendant::{
-    Error, Key, KeyOrder, Layout, Node, NodeConfig, Order, Rendezvous, Storage, Technique, Transport,
+    Error, Key, KeyOrder, Layout, Links, Node, NodeConfig, Order, Rendezvous, Storage, Technique, Transport,
 };
 use intendant_checkers::history::History;
 use intendant_checkers::lanes;
@@ -72,6 +72,7 @@ const CLASSIC_MODES: [Mode; 4] = [
         order: Order::Chain,
         storage: Storage::Sparse,
         channels: 2,
+        transport: Transport::Shm,
         ..CLASSIC
     },
     Mode {
@@ -89,7 +90,14 @@ const CLASSIC_MODES: [Mode; 4] = [
 const LAPSE_MODES: [Mode; 4] = [
     LAPSE,
     Mode { name: "lapse-sync-caches", caches: true, storage: Storage::Sparse, channels: 2, ..LAPSE },
-    Mode { name: "lapse-async", asynchronous: true, storage: Storage::Sparse, channels: 2, ..LAPSE },
+    Mode {
+        name: "lapse-async",
+        asynchronous: true,
+        storage: Storage::Sparse,
+        channels: 2,
+        transport: Transport::Shm,
+        ..LAPSE
+    },
     Mode {
         name: "lapse-async-caches",
         asynchronous: true,
@@ -144,8 +152,15 @@ fn role_node() {
     let dies = std::env::var(VICTIM).is_ok_and(|victim| victim == rank.to_string());
     let mut node = Node::join(config(mode), rendezvous).unwrap();
     let links = (NODES - 1) * mode.channels;
-    let over_unix = cfg!(target_os = "linux") && mode.transport == Transport::Auto;
-    assert_eq!((node.links().unix, node.links().tcp), if over_unix { (links, 0) } else { (0, links) });
+    let local = cfg!(target_os = "linux");
+    let expected = if local && mode.transport == Transport::Shm {
+        Links { shm: links, ..Links::default() }
+    } else if local && mode.transport == Transport::Auto {
+        Links { unix: links, ..Links::default() }
+    } else {
+        Links { tcp: links, ..Links::default() }
+    };
+    assert_eq!(node.links(), expected);
     let looked: Result<Vec<(u64, u64)>, Error> = std::thread::scope(|scope| {
         let work = |mut worker: intendant::Worker<f32>| {
             let dir = &dir;

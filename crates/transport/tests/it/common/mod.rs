@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use intendant_core::{ElementType, NodeId, random};
-use intendant_transport::socket::{Identity, Listener, Mesh};
+use intendant_transport::socket::{Identity, Links, Listener, Mesh};
 use intendant_transport::{
     Address, Fabric, FabricBuilder, FabricEvent, Token, Transport, TransportError, local,
 };
@@ -19,10 +19,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// Both kinds of connections between processes; all nodes of these tests are on one host. Other systems than
+/// All kinds of connections between processes; all nodes of these tests are on one host. Other systems than
 /// Linux have TCP only.
-pub(crate) const KINDS: &[Transport] =
-    if cfg!(target_os = "linux") { &[Transport::Tcp, Transport::Auto] } else { &[Transport::Tcp] };
+pub(crate) const KINDS: &[Transport] = if cfg!(target_os = "linux") {
+    &[Transport::Tcp, Transport::Auto, Transport::Shm]
+} else {
+    &[Transport::Tcp]
+};
 
 /// A node's sockets.
 pub(crate) fn bind(transport: Transport) -> Listener {
@@ -95,9 +98,10 @@ pub(crate) async fn cluster(transport: Transport, nodes: u16, channels: u16) -> 
     meshes.sort_by_key(|(rank, _)| *rank);
     let all = usize::from(nodes - 1) * usize::from(channels);
     for (_, mesh) in &meshes {
-        let unix = mesh.links().unix;
-        assert_eq!(unix, if roster[0].unix.is_some() { all } else { 0 });
-        assert_eq!(mesh.links().tcp + unix, all);
+        let Links { tcp, unix, shm } = mesh.links();
+        assert_eq!(unix + shm, if roster[0].unix.is_some() { all } else { 0 });
+        assert_eq!(shm, if transport == Transport::Shm { all } else { 0 });
+        assert_eq!(tcp + unix + shm, all);
     }
     (meshes.into_iter().map(|(_, mesh)| mesh).collect(), roster)
 }
