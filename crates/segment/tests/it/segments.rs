@@ -116,3 +116,40 @@ fn copies_end_within_both_segments() {
     let (small, large) = (Segment::new(8).expect("memory"), Segment::new(16).expect("memory"));
     large.copy(0, &small, 0, 9);
 }
+
+#[test]
+fn bytes_are_those_of_the_words_in_the_order_of_the_machine() {
+    for segment in both(40) {
+        for (at, words) in (0..10).flat_map(|at| (0..20).map(move |words| (at, words))) {
+            let bytes: Vec<u8> = (0..8 * words).map(|byte| (byte + at) as u8).collect();
+            segment.write(0, &[u64::MAX; 40]);
+            segment.write_bytes(at, &bytes);
+            let mut all = [0; 40];
+            segment.read(0, &mut all);
+            for (place, word) in all.into_iter().enumerate() {
+                let inside = (at..at + words).contains(&place);
+                let part = inside.then(|| &bytes[8 * (place - at)..8 * (place - at) + 8]);
+                assert_eq!(
+                    part.unwrap_or(&[255; 8]),
+                    word.to_ne_bytes(),
+                    "word {place} of {words} from {at}"
+                );
+            }
+            let mut read = vec![0; bytes.len()];
+            segment.read_bytes(at, &mut read);
+            assert_eq!(read, bytes, "{words} words from {at}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "9 bytes are no whole number of words")]
+fn a_part_of_a_word_is_refused() {
+    Segment::new(8).expect("memory").write_bytes(0, &[0; 9]);
+}
+
+#[test]
+#[should_panic(expected = "2 words from word 7 on are not within")]
+fn bytes_beyond_the_end_are_refused() {
+    Segment::new(8).expect("memory").read_bytes(7, &mut [0; 16]);
+}
