@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of one-sided windows over RDMA, or a program, in a throw-away virtual machine with soft-RoCE:
-# the kernel's own RDMA device over an Ethernet interface. The kernel of this machine needs no RDMA, and no root
-# is needed. All nodes are processes of the one virtual machine, which is emulated: this is evidence of
+# the kernel's own RDMA device over an Ethernet interface. The kernel of this machine needs no RDMA, and no
+# root is needed. All nodes are processes of the one virtual machine, which is emulated: this is evidence of
 # function, never of speed.
 #
 # Usage: scripts/rxe.sh [--file PATH]... [PROGRAM [ARGUMENT]...]

@@ -1,6 +1,6 @@
 //! Sending the descriptors of segments to other processes, over Unix sockets.
 //!
-//! Descriptors go with bytes: whoever reads the bytes without asking for descriptors closes them. Who may
+//! Descriptors go with bytes: a reader that does not ask for descriptors closes them. Who may
 //! have the memory, and what the bytes say, is for the caller to decide; what arrives is checked by
 //! [`Segment::open`](crate::Segment::open).
 

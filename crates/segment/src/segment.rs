@@ -279,8 +279,8 @@ impl Segment {
         }
     }
 
-    /// Copies the words from `at` on into `into`, as [`Self::read`] does: each word as its 8 bytes in the order
-    /// of the machine.
+    /// Copies the words from `at` on into `into`, as [`Self::read`] does: each word as its 8 bytes in the
+    /// order of the machine.
     ///
     /// # Panics
     /// If `into` is no whole number of words, or if the segment does not have these words.

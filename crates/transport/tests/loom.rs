@@ -1,5 +1,5 @@
-//! Rings under loom: a writer against a reader, with sleep and room. The source is the shipped one, compiled a
-//! second time, on memory of loom's atomic words.
+//! Rings under loom: a writer against a reader, with sleep and room. The source is the shipped one, compiled
+//! a second time, on memory of loom's atomic words.
 
 mod sync {
     pub(crate) use crate::memory::Segment;

@@ -93,7 +93,7 @@ fn virtual_time_is_that_of_the_model() {
     let net = ["--net", slow.to_str().unwrap(), "--machine", "xeon-e5-36-cores"];
     assert!(seconds(&[&pull[..], &net].concat()) > 5.0 * usual);
     assert!(seconds(&[&pull[..], &["--charge", "16"]].concat()) > 2.0 * usual);
-    // One read after the other takes longer than writes that nobody waits for one by one.
+    // One read after the other takes longer than writes that a node does not wait for one by one.
     assert!(seconds(&["--technique", "lapser-push"]) < usual);
 }
 

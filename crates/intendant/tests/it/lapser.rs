@@ -103,7 +103,7 @@ fn a_node_that_is_dropped_ends_the_gets_of_others_by_name() {
             if rank == NodeId(1) {
                 return None;
             }
-            // Nobody sets it.
+            // No node sets it.
             Some(process.get(1, 1, 0, &mut [0; WORDS]).expect_err("node 1 is gone"))
         });
         for error in errors.into_iter().flatten() {

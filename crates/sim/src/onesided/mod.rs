@@ -287,14 +287,14 @@ impl<T> OneSided<T> {
         }
     }
 
-    /// `node` computes for `for_ns`, after what it does already. Its inputs wait, and operations that it begins
-    /// start at the end.
+    /// `node` computes for `for_ns`, after what it does already. Its inputs wait, and operations that it
+    /// begins start at the end.
     pub fn computing(&mut self, node: usize, for_ns: u64) {
         self.storing(node, 0, &[], for_ns);
     }
 
-    /// The next operation occupies NICs for `bytes` bytes instead of those of its words: runs that compute with
-    /// short values are charged for long ones.
+    /// The next operation occupies NICs for `bytes` bytes instead of those of its words: runs that compute
+    /// with short values are charged for long ones.
     pub fn charge_next(&mut self, bytes: u64) {
         self.charged = Some(bytes);
     }
