@@ -112,12 +112,10 @@ impl Chain {
 
 /// The error as one of the command line: blocks are nodes.
 fn nodes_of(error: BpmfError) -> TrainError {
-    match error {
-        BpmfError::NoSuchBlock { blocks, blocks_max, .. } => TrainError::usage(format!(
-            "--nodes is {blocks}; rows and columns of these data can be divided among at most {blocks_max} nodes"
-        )),
-        other => usage(other),
-    }
+    let BpmfError::NoSuchBlock { blocks, blocks_max, .. } = error else { return usage(error) };
+    TrainError::usage(format!(
+        "--nodes is {blocks}; rows and columns of these data can be divided among at most {blocks_max} nodes"
+    ))
 }
 
 /// Runs all tasks, each on the next thread that is free. Results do not depend on which. Once `stop` is true,

@@ -93,7 +93,7 @@ impl Link {
                 Item::Row(..) | Item::Statistics(..) | Item::Hyperparameters(_) => None,
             });
             let first = rows.next().unwrap_or(0);
-            first..rows.last().map_or(first, |last| last + 1).max(first)
+            first..rows.next_back().map_or(first, |last| last + 1).max(first)
         });
         let own = Part { rows, sums: block.sums(false).len() };
         let nodes = lobby.gather("bpmf:parts", &own.to_bytes())?;

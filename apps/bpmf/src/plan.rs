@@ -38,7 +38,6 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         hyper_slack: flags.hyper_slack,
         interval: flags.interval,
         seed: plan.seed,
-        ..Config::default()
     };
     config.check().map_err(usage)?;
     if let Technique::Exchange(exchange) = plan.technique

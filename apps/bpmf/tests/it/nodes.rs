@@ -14,8 +14,11 @@ use std::time::Duration;
 
 const EPOCHS: u64 = 7;
 
+/// Files by name.
+type Files = Vec<(String, Vec<u8>)>;
+
 /// Losses, qualities, and the files of the model: what must be equal, bit by bit.
-fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Vec<(String, Vec<u8>)>, Value) {
+fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Files, Value) {
     let folder = tempfile::tempdir().unwrap();
     let export = folder.path().join("model");
     let always = ["--epochs", "7", "--burn-in", "2", "--export", export.to_str().unwrap()];
@@ -27,9 +30,9 @@ fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Vec<(String, Vec<u8>)>, Val
 }
 
 /// The files of a folder but `export.json`, which has the settings.
-fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+fn files(folder: &Path) -> Files {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    let mut files: Vec<_> = entries
+    let mut files: Files = entries
         .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
         .filter(|(name, _)| name != "export.json")
         .collect();
