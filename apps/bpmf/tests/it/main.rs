@@ -156,7 +156,6 @@ fn an_export_has_posteriors_and_predictions_with_intervals() {
 fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     for (flags, said) in [
         (&["--checkpoint", "/tmp/c"][..], "--checkpoint has no effect with bpmf"),
-        (&["--simulate"], "--simulate has no effect with bpmf"),
         (&["--channels", "2"], "--channels has no effect with bpmf"),
         (&["--patience", "2"], "--patience has no effect with bpmf"),
         (&["--float", "f32"], "--float is f32, but samples are drawn and averaged in f64"),

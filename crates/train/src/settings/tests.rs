@@ -286,7 +286,7 @@ fn simulated_networks_and_machines_are_presets_or_files_and_belong_to_a_simulati
         assert!(error.contains(flags[0]) && error.contains("add --simulate"), "{error}");
     }
     let error = simulated(&["--net", "10gb"]);
-    assert!(error.contains("use 10gbe, 100gib, or a file that ends in .toml"), "{error}");
+    assert!(error.contains("use 10gbe, 100gib, 56gib, or a file that ends in .toml"), "{error}");
     let error = simulated(&["--machine", "xeon"]);
     assert!(error.contains("xeon-e5-2640v2, xeon-silver-4216"), "{error}");
     assert!(simulated(&["--operation-keys", "0"]).contains("--operation-keys"));

@@ -15,8 +15,8 @@ use std::io::{self, IoSlice};
 use std::os::unix::net as std_unix;
 use std::task::{Context, Poll, ready};
 
-/// The bytes that a ring may have room for, from the one that is preferred. In measurements (decision 24),
-/// larger rings left the cache, and smaller ones made the two sides wait for each other.
+/// The bytes that a ring may have room for, from the one that is preferred: a ring that holds a few large
+/// frames and stays in a core's cache. Nodes with many connections have smaller ones.
 const CAPACITIES: [usize; 4] = [256 << 10, 128 << 10, 64 << 10, 32 << 10];
 
 /// Memory of all rings of a node. With more connections, rings are smaller; with far more, there are none.
