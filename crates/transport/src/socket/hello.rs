@@ -1,8 +1,8 @@
 //! The handshake of two nodes before the first frame: bytes and verdicts, without I/O.
 //!
 //! ```text
-//! dialler   hello    magic [8] · protocol u32 · token [32] · cluster u64 · layout u64 · element u8 · rings u8
-//!                    · from u16 · to u16 · nodes u16 · channels u16 · channel u16                  (72 bytes)
+//! dialler   hello    magic [8] · protocol u32 · token [32] · cluster u64 · layout u64 · element u8
+//!                    · rings u8 · from u16 · to u16 · nodes u16 · channels u16 · channel u16 (72 bytes)
 //! acceptor  verdict  magic [8] · code u8 · 0 [7] · what the acceptor has u64                     (24 bytes)
 //! dialler   confirm  magic [8]                                                                    (8 bytes)
 //! ```
