@@ -19,20 +19,24 @@
 //!         ..Declaration::default()
 //!     };
 //!     let mut process = lobby.start(Variant::Push, declared)?;
-//!     let mut sum = 0;
+//!     let mut last = 0;
 //!     for clock in 1..=10 {
 //!         process.set(own, clock, &[100 * own + clock])?;
-//!         process.get_all(&[Get { key: other, clock, slack: 0 }], |_, _, value| sum += value[0])?;
+//!         process.get_all(&[Get { key: other, clock, slack: 0 }], |_, newest, value| {
+//!             // The other node may be one clock ahead.
+//!             assert!(newest >= clock && value[0] == 100 * other + newest);
+//!             last = value[0];
+//!         })?;
 //!     }
 //!     process.finish()?;
-//!     Ok(sum)
+//!     Ok(last)
 //! };
-//! let sums: Vec<u64> = std::thread::scope(|scope| {
+//! let values: Vec<u64> = std::thread::scope(|scope| {
 //!     let nodes: Vec<_> = Lobby::local(2).into_iter().map(|lobby| scope.spawn(move ||
 //! node(lobby))).collect();
 //!     nodes.into_iter().map(|node| node.join().expect("no panic")).collect::<Result<_, _>>()
 //! })?;
-//! assert_eq!(sums, [1055, 55]);
+//! assert_eq!(values, [110, 10]);
 //! # Ok::<(), intendant::Error>(())
 //! ```
 
