@@ -122,6 +122,8 @@ impl Planned {
         // A report of an earlier run must not be read as this run's.
         let _ = std::fs::remove_file(self.record());
         let _ = std::fs::remove_file(&self.report);
+        // The program would keep the traces of an earlier run beside this run's.
+        let _ = std::fs::remove_dir_all(trace_of(&self.report));
         let (result, took) = clock::timed(|| process::text(Command::new(&self.program).args(&self.args)));
         result?;
         self.add_trace()?;
