@@ -5,7 +5,7 @@
 //! to write all rows of a step at once.
 
 use intendant::control::MonotonicClock;
-use intendant::lapser::{self, Get, Lobby, MappedWindow, Process, Variant, Want};
+use intendant::lapser::{self, Get, Lobby, MappedWindow, Process, Want};
 use intendant_bpmf::{Block, Forecast, Item, Model, Posterior, Produced, Side, Sums};
 use intendant_metrics::process;
 use intendant_train::{Costs, Exchange, Exchanged, TrainError};
@@ -101,14 +101,7 @@ impl Link {
         let nodes = nodes.collect::<Result<Vec<_>, _>>().map_err(malformed)?;
         let keys = Keys { model, nodes: nodes.len() as u64 };
         let declared = declare(exchange, model, block, &nodes, keys, rank);
-        let variant = match exchange {
-            Exchange::LapserPull => Variant::Pull,
-            Exchange::LapserPushBySlack => Variant::PushBySlack,
-            Exchange::LapserPush | Exchange::OneSided | Exchange::AllGather | Exchange::Broadcast => {
-                Variant::Push
-            }
-        };
-        let process = lobby.start(variant, declared)?;
+        let process = lobby.start(exchange.variant(), declared)?;
         let mut link = Self {
             process,
             exchange,
@@ -297,8 +290,7 @@ impl Link {
         let keys = self.keys();
         let wants: Vec<Get> =
             (1..self.nodes.len()).map(|node| Get { key: keys.sums(what, node), clock, slack: 0 }).collect();
-        let (mut all, mut sum, mut seconds) = (own, costs.map(u128::from), 0.0);
-        let mut cpu_ns = 0;
+        let (mut all, mut sum, mut cpu_ns) = (own, costs.map(u128::from), 0);
         self.process.get_all(&wants, |_, _, words| {
             let (costs, parts) = words.split_at(COSTS.min(words.len()));
             sum.iter_mut().zip(costs).for_each(|(sum, word)| *sum += u128::from(*word));
@@ -312,7 +304,6 @@ impl Link {
         })?;
         let [_, sets, gets, gets_waited, writes, written_bytes, reads, read_bytes, torn, stale, ns] =
             sum.map(|count| u64::try_from(count).unwrap_or(u64::MAX));
-        seconds += ns as f64 / 1e9 / self.nodes.len() as f64;
         let exchanged = Exchanged {
             sets,
             gets,
@@ -323,7 +314,7 @@ impl Link {
             read_bytes,
             torn,
             stale,
-            seconds,
+            seconds: ns as f64 / 1e9 / self.nodes.len() as f64,
         };
         self.costs = Costs { cpu_ns, exchanged: Some(exchanged) };
         Ok(all)

@@ -2,6 +2,7 @@
 
 use crate::link::{Life, Link, Waker};
 use crate::mailbox::{self, Mailbox};
+use crate::window::{check_hint, check_places};
 use crate::{ConnectError, Event, HINTS, WaitError, Window, WindowError};
 use intendant_segment::Segment;
 use std::sync::Arc;
@@ -129,11 +130,8 @@ impl MappedWindow {
             Some(None) => return Err(WindowError::Elsewhere { node }),
             Some(Some(peer)) => peer,
         };
-        for (node, at, segment) in [(node, remote, &peer.segment), (self.rank, local, &self.local)] {
-            if at.checked_add(words).is_none_or(|end| end > segment.words()) {
-                return Err(WindowError::Outside { node, at, words, segment_words: segment.words() });
-            }
-        }
+        let places = [(node, remote, peer.segment.words()), (self.rank, local, self.local.words())];
+        check_places(words, places)?;
         Ok(peer)
     }
 
@@ -205,11 +203,7 @@ impl Window for MappedWindow {
         id: u64,
     ) -> Result<(), WindowError> {
         let peer = self.checked(to, local, remote, words)?;
-        if let Some(hint) = hint
-            && hint >= HINTS
-        {
-            return Err(WindowError::Hint { hint });
-        }
+        check_hint(hint)?;
         let event = if let Some(link) = &peer.link {
             peer.segment.copy(remote, &self.local, local, words);
             // Release: what this thread writes to the node from now on, it writes after these words.

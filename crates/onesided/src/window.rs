@@ -125,6 +125,21 @@ impl<W: Window + ?Sized> Window for Box<W> {
     }
 }
 
+/// Checks that nodes have the words of an operation: of each, its number, the place, and the length of its
+/// segment.
+pub(crate) fn check_places(words: usize, places: [(usize, usize, usize); 2]) -> Result<(), WindowError> {
+    for (node, at, segment_words) in places {
+        if at.checked_add(words).is_none_or(|end| end > segment_words) {
+            return Err(WindowError::Outside { node, at, words, segment_words });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn check_hint(hint: Option<u32>) -> Result<(), WindowError> {
+    hint.filter(|hint| *hint >= HINTS).map_or(Ok(()), |hint| Err(WindowError::Hint { hint }))
+}
+
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {

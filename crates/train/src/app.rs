@@ -41,9 +41,7 @@ pub struct App {
     defaults: Vec<(&'static str, String)>,
     /// Common flags, with the value name and the help that this application gives them.
     described: Vec<(&'static str, &'static str, &'static str)>,
-    /// Whether it is no [`Program`](crate::Program).
-    has_server: bool,
-    /// Whether it is a [`Program`](crate::Program) that runs on several nodes.
+    /// Whether it is a [`Program`](crate::Program).
     exchanges: bool,
 }
 
@@ -72,7 +70,7 @@ impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
     pub fn new(command: Command) -> Self {
-        Self { command, defaults: Vec::new(), described: Vec::new(), has_server: true, exchanges: false }
+        Self { command, defaults: Vec::new(), described: Vec::new(), exchanges: false }
     }
 
     /// Gives a common flag a default that suits this application.
@@ -89,61 +87,32 @@ impl App {
         self
     }
 
-    /// An application without a parameter server, which runs a [`Program`](crate::Program): on one node, with
-    /// technique single. Flags about parameter management, clusters, checkpoints and simulations are hidden
-    /// from its help, and refused.
-    #[must_use]
-    pub fn without_server(mut self) -> Self {
-        self.has_server = false;
-        self.default("technique", Technique::Single.name())
-    }
-
-    /// An application [without a parameter server](Self::without_server) that runs on several nodes, which
-    /// exchange what they compute; the techniques are those of [`Exchange`], and the default is the first of
-    /// them.
+    /// An application without a parameter server, which runs a [`Program`](crate::Program). Its nodes exchange
+    /// what they compute; the techniques are those of [`Exchange`], and the default is the first of them. Flags
+    /// about parameter management and checkpoints are hidden from its help, and refused.
     #[must_use]
     pub fn exchanging(mut self) -> Self {
-        (self.has_server, self.exchanges) = (false, true);
+        self.exchanges = true;
         self.default("technique", Exchange::LapserPush.name())
     }
 
     /// Names of the common flags that an application without a parameter server does not have.
     fn of_servers(&self) -> impl Iterator<Item = String> + use<> {
-        let exchanges = self.exchanges;
         let common = CommonArgs::augment_args(Command::new("common"));
         let names: Vec<String> =
             common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
         // Nodes that exchange values meet through the control plane, and can be simulated.
-        let of_clusters =
-            move |name: &str| exchanges && (tls::FLAGS.contains(&name) || OF_SIMULATIONS.contains(&name));
-        names.into_iter().filter(move |name| !WITHOUT_SERVER.contains(&name.as_str()) && !of_clusters(name))
+        let kept = |name: &str| {
+            WITHOUT_SERVER.contains(&name) || tls::FLAGS.contains(&name) || OF_SIMULATIONS.contains(&name)
+        };
+        names.into_iter().filter(move |name| !kept(name))
     }
 
     /// Refuses settings that would have no effect.
-    fn check_without_server(
-        &self,
-        settings: &settings::Settings,
-        common: &CommonArgs,
-        is_launched: bool,
-    ) -> Result<(), TrainError> {
+    fn check_without_server(&self, settings: &settings::Settings) -> Result<(), TrainError> {
         let name = self.command.get_name();
         if let Some(flag) = self.of_servers().find(|flag| settings.chosen(flag)) {
             return Err(TrainError::usage(format!("--{flag} has no effect with {name}: leave it out")));
-        }
-        if self.exchanges {
-            return Ok(());
-        }
-        if common.technique != Technique::Single {
-            return Err(TrainError::usage(format!(
-                "--technique is {}, but {name} runs without a parameter server: leave it out",
-                common.technique.name()
-            )));
-        }
-        if common.nodes > 1 || is_launched {
-            return Err(TrainError::usage(format!(
-                "{name} runs on one node so far, and would run on several; use --nodes 1 with more --workers, without a \
-                 launcher"
-            )));
         }
         Ok(())
     }
@@ -160,10 +129,7 @@ impl App {
         }
         if self.exchanges {
             command = command.mut_arg("technique", |arg| arg.value_parser(parse::exchange));
-        }
-        if !self.has_server {
-            let techniques = (!self.exchanges).then(|| "technique".to_owned());
-            for name in self.of_servers().chain(techniques) {
+            for name in self.of_servers() {
                 let id = command
                     .get_arguments()
                     .find(|arg| arg.get_long() == Some(&name))
@@ -196,8 +162,8 @@ impl App {
             Err(_) if common.technique == Technique::Single => None,
             found => found.map_err(TrainError::usage)?,
         };
-        if !self.has_server {
-            self.check_without_server(&settings, &common, rendezvous.is_some())?;
+        if self.exchanges {
+            self.check_without_server(&settings)?;
         }
         let given = Given {
             program: self.command.get_name().to_owned(),
@@ -207,7 +173,7 @@ impl App {
             config: settings.config,
         };
         let mut plan = Plan::new(common, given, rendezvous)?;
-        if !self.has_server {
+        if self.exchanges {
             let names: Vec<String> = self.of_servers().collect();
             plan.config.drop_all(names.iter().map(String::as_str));
         }

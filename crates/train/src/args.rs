@@ -10,6 +10,7 @@ use crate::sampling::SamplingArgs;
 use crate::tls::TlsArgs;
 use clap::ArgAction;
 use clap::builder::RangedU64ValueParser;
+use intendant::lapser::Variant;
 use intendant::{Location, Order, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, UnknownName, by_name, limits};
 use std::fmt;
@@ -93,6 +94,16 @@ impl Exchange {
             Self::OneSided => "one-sided",
             Self::AllGather => "all-gather",
             Self::Broadcast => "broadcast",
+        }
+    }
+
+    /// The variant of Lapser that carries the values. Those to compare with push them.
+    #[must_use]
+    pub const fn variant(self) -> Variant {
+        match self {
+            Self::LapserPull => Variant::Pull,
+            Self::LapserPushBySlack => Variant::PushBySlack,
+            Self::LapserPush | Self::OneSided | Self::AllGather | Self::Broadcast => Variant::Push,
         }
     }
 

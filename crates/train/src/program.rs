@@ -24,7 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// What an application supplies that trains without a parameter server. See
-/// [`App::without_server`](crate::App::without_server) and [`App::exchanging`](crate::App::exchanging).
+/// [`App::exchanging`](crate::App::exchanging).
 ///
 /// With several nodes, all of them call the same methods in the same order, apart from [`Program::export`].
 /// What the methods return counts on node 0.
@@ -195,8 +195,7 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
         }
         error
     })?;
-    let mut report =
-        Report::without_server((program.name(), program.digest(), program.size()), plan, &totals);
+    let mut report = Report::of((program.name(), program.digest(), program.size()), plan, &totals, 0);
     if let (Some(simulation), Some(epochs)) = (&plan.simulation, &simulated) {
         report.add_simulation(simulation, plan, epochs);
     }

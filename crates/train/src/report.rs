@@ -393,9 +393,8 @@ impl Report {
             (AccessStats::default(), AccessStats::default(), NetworkStats::default());
         let (mut management, mut sampled) = (ManagementStats::default(), SamplingStats::default());
         let mut digest = 0u64;
-        let mut epochs = Vec::new();
         let mut seconds = 0.0;
-        for (index, sum) in totals.epochs.iter().enumerate() {
+        for sum in &totals.epochs {
             let tally = &sum.tally;
             all.merge(&tally.accesses);
             late.merge(&tally.late);
@@ -404,39 +403,25 @@ impl Report {
             sampled.merge(&tally.sampling);
             seconds += sum.seconds;
             digest = digest.wrapping_add(tally.reduction.digest);
-            epochs.push(Epoch::new(index + 1, sum, channels));
         }
+        let model = ModelSize::of(task.model(), resolved.replicated);
         Self {
-            schema: SCHEMA.to_owned(),
-            task: task.name().to_owned(),
-            technique: plan.technique.name().to_owned(),
-            seed: plan.seed,
-            nodes: plan.nodes,
-            workers_per_node: plan.workers,
-            simulated: plan.simulation.is_some(),
-            config: plan.config.to_json(),
-            data_digest: format!("{digest:016x}"),
-            model: ModelSize::of(task.model(), resolved.replicated),
-            epochs,
-            test: test(totals),
             validation: Validation::new(plan, &totals.epochs),
             access: access(all, late),
             management: Management::new(&management, channels, seconds),
             network: traffic,
             sampling: Sampling::new(sampler, &sampled),
-            checkpoints: None,
-            simulation: None,
-            bound: None,
-            one_sided: None,
+            ..Self::of((task.name(), digest, model), plan, totals, channels)
         }
     }
 
-    /// The report of a program without a parameter server: its name, the digest of its data, the size of its
-    /// model.
-    pub(crate) fn without_server(
+    /// What the reports of programs without a parameter server have as well; `channels` is 0 for them. The first
+    /// argument: the name of the task, the digest of the data, the size of the model.
+    pub(crate) fn of(
         (name, digest, model): (&str, u64, ModelSize),
         plan: &Plan,
         totals: &Totals,
+        channels: usize,
     ) -> Self {
         let none = AccessStats::default();
         Self {
@@ -446,11 +431,14 @@ impl Report {
             seed: plan.seed,
             nodes: plan.nodes,
             workers_per_node: plan.workers,
-            simulated: false,
+            simulated: plan.simulation.is_some(),
             config: plan.config.to_json(),
             data_digest: format!("{digest:016x}"),
             model,
-            epochs: (1..).zip(&totals.epochs).map(|(number, sum)| Epoch::new(number, sum, 0)).collect(),
+            epochs: (1..)
+                .zip(&totals.epochs)
+                .map(|(number, sum)| Epoch::new(number, sum, channels))
+                .collect(),
             test: test(totals),
             validation: None,
             access: access(none, none),
@@ -467,7 +455,6 @@ impl Report {
     /// Adds what only a simulation of a program measures.
     pub(crate) fn add_simulation(&mut self, simulation: &Simulation, plan: &Plan, epochs: &VirtualEpoch) {
         let VirtualEpoch { virtual_ns, operations, bytes, events, nic_busy_ns, .. } = *epochs;
-        self.simulated = true;
         self.network = NetworkStats { messages: operations, bytes, unix_bytes: 0 };
         self.simulation = Some(Simulated {
             net: simulation.net.clone(),

@@ -19,7 +19,7 @@ use by_hand::ByHand;
 pub(crate) use chain::SimulatedChain;
 use costs::Costs;
 use intendant_bpmf::{Block, BpmfError, Item, Model};
-use intendant_lapser::{Declaration, Directory, Settings, Variant, Want};
+use intendant_lapser::{Declaration, Directory, Settings, Want};
 use intendant_segment::Segment;
 use intendant_sim::Spread;
 use intendant_sim::onesided::{OneSided, OneSidedConfig};
@@ -62,14 +62,7 @@ impl Cluster {
         let blocks = blocks.collect::<Result<Vec<_>, BpmfError>>().map_err(usage)?;
         let declarations: Vec<Declaration> =
             blocks.iter().map(|block| declaration(model, block, &blocks, exchange)).collect();
-        let variant = match exchange {
-            Exchange::LapserPull => Variant::Pull,
-            Exchange::LapserPushBySlack => Variant::PushBySlack,
-            Exchange::LapserPush | Exchange::OneSided | Exchange::AllGather | Exchange::Broadcast => {
-                Variant::Push
-            }
-        };
-        let settings = Settings { head_words: by_hand::HEAD_WORDS, ..Settings::new(variant) };
+        let settings = Settings { head_words: by_hand::HEAD_WORDS, ..Settings::new(exchange.variant()) };
         let directory = Arc::new(Directory::new(settings, &declarations).map_err(TrainError::usage)?);
         let costs = Costs::new(model, simulation);
         let gets = simulation.operation_keys.map_or(GETS_MAX, usize::from);

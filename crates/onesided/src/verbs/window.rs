@@ -2,7 +2,8 @@
 
 use super::ffi::{Completion, Completions, Memory};
 use super::peer::{Kind, Local, Peer, RECOUNT, Work};
-use crate::{Event, HINTS, WaitError, Window, WindowError};
+use crate::window::{check_hint, check_places};
+use crate::{Event, WaitError, Window, WindowError};
 use intendant_segment::Segment;
 use std::io;
 use std::sync::Arc;
@@ -83,11 +84,7 @@ impl VerbsWindow {
             Some(Some(peer)) => peer,
         };
         let there = usize::try_from(peer.remote.words).unwrap_or(usize::MAX);
-        for (node, at, segment_words) in [(node, remote, there), (self.rank, local, self.local().words())] {
-            if at.checked_add(words).is_none_or(|end| end > segment_words) {
-                return Err(WindowError::Outside { node, at, words, segment_words });
-            }
-        }
+        check_places(words, [(node, remote, there), (self.rank, local, self.local().words())])?;
         if peer.is_open() && peer.is_full() {
             return Err(WindowError::Full { node, operations: peer.operations() });
         }
@@ -229,11 +226,7 @@ impl Window for VerbsWindow {
         id: u64,
     ) -> Result<(), WindowError> {
         self.check(to, local, remote, words)?;
-        if let Some(hint) = hint
-            && hint >= HINTS
-        {
-            return Err(WindowError::Hint { hint });
-        }
+        check_hint(hint)?;
         self.begin(to, Work { id, kind: Kind::Write(hint), local, remote, words });
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! Peers that passed the handshake and then misbehave or die: the link is lost with a reason, everything else
 //! goes on.
 
-use crate::common::{KINDS, LOOPBACK, PATIENCE, Socket, bind, dial, identity, next, next_frame, raw_hello};
+use crate::common::{
+    KINDS, LOOPBACK, PATIENCE, Socket, bind, dial, identity, lost, next, next_frame, raw_hello,
+};
 use bytes::Bytes;
 use intendant_core::limits::FRAME_BYTES_MAX;
 use intendant_core::{NodeId, random};
@@ -30,15 +32,6 @@ async fn pair(kind: Transport) -> (Fabric, Box<dyn Socket>, Mesh) {
     let mut mesh = mesh.expect("the peer is there");
     let fabric = mesh.take_builders().remove(0).finish().expect("in a runtime").into();
     (fabric, peer, mesh)
-}
-
-/// The reason for which the peer is lost; nothing else may come before.
-async fn lost(fabric: &mut Fabric) -> LinkError {
-    let event = next(fabric).await;
-    let FabricEvent::Lost { peer: NodeId(0), error } = event else {
-        panic!("the peer must be lost, not {event:?}")
-    };
-    error
 }
 
 #[tokio::test]

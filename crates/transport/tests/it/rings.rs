@@ -1,7 +1,7 @@
 //! Peers that use rings and misbehave, end, or cannot use them. The layout of the memory and the handshake
 //! are written down independently of the code that ships.
 
-use crate::common::{LOOPBACK, PATIENCE, bind, identity, next, next_frame, raw_hello};
+use crate::common::{LOOPBACK, PATIENCE, bind, identity, lost, next, next_frame, raw_hello};
 use bytes::Bytes;
 use intendant_core::NodeId;
 use intendant_segment::{Segment, passing};
@@ -72,14 +72,6 @@ async fn pair(confirmation: &[u8; 8]) -> (Fabric, Raw, Mesh) {
     let mut mesh = mesh.expect("the peer is there");
     let fabric = mesh.take_builders().remove(0).finish().expect("in a runtime").into();
     (fabric, peer, mesh)
-}
-
-async fn lost(fabric: &mut Fabric) -> LinkError {
-    let event = next(fabric).await;
-    let FabricEvent::Lost { peer: NodeId(0), error } = event else {
-        panic!("the peer must be lost, not {event:?}")
-    };
-    error
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use intendant_core::{ElementType, NodeId, random};
 use intendant_transport::socket::{Identity, Links, Listener, Mesh};
 use intendant_transport::{
-    Address, Fabric, FabricBuilder, FabricEvent, Token, Transport, TransportError, local,
+    Address, Fabric, FabricBuilder, FabricEvent, LinkError, Token, Transport, TransportError, local,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -189,4 +189,13 @@ pub(crate) fn raw_hello(identity: &Identity, to: u16, channel: u16) -> Vec<u8> {
         bytes.extend(word.to_le_bytes());
     }
     bytes
+}
+
+/// The reason for which the peer is lost; nothing else may come before.
+pub(crate) async fn lost(fabric: &mut Fabric) -> LinkError {
+    let event = next(fabric).await;
+    let FabricEvent::Lost { peer: NodeId(0), error } = event else {
+        panic!("the peer must be lost, not {event:?}")
+    };
+    error
 }
