@@ -87,9 +87,9 @@ impl App {
         self
     }
 
-    /// An application without a parameter server, which runs a [`Program`](crate::Program). Its nodes exchange
-    /// what they compute; the techniques are those of [`Exchange`], and the default is the first of them. Flags
-    /// about parameter management and checkpoints are hidden from its help, and refused.
+    /// An application without a parameter server, which runs a [`Program`](crate::Program). Its nodes
+    /// exchange what they compute; the techniques are those of [`Exchange`], and the default is the first of
+    /// them. Flags about parameter management and checkpoints are hidden from its help, and refused.
     #[must_use]
     pub fn exchanging(mut self) -> Self {
         self.exchanges = true;

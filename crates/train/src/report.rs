@@ -415,8 +415,8 @@ impl Report {
         }
     }
 
-    /// What the reports of programs without a parameter server have as well; `channels` is 0 for them. The first
-    /// argument: the name of the task, the digest of the data, the size of the model.
+    /// What the reports of programs without a parameter server have as well; `channels` is 0 for them. The
+    /// first argument: the name of the task, the digest of the data, the size of the model.
     pub(crate) fn of(
         (name, digest, model): (&str, u64, ModelSize),
         plan: &Plan,
