@@ -124,20 +124,24 @@ pub fn withdraw(segment: &Segment, at: usize, key: u64) {
 /// If the place is not within the segment.
 #[inline]
 pub fn read(view: &View, at: usize, key: u64, value: &mut [u8]) -> bool {
+    // One check of bounds for all accesses.
+    let (header, words) = view.place::<HEADER>(at, value.len().div_ceil(WORD_BYTES));
+    let mark = key.wrapping_add(1);
     let mut attempts = 0;
     loop {
-        let sequence = view.load(at + SEQUENCE);
+        // Relaxed, all loads: see `View::load`.
+        let sequence = header[SEQUENCE].load(Ordering::Relaxed);
         // Acquire: pairs with the last Release store of `write`.
         fence(Ordering::Acquire);
         if sequence.is_multiple_of(2) {
-            if view.load(at + KEY) != key.wrapping_add(1) {
+            if header[KEY].load(Ordering::Relaxed) != mark {
                 return false;
             }
-            read_value(view, at, value);
+            View::copy(words, value);
             // Acquire: pairs with the Release fence in `write`. If one of the loads above saw a store of a
             // later write, the load below sees its odd sequence or a later one.
             fence(Ordering::Acquire);
-            if view.load(at + SEQUENCE) == sequence {
+            if header[SEQUENCE].load(Ordering::Relaxed) == sequence {
                 return true;
             }
         }
@@ -185,15 +189,5 @@ fn write_value(segment: &Segment, at: usize, value: &[u8]) {
         last[..rest.len()].copy_from_slice(rest);
         let at = at + HEADER + words.len() / WORD_BYTES;
         segment.store(at, u64::from_ne_bytes(last), Ordering::Relaxed);
-    }
-}
-
-#[inline(always)]
-fn read_value(view: &View, at: usize, value: &mut [u8]) {
-    let (words, rest) = value.split_at_mut(value.len() / WORD_BYTES * WORD_BYTES);
-    view.read_bytes(at + HEADER, words);
-    if !rest.is_empty() {
-        let last = view.load(at + HEADER + words.len() / WORD_BYTES).to_ne_bytes();
-        rest.copy_from_slice(&last[..rest.len()]);
     }
 }

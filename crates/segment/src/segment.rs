@@ -358,6 +358,25 @@ impl View {
     pub fn read_bytes(&self, at: usize, into: &mut [u8]) {
         self.segment.read_bytes(at, into);
     }
+
+    /// The `N` words from `at` on, and the `words` words after them. They are for relaxed loads only.
+    #[inline(always)]
+    pub(crate) fn place<const N: usize>(&self, at: usize, words: usize) -> (&[AtomicU64; N], &[AtomicU64]) {
+        let place = self.segment.part(at, N.saturating_add(words));
+        place.split_first_chunk().unwrap_or_else(|| self.segment.outside(at, words))
+    }
+
+    /// Copies as many bytes as `into` has, each word by a relaxed load.
+    #[inline(always)]
+    pub(crate) fn copy(words: &[AtomicU64], into: &mut [u8]) {
+        let (whole, rest) = into.split_at_mut(into.len() / WORD_BYTES * WORD_BYTES);
+        copy::load(&words[..whole.len() / WORD_BYTES], whole);
+        if let Some(last) = words.get(whole.len() / WORD_BYTES)
+            && !rest.is_empty()
+        {
+            rest.copy_from_slice(&last.load(Ordering::Relaxed).to_ne_bytes()[..rest.len()]);
+        }
+    }
 }
 
 /// Checks that a descriptor is one of sealed memory. Returns its seals and its bytes.

@@ -50,13 +50,18 @@ mod segment {
     pub(crate) struct View(pub(crate) loom::sync::Arc<Segment>);
 
     impl View {
-        pub(crate) fn load(&self, at: usize) -> u64 {
-            self.0.load(at, Ordering::Relaxed)
+        pub(crate) fn place<const N: usize>(
+            &self,
+            at: usize,
+            words: usize,
+        ) -> (&[AtomicU64; N], &[AtomicU64]) {
+            self.0.0[at..at + N + words].split_first_chunk().expect("N words")
         }
 
-        pub(crate) fn read_bytes(&self, at: usize, into: &mut [u8]) {
-            for (place, bytes) in (at..).zip(into.as_chunks_mut().0) {
-                *bytes = self.load(place).to_ne_bytes();
+        pub(crate) fn copy(words: &[AtomicU64], into: &mut [u8]) {
+            for (word, bytes) in words.iter().zip(into.chunks_mut(8)) {
+                let value = word.load(Ordering::Relaxed).to_ne_bytes();
+                bytes.copy_from_slice(&value[..bytes.len()]);
             }
         }
     }

@@ -77,8 +77,6 @@ const CLOSED: u8 = 16;
 
 /// Of a main copy, it may be mirrored in the window of the node, which has to follow it.
 const PUBLISHED: u8 = 32;
-/// The node has asked for a replica, which may be older than what other nodes' windows show.
-const ASKED: u8 = 64;
 
 /// Whether `counter` is newer than `other`. Counters wrap, so the two must be less than 2³¹ apart. Counters
 /// of one key are (relocations, versions, deltas). A caller that compares generations, which a channel counts
@@ -135,18 +133,6 @@ impl SlotState {
     #[inline]
     pub fn set_published(&mut self, published: bool) {
         self.flags = if published { self.flags | PUBLISHED } else { self.flags & !PUBLISHED };
-    }
-
-    /// Whether the node has asked for a replica, and has none yet.
-    #[inline]
-    pub fn is_asked(&self) -> bool {
-        self.flags & ASKED != 0
-    }
-
-    /// Notes whether the node has asked for a replica.
-    #[inline]
-    pub fn set_asked(&mut self, asked: bool) {
-        self.flags = if asked { self.flags | ASKED } else { self.flags & !ASKED };
     }
 
     /// Counts an update of a replica that has an allowance. Returns whether the allowance is used up by it.
@@ -235,38 +221,35 @@ mod tests {
                 state.is_closed(),
                 state.is_listed(),
                 state.is_published(),
-                state.is_asked(),
                 state.is_localized(),
                 state.hint().is_some(),
             ]
         };
-        let set: [fn(&mut SlotState, bool); 5] = [
+        let set: [fn(&mut SlotState, bool); 4] = [
             SlotState::set_dirty,
             SlotState::set_closed,
             SlotState::set_listed,
             SlotState::set_published,
-            SlotState::set_asked,
         ];
         let mut state = SlotState::default();
-        assert_eq!(flags(&state), [false; 7]);
+        assert_eq!(flags(&state), [false; 6]);
         for (at, set) in set.into_iter().enumerate() {
             set(&mut state, true);
             assert_eq!(flags(&state), std::array::from_fn(|flag| flag == at));
             set(&mut state, false);
-            assert_eq!(flags(&state), [false; 7]);
+            assert_eq!(flags(&state), [false; 6]);
         }
         state.set_localized();
-        assert_eq!(flags(&state), [false, false, false, false, false, true, false]);
+        assert_eq!(flags(&state), [false, false, false, false, true, false]);
         state.point(NodeId(0), 1);
         set.into_iter().for_each(|set| set(&mut state, true));
-        assert_eq!(flags(&state), [true; 7]);
+        assert_eq!(flags(&state), [true; 6]);
         for (at, set) in set.into_iter().enumerate() {
             set(&mut state, false);
             assert_eq!(flags(&state), std::array::from_fn(|flag| flag > at));
         }
         state.own(2);
-        let localized = [false, false, false, false, false, true, false];
-        assert_eq!((flags(&state), state.counter), (localized, 2));
+        assert_eq!((flags(&state), state.counter), ([false, false, false, false, true, false], 2));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | owner's channel | serves a pull of a node of its host; role `Owner` | mirrors the value, lent some writes ([`WindowConfig`]) |
 //! | owner | a write of a mirrored key, by whatever path | the mirror follows, or ends if the loan is used up |
 //! | owner | the key leaves, or gets replicas elsewhere | the mirror ends before that |
-//! | worker | pull; role `Absent`; no replica asked for; no operation of its own on the key outstanding | looks into the window |
+//! | worker | pull; role `Absent`; no operation of its own on the key outstanding | looks into the window |
 //! | worker | nothing there | defers the key to its channel |
 //!
 //! A mirror is the main copy: it equals it whenever the latch of the key is free, and exists only while the
@@ -20,8 +20,9 @@
 //! - *Own writes*: none of the worker's operations is outstanding, so the owner has served all of them, and
 //!   has mirrored their effect before it answered.
 //! - *Later reads*: what a worker has seen in a window, the owner had written under the latch. Whatever the
-//!   owner serves or hands over later is as new. A replica that was asked for earlier may be older, however,
-//!   so that a node that has asked for one looks into no window until it is set up.
+//!   owner serves or hands over later is as new. So is a replica, even if it was asked for earlier: its value
+//!   is that of the moment at which the owner registers the holder, and from then on there is no mirror until
+//!   all holders are gone.
 //! - *Earlier reads*: a message brings what the owner did before it sent the message, mirrors and their ends
 //!   included. So a window that a node looks into is as new as all messages that it has received.
 //!
@@ -228,8 +229,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// Reads the value of `entry`'s key, which this node does not serve, in the window of another node. Returns
-    /// whether it was read. It is read under this node's latch: a replica that the channel asks for after that
-    /// is at least as new.
+    /// whether it was read. The latch of this node is held meanwhile, so that the key does not arrive.
     #[inline(never)]
     pub(super) fn read_elsewhere(
         &self,
@@ -239,10 +239,7 @@ impl<E: Element> Shared<E> {
     ) -> bool {
         let (key, state) = (entry.key(), entry.state());
         let Some(windows) = &self.windows else { return false };
-        if state.role != Role::Absent
-            || state.is_asked()
-            || local.has_outstanding(self.layout.shard(key), key)
-        {
+        if state.role != Role::Absent || local.has_outstanding(self.layout.shard(key), key) {
             return false;
         }
         let NextHop::To(node) = self.directory.first_hop(key, &state) else { return false };
@@ -320,13 +317,6 @@ impl<E: Element> Shared<E> {
                 mirror::withdraw(&windows.own, windows.places.of(entry.key()), entry.key().0);
             }
             entry.state_mut().set_published(false);
-        }
-    }
-
-    /// The channel asks for a replica of `key`.
-    pub(crate) fn set_asked(&self, key: Key) {
-        if self.windows.is_some() {
-            self.latch(key).0.state_mut().set_asked(true);
         }
     }
 }

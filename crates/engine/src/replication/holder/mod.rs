@@ -98,7 +98,6 @@ impl<E: Element> Holder<E> {
             let generation = self.generations.fresh();
             let held = Held::new(generation, core.shared.layout().combine(), core.now);
             self.held.insert(key, held).ask(need);
-            core.shared.set_asked(key);
             return ask(core, out, key, state, generation, need);
         };
         held.wanted = true;

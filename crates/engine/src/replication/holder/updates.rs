@@ -106,7 +106,6 @@ impl<E: Element> Holder<E> {
             let state = entry.state_mut();
             state.role = Role::Replica;
             state.side = 0;
-            state.set_asked(false);
             if let Some(urgent) = core.shared.urgent() {
                 held.allowance = urgent.first_allowance();
                 state.side = held.allowance;
@@ -179,7 +178,6 @@ impl<E: Element> Holder<E> {
                 slot.role = Role::Absent;
                 slot.side = 0;
                 slot.set_closed(false);
-                slot.set_asked(false);
                 core.shared.set_part(&entry);
                 if core.shared.is_lazy() && entry.state() == SlotState::default() {
                     entry.remove();
@@ -223,7 +221,6 @@ impl<E: Element> Holder<E> {
         bytes: &[u8],
     ) -> VecDeque<(Access, Bytes)> {
         let key = entry.key();
-        entry.state_mut().set_asked(false);
         let Some(mut held) = self.forget(staleness, key) else {
             copy_from_bytes(entry.overwrite(), bytes);
             return VecDeque::new();
