@@ -26,11 +26,12 @@ const HISTORY: [&str; 8] =
 /// Members of an epoch but `quality` and the [`COUNTS`].
 const EPOCH: [&str; 5] = ["epoch", "seconds", "cpu_seconds", "examples", "loss"];
 /// Members of runs and of epochs.
-const COUNTS: [&str; 33] = [
+const COUNTS: [&str; 34] = [
     "access.pull_keys",
     "access.push_keys",
     "access.local",
     "access.remote",
+    "access.windows",
     "access.sampled",
     "access.remote_share",
     "access.remote_share_after_5_percent",

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     /// What to measure.
     pub(crate) mode: Mode,
-    /// Operation; both if not given (local, remote).
+    /// Operation; both if not given (local, remote, window).
     #[arg(long)]
     pub(crate) op: Option<Op>,
-    /// Elements per value [default: 128; memory: 16].
+    /// Elements per value [default: 128; memory and window: 16].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) len: Option<u32>,
     /// Keys per call [default: 128].
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Threads that operate at the same time (local, sample) [default: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) threads: Option<u32>,
-    /// Keys of the model [default: 100000; memory: 4000000].
+    /// Keys of the model [default: 100000; memory: 4000000; window: 128].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub(crate) keys: Option<u64>,
     /// Distribution of the keys that are accessed [default: uniform].
@@ -51,7 +51,10 @@ pub(crate) struct Args {
     /// (remote, relocate, sync, intent, idle, local with ipc) [default: auto].
     #[arg(long)]
     pub(crate) transport: Option<Transport>,
-    /// On which cores the two node processes run (remote, relocate, sync, intent, idle, local with ipc).
+    /// Read values in the memory of the other process, where they are (remote).
+    #[arg(long)]
+    pub(crate) windows: bool,
+    /// On which cores the two node processes run (remote, relocate, sync, intent, idle, window, local with ipc).
     #[arg(long, default_value = "apart")]
     pub(crate) cores: Cores,
     /// Time to spend per row, in seconds.
@@ -98,6 +101,8 @@ pub(crate) enum Mode {
     Memory,
     /// Samples by each scheme, beside a plain draw and gather.
     Sample,
+    /// Reads of values in the memory of another process, beside a plain copy.
+    Window,
 }
 
 impl Mode {
@@ -112,6 +117,7 @@ impl Mode {
             Self::Idle => "idle",
             Self::Memory => "memory",
             Self::Sample => "sample",
+            Self::Window => "window",
         }
     }
 }

@@ -25,6 +25,7 @@ mod sample;
 mod settings;
 mod sync;
 mod turns;
+mod window;
 
 use args::{Access, Args, Mode};
 use clap::Parser;
@@ -68,6 +69,7 @@ fn run_with<E: Element>(settings: &Settings) -> Result<u8, BenchError> {
         Mode::Local if settings.access == Access::Ipc => return between(settings, remote::rows::<E>),
         Mode::Local => local::rows::<E>(settings)?,
         Mode::Remote => return between(settings, remote::rows::<E>),
+        Mode::Window => return between(settings, window::rows::<E>),
         Mode::Relocate => return between(settings, relocate::rows::<E>),
         Mode::Sync => return between(settings, sync::rows::<E>),
         Mode::Intent => return between(settings, intent::rows::<E>),
@@ -112,6 +114,7 @@ fn config<E: Element>(settings: &Settings) -> Result<NodeConfig<E>, BenchError> 
         config.access = LocalAccess::Queue;
     }
     config.transport = settings.transport;
+    config.windows = settings.windows;
     if settings.mode == Mode::Sync {
         sync::configure(&mut config);
     }

@@ -88,6 +88,8 @@ fn row<E: Element>(
     }
     let mut row = Row::new(settings, op.name(), pair.raw.limit(if synchronous { PING_PONG } else { COPY }));
     fill(settings, &rounds, synchronous, &mut row);
+    let (read, all) = (after.windows - before.windows, after.remote - before.remote);
+    row.more.insert("windows_share", read as f64 / all.max(1) as f64);
     row.more.insert("request_bytes", request as f64);
     row.more.insert("response_bytes", response as f64);
     Ok(row)

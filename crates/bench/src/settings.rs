@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     /// Calls under way at the same time; 1 is a synchronous call after the other.
     pub(crate) in_flight: usize,
     pub(crate) transport: Transport,
+    /// Whether nodes read in each other's windows.
+    pub(crate) windows: bool,
     pub(crate) cores: Cores,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
@@ -41,18 +43,19 @@ impl Settings {
     /// # Errors
     /// If the mode cannot measure what was asked for.
     pub(crate) fn new(args: Args) -> Result<Self, BenchError> {
-        use Mode::{Idle, Intent, Local, Memory, Relocate, Remote, Sample, Sync};
+        use Mode::{Idle, Intent, Local, Memory, Relocate, Remote, Sample, Sync, Window};
         let mode = args.mode;
         let access = args.local_access.unwrap_or(Access::Shared);
         // The same measurement, of keys that the user calls local.
         let as_remote = mode == Remote || mode == Local && access == Access::Ipc;
         let unused = [
-            ("--op", args.op.is_some(), matches!(mode, Local | Remote)),
+            ("--op", args.op.is_some(), matches!(mode, Local | Remote | Window)),
             ("--batch", args.batch.is_some(), mode != Memory),
             ("--dist", args.dist.is_some(), !matches!(mode, Memory | Relocate)),
             ("--limit", args.limit.is_some(), mode == Local && !as_remote),
             ("--local-access", args.local_access.is_some(), mode == Local),
             ("--in-flight", args.in_flight.is_some(), matches!(mode, Remote | Relocate)),
+            ("--windows", args.windows, mode == Remote),
             ("--transport", args.transport.is_some(), as_remote || !matches!(mode, Local | Memory | Sample)),
         ];
         let unused = unused.into_iter().filter(|(_, given, used)| *given && !used).map(|(option, ..)| option);
@@ -64,7 +67,7 @@ impl Settings {
             )));
         }
         let technique = args.technique.unwrap_or(match mode {
-            Local | Remote | Memory => Technique::Classic,
+            Local | Remote | Memory | Window => Technique::Classic,
             Relocate | Sample => Technique::Lapse,
             Sync => Technique::FullReplication,
             Intent | Idle => Technique::Adaptive,
@@ -74,10 +77,15 @@ impl Settings {
         let settings = Self {
             mode,
             ops: args.op.map_or(vec![Op::Pull, Op::Push], |op| vec![op]),
-            len: args.len.unwrap_or(if mode == Memory { 16 } else { 128 }) as usize,
+            len: args.len.unwrap_or(if matches!(mode, Memory | Window) { 16 } else { 128 }) as usize,
             batch,
             threads,
-            keys: args.keys.unwrap_or(if mode == Memory { 4_000_000 } else { 100_000 }),
+            keys: args.keys.unwrap_or(match mode {
+                Memory => 4_000_000,
+                // In the nearest cache: a slower memory would hide the difference.
+                Window => 128,
+                Local | Remote | Relocate | Sync | Intent | Idle | Sample => 100_000,
+            }),
             dist: args.dist.unwrap_or(Dist::Uniform),
             limit: args.limit.unwrap_or(Limit::Plain),
             access: if mode == Local { access } else { Access::Shared },
@@ -89,6 +97,7 @@ impl Settings {
                 given => given.unwrap_or(8) as usize,
             },
             transport: args.transport.unwrap_or_default(),
+            windows: args.windows && mode == Remote,
             cores: args.cores,
             seconds: args.seconds,
             rounds: args.rounds as usize,
@@ -116,7 +125,7 @@ impl Settings {
             // Some keys must be at home on either node.
             Mode::Remote | Mode::Intent | Mode::Idle => 16,
             Mode::Local if self.access == Access::Ipc => 16,
-            Mode::Local | Mode::Sample => 1,
+            Mode::Local | Mode::Sample | Mode::Window => 1,
         };
         if *keys < least {
             let mode = mode.name();
@@ -154,7 +163,7 @@ fn check_technique(mode: Mode, technique: Technique) -> Result<(), BenchError> {
             Mode::Remote => {
                 policy.static_replicas.is_none() && !policy.replicas.is_some_and(|r| r.is_clocked())
             }
-            Mode::Local | Mode::Idle | Mode::Memory | Mode::Sample => true,
+            Mode::Local | Mode::Idle | Mode::Memory | Mode::Sample | Mode::Window => true,
         }
     };
     if does(&technique) {
@@ -164,7 +173,7 @@ fn check_technique(mode: Mode, technique: Technique) -> Result<(), BenchError> {
         Mode::Relocate => "move parameters on request",
         Mode::Sync => "have static replicas",
         Mode::Intent => "act on intents",
-        Mode::Remote | Mode::Local | Mode::Idle | Mode::Memory | Mode::Sample => {
+        Mode::Remote | Mode::Local | Mode::Idle | Mode::Memory | Mode::Sample | Mode::Window => {
             "ask the owner at every access"
         }
     };

@@ -19,6 +19,9 @@ statistics! {
         local: u64,
         /// The others.
         remote: u64,
+        /// Of the others, keys that were read in the window of a node of the same host, without a message.
+        #[serde(default)]
+        windows: u64,
         /// Pulled keys that were samples.
         sampled: u64,
     }

@@ -57,6 +57,10 @@ pub struct NodeConfig<E> {
     pub settings: Vec<(String, String)>,
     /// The kinds of connections to the other nodes, for clusters of processes. Nodes may differ in it.
     pub transport: Transport,
+    /// Whether workers may read values in the memory of other nodes of the host that own them, without a
+    /// message, if the technique has such reads and [`NodeConfig::transport`] is not TCP. Nodes may differ in
+    /// it.
+    pub windows: bool,
     /// Threads that the program runs per worker, e.g. 2 with a loader thread. Only used to check limits
     /// before the start.
     pub threads_per_worker: usize,
@@ -189,6 +193,7 @@ impl<E: Element> NodeConfig<E> {
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
             settings: Vec::new(),
             transport: Transport::Auto,
+            windows: true,
             threads_per_worker: 1,
             trace: None,
         }

@@ -1,6 +1,7 @@
 //! A node of the cluster: its store, its channels' threads, its place among the others.
 
 mod lobby;
+mod windows;
 
 pub use lobby::Lobby;
 
@@ -25,7 +26,7 @@ use intendant_control::MonotonicClock;
 use intendant_control::{Failure, FailureKind};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, lock};
 use intendant_engine::{
-    Advanced, Channel, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
+    Advanced, Channel, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig, Windows,
 };
 use intendant_sampling::{Manager, SamplingStats};
 use intendant_trace::Mark;
@@ -120,12 +121,13 @@ impl<E: Element> Node<E> {
             .map(|(rank, fabrics)| {
                 let membership = Membership::Group { rank, group: Arc::clone(&group) };
                 let fabrics = fabrics.into_iter().map(FabricBuilder::from).collect();
-                Self::start(config.clone(), Arc::clone(&layout), rank, membership, fabrics, None, nodes)
+                Self::start(config.clone(), Arc::clone(&layout), rank, membership, fabrics, None, nodes, None)
             })
             .collect()
     }
 
     /// `nodes_here` nodes share the machine, this one included.
+    #[expect(clippy::too_many_arguments, reason = "what a node of a process and one of many have in common")]
     fn start(
         config: NodeConfig<E>,
         layout: Arc<Layout>,
@@ -134,6 +136,7 @@ impl<E: Element> Node<E> {
         fabrics: Vec<FabricBuilder>,
         mesh: Option<MeshGuard>,
         nodes_here: usize,
+        windows: Option<Windows>,
     ) -> Result<Self, Error> {
         let policy = config.policy();
         let NodeConfig {
@@ -159,7 +162,11 @@ impl<E: Element> Node<E> {
             workers,
         };
         let clock = MonotonicClock::start();
-        let shared = Arc::new(Shared::new(shared));
+        let shared = Shared::new(shared);
+        let shared = Arc::new(match windows {
+            Some(windows) => shared.with_windows(windows),
+            None => shared,
+        });
         let filter = trace.as_ref().map(|trace| trace.filter.clone());
         let recording = trace.map(|trace| Recording::start(trace, &shared, clock)).transpose()?;
         let (membership, health) = (Arc::new(membership), Arc::new(Health::default()));

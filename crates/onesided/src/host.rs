@@ -14,9 +14,9 @@
 use crate::link::Link;
 use crate::mailbox::{self, Mailbox};
 use crate::mapped::{Peer, check_nodes};
-use crate::packet::{Introduction, MEMORY, Packet, Secret};
+use crate::packet::{Introduction, Packet, Secret};
 use crate::{ConnectError, MappedWindow};
-use intendant_segment::Segment;
+use intendant_segment::{Segment, View};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -127,49 +127,105 @@ impl Host {
         secret: Secret,
         timeout: Duration,
     ) -> Result<MappedWindow, ConnectError> {
+        let own = |source| ConnectError::Memory { node: rank, source };
+        let mailbox = Segment::shared(mailbox::WORDS).map_err(own)?;
+        let names: Vec<_> = names.iter().copied().map(Some).collect();
+        let memory = [&segment, &mailbox];
+        let peers = self.meet(memory, rank, &names, secret, timeout, |node, [segment, mailbox]| {
+            let open = |fd| Segment::open(fd).map_err(|source| ConnectError::Memory { node, source });
+            let (segment, mailbox) = (open(segment)?, open(mailbox)?);
+            if mailbox.words() < mailbox::WORDS {
+                let (found, expected) = (mailbox.words(), mailbox::WORDS);
+                let what = format!("its mailbox has {found} words instead of {expected}");
+                return Err(ConnectError::Introduction { node, what });
+            }
+            Ok((segment, Mailbox::new(mailbox)))
+        })?;
+        let peer = |((segment, mailbox), socket)| Peer { segment, mailbox, link: Some(Link::Socket(socket)) };
+        let peers = peers.into_iter().map(|connected| connected.map(peer)).collect();
+        MappedWindow::new(rank, segment.clone(), Mailbox::new(mailbox.clone()), peers, None)
+    }
+
+    /// Exchanges memory to be read with all nodes of this host: the others can read `segment`
+    /// ([`Segment::published`]), and this node the segments of those that are returned, by number. A node
+    /// without a name in `names` takes no part. Otherwise as [`Host::connect`], but no connection is left.
+    ///
+    /// # Errors
+    /// As [`Host::connect`].
+    pub fn share(
+        self,
+        segment: &Segment,
+        rank: usize,
+        names: &[Option<Name>],
+        secret: Secret,
+        timeout: Duration,
+    ) -> Result<Vec<Option<View>>, ConnectError> {
+        let peers = self.meet([segment], rank, names, secret, timeout, |node, [segment]| {
+            View::open(segment).map_err(|source| ConnectError::Memory { node, source })
+        })?;
+        Ok(peers.into_iter().map(|connected| connected.map(|(view, _)| view)).collect())
+    }
+
+    /// Exchanges `N` segments with the other nodes of this host. `open` maps those of a node. Returns, by
+    /// node, what it has made of them, and the socket.
+    fn meet<T, const N: usize>(
+        &self,
+        memory: [&Segment; N],
+        rank: usize,
+        names: &[Option<Name>],
+        secret: Secret,
+        timeout: Duration,
+        open: impl Fn(usize, [OwnedFd; N]) -> Result<T, ConnectError>,
+    ) -> Result<Vec<Option<(T, OwnedFd)>>, ConnectError> {
         let nodes = names.len();
         check_nodes(nodes)?;
         match names.get(rank) {
             None => return Err(ConnectError::Rank { rank, nodes }),
-            Some(name) if *name != self.name => return Err(ConnectError::OwnName { rank }),
+            Some(name) if *name != Some(self.name) => return Err(ConnectError::OwnName { rank }),
             Some(_) => {}
         }
-        let own = |source| ConnectError::Memory { node: rank, source };
-        let mailbox = Segment::shared(mailbox::WORDS).map_err(own)?;
-        let introduction = Introduction { secret, rank: rank as u32, nodes: nodes as u32 };
-        let memory =
-            [segment.fd().ok_or(ConnectError::NotShared)?, mailbox.fd().ok_or(ConnectError::NotShared)?];
+        let memory = memory.map(|segment| segment.fd().ok_or(ConnectError::NotShared));
         let meeting = Meeting {
             rank,
-            introduction,
-            memory,
+            introduction: Introduction { secret, rank: rank as u32, nodes: nodes as u32 },
+            memory: memory.into_iter().collect::<Result<_, _>>()?,
+            open,
             deadline: Deadline::after(timeout),
             expected: vec![false; nodes],
             calls: Vec::new(),
             peers: (0..nodes).map(|_| None).collect(),
         };
-        let peers = meeting.run(&self.listener, names)?;
-        MappedWindow::new(rank, segment.clone(), Mailbox::new(mailbox.clone()), peers, None)
+        meeting.run(&self.listener, names)
     }
 }
 
-/// The state of [`Host::connect`].
-struct Meeting<'a> {
+/// The state of [`Host::meet`].
+struct Meeting<'a, T, O, const N: usize> {
     rank: usize,
     introduction: Introduction,
-    /// Segment and mailbox of this node.
-    memory: [BorrowedFd<'a>; MEMORY],
+    /// Segments of this node.
+    memory: Vec<BorrowedFd<'a>>,
+    /// Maps the segments of a node.
+    open: O,
     deadline: Deadline,
     /// The other nodes of this host, by number.
     expected: Vec<bool>,
     calls: Vec<Call>,
     /// Nodes that are connected, by number.
-    peers: Vec<Option<Peer>>,
+    peers: Vec<Option<(T, OwnedFd)>>,
 }
 
-impl Meeting<'_> {
-    fn run(mut self, listener: &OwnedFd, names: &[Name]) -> Result<Vec<Option<Peer>>, ConnectError> {
+impl<T, O, const N: usize> Meeting<'_, T, O, N>
+where
+    O: Fn(usize, [OwnedFd; N]) -> Result<T, ConnectError>,
+{
+    fn run(
+        mut self,
+        listener: &OwnedFd,
+        names: &[Option<Name>],
+    ) -> Result<Vec<Option<(T, OwnedFd)>>, ConnectError> {
         for (node, name) in names.iter().enumerate().filter(|(node, _)| *node != self.rank) {
+            let Some(name) = name else { continue };
             let Some(socket) = self.dial(node, *name)? else { continue };
             self.expected[node] = true;
             if node > self.rank {
@@ -310,22 +366,13 @@ impl Meeting<'_> {
             let what = "its descriptors have not arrived: this process may have too many (ulimit -n)";
             return Err(wrong(what.to_owned()));
         }
-        let [segment, mailbox] = <[OwnedFd; MEMORY]>::try_from(packet.descriptors)
-            .map_err(|sent| wrong(format!("it has sent {} descriptors instead of {MEMORY}", sent.len())))?
-            .map(|fd| Segment::open(fd).map_err(|source| ConnectError::Memory { node, source }));
-        let (segment, mailbox) = (segment?, mailbox?);
-        if mailbox.words() < mailbox::WORDS {
-            return Err(wrong(format!(
-                "its mailbox has {} words instead of {}",
-                mailbox.words(),
-                mailbox::WORDS
-            )));
-        }
+        let segments = <[OwnedFd; N]>::try_from(packet.descriptors)
+            .map_err(|sent| wrong(format!("it has sent {} descriptors instead of {N}", sent.len())))?;
+        let opened = (self.open)(node, segments)?;
         if called {
             self.introduction.send(&socket, &self.memory).map_err(|error| sending(node, error))?;
         }
-        self.peers[node] =
-            Some(Peer { segment, mailbox: Mailbox::new(mailbox), link: Some(Link::Socket(socket)) });
+        self.peers[node] = Some((opened, socket));
         Ok(())
     }
 }

@@ -13,9 +13,6 @@ const SECRET: usize = 32;
 /// Bytes of an introduction: the magic, the secret, rank and number of nodes as 32 bits, little-endian.
 const BYTES: usize = MAGIC.len() + SECRET + 4 + 4;
 
-/// Descriptors that go with an introduction: the segment and the mailbox of a node.
-pub(crate) const MEMORY: usize = passing::DESCRIPTORS_MAX;
-
 /// What the nodes of a run know, and other processes do not.
 #[derive(Clone, Copy)]
 pub struct Secret([u8; SECRET]);

@@ -2,21 +2,24 @@
 //!
 //! Start at [`Segment`], words of 64 bits that any thread or process may read and write at any time; then
 //! [`slot`], which gives a key's value, with its clock, a place in a segment such that a reader detects a
-//! value that was written while it was read. [`passing`] sends a segment's descriptor to another process.
+//! value that was written while it was read. [`mirror`] has places for values that a process keeps elsewhere.
+//! [`passing`] sends a segment's descriptor to another process.
 //!
 //! Absent on purpose: layouts (the caller says at which word a slot begins), operations between segments, and
 //! waiting.
 //!
-//! All `unsafe` code of the crate is in `segment`; each block names the invariant it relies on. No reference
-//! to plain memory of a segment exists, only references to atomic words: values are copied out, validated and
-//! then interpreted.
+//! All `unsafe` code of the crate is in `segment` and `copy`; each block names the invariant it relies on. No
+//! reference to plain memory of a segment exists, only references to atomic words: values are copied out,
+//! validated and then interpreted.
 
+mod copy;
 mod error;
 mod memory;
+pub mod mirror;
 pub mod passing;
 mod segment;
 pub mod slot;
 mod sync;
 
 pub use error::SegmentError;
-pub use segment::Segment;
+pub use segment::{Segment, View};

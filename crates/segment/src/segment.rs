@@ -1,6 +1,7 @@
 //! Words that threads, processes and network cards share.
 
 use crate::SegmentError;
+use crate::copy;
 use crate::memory;
 use rustix::fs::{FallocateFlags, MemfdFlags, OFlags, SealFlags};
 use rustix::io::Errno;
@@ -93,6 +94,11 @@ impl Segment {
     /// If `words` is 0 or more than the machine, or a control group around this process, has left, or if the
     /// operating system refuses the memory or the mapping.
     pub fn shared(words: usize) -> Result<Self, SegmentError> {
+        Self::make(words, SealFlags::empty())
+    }
+
+    /// Shared memory with seals of its own, which do not affect the mapping that is returned.
+    fn make(words: usize, seals: SealFlags) -> Result<Self, SegmentError> {
         let bytes = layout(words)?.size();
         memory::check(bytes as u64)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -100,9 +106,24 @@ impl Segment {
             .map_err(|error| system("memfd_create", bytes, error))?;
         retry(|| rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64))
             .map_err(|error| system("reserving memory (fallocate)", bytes, error))?;
-        rustix::fs::fcntl_add_seals(&fd, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)
-            .map_err(|error| system("sealing memory", bytes, error))?;
-        Self::map(fd, bytes)
+        let seal = |fd: BorrowedFd<'_>, seals| {
+            rustix::fs::fcntl_add_seals(fd, seals).map_err(|error| system("sealing memory", bytes, error))
+        };
+        seal(fd.as_fd(), SealFlags::GROW | SealFlags::SHRINK)?;
+        let segment = Self::map(fd, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        if let Some(fd) = segment.fd() {
+            seal(fd, seals | SealFlags::SEAL)?;
+        }
+        Ok(segment)
+    }
+
+    /// As [`Self::shared`], for memory that only this process writes: others can map it to read it, by
+    /// [`View::open`], and in no other way.
+    ///
+    /// # Errors
+    /// As [`Self::shared`].
+    pub fn published(words: usize) -> Result<Self, SegmentError> {
+        Self::make(words, SealFlags::FUTURE_WRITE)
     }
 
     /// Maps the memory of another process, whose descriptor it has sent.
@@ -115,20 +136,7 @@ impl Segment {
     /// If the descriptor is not one of a memfd, if it lacks the seals or cannot be written, if its length is
     /// 0, no multiple of 64 bytes or more than the machine has, or if it cannot be mapped.
     pub fn open(fd: OwnedFd) -> Result<Self, SegmentError> {
-        // Only memory can have seals.
-        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|error| SegmentError::NotMemory {
-            what: if error == Errno::INVAL { "it has no seals".to_owned() } else { error.to_string() },
-        })?;
-        let system_of = rustix::fs::fstatfs(&fd).map_err(|error| system("fstatfs", 0, error))?.f_type;
-        #[allow(clippy::unnecessary_cast, reason = "the type of the field differs between architectures")]
-        if system_of as i128 != TMPFS_MAGIC {
-            return Err(SegmentError::NotMemory {
-                what: "it is of huge pages, or of a file system".to_owned(),
-            });
-        }
-        if !seals.contains(SealFlags::GROW | SealFlags::SHRINK) {
-            return Err(SegmentError::Unsealed);
-        }
+        let (seals, bytes) = check(&fd)?;
         if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
             return Err(SegmentError::ReadOnly { what: "it is sealed against writing" });
         }
@@ -136,30 +144,16 @@ impl Segment {
         if mode & OFlags::RWMODE != OFlags::RDWR {
             return Err(SegmentError::ReadOnly { what: "it was not opened for reading and writing" });
         }
-        let length = rustix::fs::fstat(&fd).map_err(|error| system("fstat", 0, error))?.st_size;
-        let length = u64::try_from(length).unwrap_or(0);
-        if length == 0 || !length.is_multiple_of(LINE_BYTES as u64) {
-            return Err(SegmentError::Length { bytes: length });
-        }
-        memory::check_total(length)?;
-        let bytes = usize::try_from(length).map_err(|_| SegmentError::Length { bytes: length })?;
-        Self::map(fd, bytes)
+        Self::map(fd, bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
 
     /// Maps `bytes` bytes of sealed memory, which are all there are of it.
-    fn map(fd: OwnedFd, bytes: usize) -> Result<Self, SegmentError> {
+    fn map(fd: OwnedFd, bytes: usize, access: ProtFlags) -> Result<Self, SegmentError> {
         // SAFETY: without an address of its own, a new mapping replaces none. The memory is a memfd of at
-        // least `bytes` bytes and sealed against shrinking (`shared`, `open`), so that the whole mapping
-        // stays valid until it is unmapped.
+        // least `bytes` bytes and sealed against shrinking (`make`, `check`), so that the whole mapping stays
+        // valid until it is unmapped.
         let at = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                &fd,
-                0,
-            )
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0)
         }
         .map_err(|error| system("mapping memory", bytes, error))?;
         let at = NonNull::new(at.cast()).ok_or_else(|| system("mapping memory", bytes, Errno::NOMEM))?;
@@ -252,15 +246,7 @@ impl Segment {
     /// If the segment does not have these words.
     #[inline]
     pub fn read(&self, at: usize, into: &mut [u64]) {
-        // By lines: the compiler does not unroll loops of atomic accesses.
-        let (lines, rest) = self.part(at, into.len()).as_chunks::<LINE_WORDS>();
-        let (into_lines, into_rest) = into.as_chunks_mut::<LINE_WORDS>();
-        for (line, values) in lines.iter().zip(into_lines) {
-            *values = load_line(line);
-        }
-        for (word, value) in rest.iter().zip(into_rest) {
-            *value = word.load(Ordering::Relaxed);
-        }
+        copy::load(self.part(at, into.len()), bytemuck::cast_slice_mut(into));
     }
 
     /// Writes the words from `at` on, each by a relaxed store: readers may see some of them before others.
@@ -269,14 +255,7 @@ impl Segment {
     /// If the segment does not have these words.
     #[inline]
     pub fn write(&self, at: usize, from: &[u64]) {
-        let (lines, rest) = self.part(at, from.len()).as_chunks::<LINE_WORDS>();
-        let (from_lines, from_rest) = from.as_chunks::<LINE_WORDS>();
-        for (line, values) in lines.iter().zip(from_lines) {
-            store_line(line, *values);
-        }
-        for (word, value) in rest.iter().zip(from_rest) {
-            word.store(*value, Ordering::Relaxed);
-        }
+        copy::store(self.part(at, from.len()), bytemuck::cast_slice(from));
     }
 
     /// Copies the words from `at` on into `into`, as [`Self::read`] does: each word as its 8 bytes in the
@@ -286,18 +265,7 @@ impl Segment {
     /// If `into` is no whole number of words, or if the segment does not have these words.
     #[inline]
     pub fn read_bytes(&self, at: usize, into: &mut [u8]) {
-        let words = whole_words(into.len());
-        let (lines, rest) = self.part(at, words).as_chunks::<LINE_WORDS>();
-        let (into_lines, into_rest) = into.as_chunks_mut::<LINE_BYTES>();
-        for (line, bytes) in lines.iter().zip(into_lines) {
-            let values = load_line(line);
-            for (value, bytes) in values.iter().zip(bytes.as_chunks_mut::<WORD_BYTES>().0) {
-                *bytes = value.to_ne_bytes();
-            }
-        }
-        for (word, bytes) in rest.iter().zip(into_rest.as_chunks_mut::<WORD_BYTES>().0) {
-            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-        }
+        copy::load(self.part(at, whole_words(into.len())), into);
     }
 
     /// Writes the words from `at` on, as [`Self::write`] does, from their bytes in the order of the machine.
@@ -306,17 +274,7 @@ impl Segment {
     /// If `from` is no whole number of words, or if the segment does not have these words.
     #[inline]
     pub fn write_bytes(&self, at: usize, from: &[u8]) {
-        let words = whole_words(from.len());
-        let (lines, rest) = self.part(at, words).as_chunks::<LINE_WORDS>();
-        let (from_lines, from_rest) = from.as_chunks::<LINE_BYTES>();
-        for (line, bytes) in lines.iter().zip(from_lines) {
-            for (word, bytes) in line.iter().zip(bytes.as_chunks::<WORD_BYTES>().0) {
-                word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-            }
-        }
-        for (word, bytes) in rest.iter().zip(from_rest.as_chunks::<WORD_BYTES>().0) {
-            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-        }
+        copy::store(self.part(at, whole_words(from.len())), from);
     }
 
     /// Copies `words` words from `at` of `from` to `to` of this segment, each by a relaxed load and a relaxed
@@ -326,14 +284,7 @@ impl Segment {
     /// If one of the segments does not have these words.
     #[inline]
     pub fn copy(&self, to: usize, from: &Self, at: usize, words: usize) {
-        let (lines, rest) = self.part(to, words).as_chunks::<LINE_WORDS>();
-        let (from_lines, from_rest) = from.part(at, words).as_chunks::<LINE_WORDS>();
-        for (line, source) in lines.iter().zip(from_lines) {
-            store_line(line, load_line(source));
-        }
-        for (target, source) in rest.iter().zip(from_rest) {
-            target.store(source.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        copy::copy(self.part(to, words), from.part(at, words));
     }
 
     #[inline(always)]
@@ -355,16 +306,103 @@ impl fmt::Debug for Segment {
     }
 }
 
-#[inline(always)]
-fn load_line(line: &[AtomicU64; LINE_WORDS]) -> [u64; LINE_WORDS] {
-    std::array::from_fn(|word| line[word].load(Ordering::Relaxed))
+/// Memory of this or another process, to be read only: it may be written at any time, but not through this
+/// value.
+///
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Possibly of a mapping that cannot be written: nothing that writes it may be called.
+    segment: Segment,
 }
 
-#[inline(always)]
-fn store_line(line: &[AtomicU64; LINE_WORDS], values: [u64; LINE_WORDS]) {
-    for (word, value) in line.iter().zip(values) {
-        word.store(value, Ordering::Relaxed);
+impl View {
+    /// A view of memory of this process, or of one that this process has mapped.
+    #[must_use]
+    pub fn of(segment: &Segment) -> Self {
+        Self { segment: segment.clone() }
     }
+
+    /// Maps the memory of another process to read it, as [`Segment::open`] does to read and write it. The
+    /// memory may be sealed against writing by this process ([`Segment::published`]).
+    ///
+    /// # Errors
+    /// As [`Segment::open`], except that the memory need not be writable.
+    pub fn open(fd: OwnedFd) -> Result<Self, SegmentError> {
+        let (_, bytes) = check(&fd)?;
+        Ok(Self { segment: Segment::map(fd, bytes, ProtFlags::READ)? })
+    }
+
+    /// Number of words, a multiple of 8.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.segment.words()
+    }
+
+    /// Reads word `at` by a relaxed load: of memory that cannot be written, Rust allows no other one. A fence
+    /// may follow.
+    ///
+    /// # Panics
+    /// If the memory has no such word.
+    #[inline]
+    #[must_use]
+    pub fn load(&self, at: usize) -> u64 {
+        self.segment.load(at, Ordering::Relaxed)
+    }
+
+    /// Copies words, as [`Segment::read_bytes`] does.
+    ///
+    /// # Panics
+    /// If `into` is no whole number of words, or if the memory does not have these words.
+    #[inline]
+    pub fn read_bytes(&self, at: usize, into: &mut [u8]) {
+        self.segment.read_bytes(at, into);
+    }
+
+    /// The `N` words from `at` on, and the `words` words after them. They are for relaxed loads only.
+    #[inline(always)]
+    pub(crate) fn place<const N: usize>(&self, at: usize, words: usize) -> (&[AtomicU64; N], &[AtomicU64]) {
+        let place = self.segment.part(at, N.saturating_add(words));
+        place.split_first_chunk().unwrap_or_else(|| self.segment.outside(at, words))
+    }
+
+    /// Copies as many bytes as `into` has, each word by a relaxed load.
+    #[inline(always)]
+    pub(crate) fn copy(words: &[AtomicU64], into: &mut [u8]) {
+        let (whole, rest) = into.split_at_mut(into.len() / WORD_BYTES * WORD_BYTES);
+        copy::load(&words[..whole.len() / WORD_BYTES], whole);
+        if let Some(last) = words.get(whole.len() / WORD_BYTES)
+            && !rest.is_empty()
+        {
+            rest.copy_from_slice(&last.load(Ordering::Relaxed).to_ne_bytes()[..rest.len()]);
+        }
+    }
+}
+
+/// Checks that a descriptor is one of sealed memory. Returns its seals and its bytes.
+fn check(fd: &OwnedFd) -> Result<(SealFlags, usize), SegmentError> {
+    // Only memory can have seals.
+    let seals = rustix::fs::fcntl_get_seals(fd).map_err(|error| SegmentError::NotMemory {
+        what: if error == Errno::INVAL { "it has no seals".to_owned() } else { error.to_string() },
+    })?;
+    let system_of = rustix::fs::fstatfs(fd).map_err(|error| system("fstatfs", 0, error))?.f_type;
+    #[allow(clippy::unnecessary_cast, reason = "the type of the field differs between architectures")]
+    if system_of as i128 != TMPFS_MAGIC {
+        return Err(SegmentError::NotMemory {
+            what: "it is of huge pages, or of a file system".to_owned(),
+        });
+    }
+    if !seals.contains(SealFlags::GROW | SealFlags::SHRINK) {
+        return Err(SegmentError::Unsealed);
+    }
+    let length = rustix::fs::fstat(fd).map_err(|error| system("fstat", 0, error))?.st_size;
+    let length = u64::try_from(length).unwrap_or(0);
+    if length == 0 || !length.is_multiple_of(LINE_BYTES as u64) {
+        return Err(SegmentError::Length { bytes: length });
+    }
+    memory::check_total(length)?;
+    let bytes = usize::try_from(length).map_err(|_| SegmentError::Length { bytes: length })?;
+    Ok((seals, bytes))
 }
 
 /// The number of words that `bytes` bytes are.

@@ -1,5 +1,5 @@
-//! Slots under loom: every interleaving of a writer and a reader, with stores that become visible late. The
-//! protocol is the shipped source, compiled a second time, on memory of loom's atomic words.
+//! Slots and mirrors under loom: every interleaving of a writer and a reader, with stores that become visible
+//! late. The protocols are the shipped source, compiled a second time, on memory of loom's atomic words.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{Ordering, fence};
@@ -39,6 +39,31 @@ mod segment {
                 self.store(place, *value, Ordering::Relaxed);
             }
         }
+
+        pub(crate) fn write_bytes(&self, at: usize, from: &[u8]) {
+            let words = from.as_chunks().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
+            self.write(at, &words.collect::<Vec<_>>());
+        }
+    }
+
+    /// As the view that is shipped.
+    pub(crate) struct View(pub(crate) loom::sync::Arc<Segment>);
+
+    impl View {
+        pub(crate) fn place<const N: usize>(
+            &self,
+            at: usize,
+            words: usize,
+        ) -> (&[AtomicU64; N], &[AtomicU64]) {
+            self.0.0[at..at + N + words].split_first_chunk().expect("N words")
+        }
+
+        pub(crate) fn copy(words: &[AtomicU64], into: &mut [u8]) {
+            for (word, bytes) in words.iter().zip(into.chunks_mut(8)) {
+                let value = word.load(Ordering::Relaxed).to_ne_bytes();
+                bytes.copy_from_slice(&value[..bytes.len()]);
+            }
+        }
     }
 }
 
@@ -50,9 +75,18 @@ mod segment {
 #[path = "../src/slot.rs"]
 mod slot;
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the module is public in its crate, and the test uses a part of it"
+)]
+#[path = "../src/mirror.rs"]
+mod mirror;
+
 use loom::sync::Arc;
 use loom::thread;
-use segment::Segment;
+use mirror::Rewritten;
+use segment::{Segment, View};
 use slot::Torn;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -151,4 +185,67 @@ fn two_readers_agree_with_each_set() {
     assert!(
         reached.changed.load(Relaxed) && reached.clocks[1].load(Relaxed) && reached.clocks[2].load(Relaxed)
     );
+}
+
+/// Two bytes more than a word, which differ with `number`.
+fn mirrored(number: u8) -> [u8; 10] {
+    [number; 10]
+}
+
+/// One attempt of a reader to read `key`. Its values are those of `numbers`; returns which one it was.
+fn look(view: &View, key: u64, numbers: std::ops::RangeInclusive<u8>) -> Option<u8> {
+    let mut value = [0; 10];
+    mirror::read(view, 0, key, &mut value).then(|| {
+        let number = value[0];
+        assert_eq!(value, mirrored(number), "a torn value");
+        assert!(numbers.contains(&number), "{number} is not among {numbers:?} of key {key}");
+        number
+    })
+}
+
+/// A key is mirrored, written, and gives way to another key, while a reader looks for both.
+#[test]
+fn a_reader_of_mirrors_sees_values_of_its_key_in_their_order_or_none() {
+    let reached = std::sync::Arc::new([const { AtomicBool::new(false) }; 4]);
+    let found = std::sync::Arc::clone(&reached);
+    bounded(move || {
+        let segment = Arc::new(Segment::new(mirror::words(10)));
+        mirror::publish(&segment, 0, KEY, 1, &mirrored(1));
+        let written = Arc::clone(&segment);
+        let writer = thread::spawn(move || {
+            assert_eq!(mirror::rewrite(&written, 0, KEY, &mirrored(2)), Rewritten::Mirrored);
+            mirror::publish(&written, 0, KEY + 1, 1, &mirrored(3));
+        });
+        let view = View(Arc::clone(&segment));
+        let first = look(&view, KEY, 1..=2);
+        let second = look(&view, KEY, first.unwrap_or(1)..=2);
+        let other = look(&view, KEY + 1, 3..=3);
+        for (at, seen) in [first == Some(1), second == Some(2), second.is_none(), other.is_some()].iter().enumerate() {
+            found[at].fetch_or(*seen, Relaxed);
+        }
+        writer.join().expect("the writer ends");
+        assert_eq!((look(&view, KEY, 1..=2), look(&view, KEY + 1, 3..=3)), (None, Some(3)));
+    });
+    let seen = std::array::from_fn(|at| reached[at].load(Relaxed));
+    assert_eq!(seen, [true; 4], "the old value, the new one, none, the other key");
+}
+
+/// Whoever learns that a mirror has ended, by whatever means, finds none.
+#[test]
+fn a_mirror_that_was_withdrawn_is_found_by_none_who_knows_of_it() {
+    bounded(|| {
+        let segment = Arc::new(Segment::new(mirror::words(10)));
+        mirror::publish(&segment, 0, KEY, 1, &mirrored(1));
+        let gone = Arc::new(loom::sync::atomic::AtomicBool::new(false));
+        let (written, told) = (Arc::clone(&segment), Arc::clone(&gone));
+        let writer = thread::spawn(move || {
+            mirror::withdraw(&written, 0, KEY);
+            told.store(true, loom::sync::atomic::Ordering::Release);
+        });
+        let view = View(Arc::clone(&segment));
+        let knows = gone.load(loom::sync::atomic::Ordering::Acquire);
+        let seen = look(&view, KEY, 1..=1);
+        assert!(!knows || seen.is_none(), "a mirror after its end");
+        writer.join().expect("the writer ends");
+    });
 }

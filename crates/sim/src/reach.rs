@@ -110,6 +110,8 @@ markers! {
     MovedLate = "moved_late",
     /// A node's decision to relocate a key came after it had lost the key.
     OrderTooLate = "order_too_late",
+    /// A worker read a key in the window of another node.
+    WindowRead = "window_read",
     /// `pull_if_local` read a key.
     IfLocalHit = "if_local_hit",
     /// `pull_if_local` skipped a key.

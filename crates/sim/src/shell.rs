@@ -298,6 +298,7 @@ pub fn resume_task<T: Task>(
         access: config.access,
         policy: config.technique.policy().located(config.location).with(config.order, config.caches),
         replication: config.replication.clone(),
+        hosts: None,
         workers: config.workers,
         outstanding_bytes_max: config.outstanding_bytes_max,
         stale_hints: false,

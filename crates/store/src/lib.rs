@@ -24,7 +24,7 @@ mod sync;
 
 pub use flat::Flat;
 pub use latch::{Latch, LatchGuard};
-pub use row::Row;
+pub use row::{Mirror, Row};
 pub use store::{Entry, Slot, Store};
 
 /// Asks for the cache line at `at`, which need not be mapped: a hint for callers that keep tables by key.

@@ -1,9 +1,16 @@
 //! Values that are lent.
 
 use crate::latch::LatchGuard;
+use intendant_core::Key;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+
+/// What has a copy of a value, and follows it.
+pub trait Mirror<E>: Sync {
+    /// `key` has this value from now on. The latch of the key is held.
+    fn mirror(&self, key: Key, value: &[E]);
+}
 
 /// A value that its holder reads and changes in place. Of a shared value, it holds the latch until it is
 /// dropped: whatever happens to the value meanwhile is one atomic access.
@@ -13,6 +20,8 @@ pub struct Row<'a, E> {
     // that drops the row, but the latch is released before that.
     value: *mut E,
     len: usize,
+    /// What follows the value of this key.
+    mirror: Option<(&'a dyn Mirror<E>, Key)>,
     _value: PhantomData<&'a mut [E]>,
     _guard: Option<LatchGuard<'a>>,
 }
@@ -21,7 +30,7 @@ impl<'a, E> Row<'a, E> {
     /// A value that no other thread can reach.
     #[inline]
     pub fn unshared(value: &'a mut [E]) -> Self {
-        Self { value: value.as_mut_ptr(), len: value.len(), _value: PhantomData, _guard: None }
+        Self { value: value.as_mut_ptr(), len: value.len(), mirror: None, _value: PhantomData, _guard: None }
     }
 
     /// A value that is protected by a latch.
@@ -31,7 +40,24 @@ impl<'a, E> Row<'a, E> {
     /// `guard`.
     #[inline]
     pub(crate) unsafe fn latched(value: *mut E, len: usize, guard: LatchGuard<'a>) -> Self {
-        Self { value, len, _value: PhantomData, _guard: Some(guard) }
+        Self { value, len, mirror: None, _value: PhantomData, _guard: Some(guard) }
+    }
+
+    /// The value of `key`, which `mirror` follows: it gets what the value is before the latch is released.
+    #[inline]
+    pub fn mirrored(mut self, mirror: &'a dyn Mirror<E>, key: Key) -> Self {
+        self.mirror = Some((mirror, key));
+        self
+    }
+}
+
+impl<E> Drop for Row<'_, E> {
+    #[inline]
+    fn drop(&mut self) {
+        // The latch is a field: it is released after this.
+        if let Some((mirror, key)) = self.mirror {
+            mirror.mirror(key, self);
+        }
     }
 }
 

@@ -75,6 +75,9 @@ const DIRTY: u8 = 8;
 /// The node is about to give up the replica: accesses wait for that.
 const CLOSED: u8 = 16;
 
+/// Of a main copy, it may be mirrored in the window of the node, which has to follow it.
+const PUBLISHED: u8 = 32;
+
 /// Whether `counter` is newer than `other`. Counters wrap, so the two must be less than 2³¹ apart. Counters
 /// of one key are (relocations, versions, deltas). A caller that compares generations, which a channel counts
 /// over all its keys, must make sure of it.
@@ -118,6 +121,18 @@ impl SlotState {
     /// Notes whether accesses to the replica must wait.
     pub fn set_closed(&mut self, closed: bool) {
         self.flags = if closed { self.flags | CLOSED } else { self.flags & !CLOSED };
+    }
+
+    /// Whether the main copy may be mirrored in the window of this node.
+    #[inline]
+    pub fn is_published(&self) -> bool {
+        self.flags & PUBLISHED != 0
+    }
+
+    /// Notes whether the main copy may be mirrored.
+    #[inline]
+    pub fn set_published(&mut self, published: bool) {
+        self.flags = if published { self.flags | PUBLISHED } else { self.flags & !PUBLISHED };
     }
 
     /// Counts an update of a replica that has an allowance. Returns whether the allowance is used up by it.
@@ -205,31 +220,36 @@ mod tests {
                 state.is_dirty(),
                 state.is_closed(),
                 state.is_listed(),
+                state.is_published(),
                 state.is_localized(),
                 state.hint().is_some(),
             ]
         };
-        let set: [fn(&mut SlotState, bool); 3] =
-            [SlotState::set_dirty, SlotState::set_closed, SlotState::set_listed];
+        let set: [fn(&mut SlotState, bool); 4] = [
+            SlotState::set_dirty,
+            SlotState::set_closed,
+            SlotState::set_listed,
+            SlotState::set_published,
+        ];
         let mut state = SlotState::default();
-        assert_eq!(flags(&state), [false; 5]);
+        assert_eq!(flags(&state), [false; 6]);
         for (at, set) in set.into_iter().enumerate() {
             set(&mut state, true);
-            assert_eq!(flags(&state), [0, 1, 2, 3, 4].map(|flag| flag == at));
+            assert_eq!(flags(&state), std::array::from_fn(|flag| flag == at));
             set(&mut state, false);
-            assert_eq!(flags(&state), [false; 5]);
+            assert_eq!(flags(&state), [false; 6]);
         }
         state.set_localized();
-        assert_eq!(flags(&state), [false, false, false, true, false]);
+        assert_eq!(flags(&state), [false, false, false, false, true, false]);
         state.point(NodeId(0), 1);
         set.into_iter().for_each(|set| set(&mut state, true));
-        assert_eq!(flags(&state), [true; 5]);
+        assert_eq!(flags(&state), [true; 6]);
         for (at, set) in set.into_iter().enumerate() {
             set(&mut state, false);
-            assert_eq!(flags(&state), [0, 1, 2, 3, 4].map(|flag| flag > at));
+            assert_eq!(flags(&state), std::array::from_fn(|flag| flag > at));
         }
         state.own(2);
-        assert_eq!((flags(&state), state.counter), ([false, false, false, true, false], 2));
+        assert_eq!((flags(&state), state.counter), ([false, false, false, false, true, false], 2));
     }
 
     #[test]

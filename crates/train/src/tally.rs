@@ -70,7 +70,7 @@ mod tests {
         let mut reduction = Reduction { digest: u64::MAX - seed, ..Reduction::default() };
         reduction.add("loss", 0.1 + seed as f64);
         reduction.add("quality.mrr", 1.0 / 3.0);
-        let accesses = AccessStats { pull_keys: seed, push_keys: 2, local: 3, remote: 4, sampled: 5 };
+        let accesses = AccessStats { pull_keys: seed, push_keys: 2, local: 3, remote: 4, windows: 6, sampled: 5 };
         let traffic = NetworkStats { messages: 8, bytes: 9, unix_bytes: 7 };
         let mut management = ManagementStats {
             relocations: seed,
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(sum.reduction.digest, 0u64.wrapping_sub(5 + 10));
         assert_eq!(
             sum.accesses,
-            AccessStats { pull_keys: 10, push_keys: 10, local: 15, remote: 20, sampled: 25 }
+            AccessStats { pull_keys: 10, push_keys: 10, local: 15, remote: 20, windows: 30, sampled: 25 }
         );
         assert_eq!((sum.management.relocations, sum.management.forwards), (10, [5, 10, 15, 20]));
         assert_eq!(sum.management.relocation.count(), 10);

@@ -189,7 +189,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("intendant-intent", &["core"]),
     ("intendant-sampling", &["core"]),
     ("intendant-techniques", &["core", "wire"]),
-    ("intendant-engine", &["core", "wire", "store", "intent", "sampling", "techniques", "trace"]),
+    ("intendant-engine", &["core", "segment", "wire", "store", "intent", "sampling", "techniques", "trace"]),
     ("intendant-task", &["core", "sampling", "store"]),
     ("intendant-ratings", &["core", "formats", "sampling", "store", "task"]),
     ("intendant-transport", &["core", "segment"]),

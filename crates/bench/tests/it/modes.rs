@@ -170,6 +170,22 @@ fn sample() {
 }
 
 #[test]
+fn window() {
+    let rows = rows(&["window", "--len", "128"]);
+    assert_eq!(ops(&rows), ["read-own", "read", "read-busy", "write"]);
+    positive(&rows, &["wall_ns_per_key", "cpu_ns_per_key", "limit_cpu_ns_per_key", "keys_per_s"]);
+    assert_eq!((&rows[0]["missed_share"], &rows[1]["missed_share"]), (&0.0.into(), &0.0.into()));
+}
+
+#[test]
+fn remote_through_windows() {
+    let through = rows(&["remote", "--keys", "1000", "--batch", "1", "--op", "pull", "--windows"]);
+    let without = rows(&["remote", "--keys", "1000", "--batch", "1", "--op", "pull"]);
+    assert!(through[0]["windows_share"].as_f64() > Some(0.5), "{through:?}");
+    assert_eq!(without[0]["windows_share"], 0.0);
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_before_anything_is_started() {
     let folder = tempfile::tempdir().expect("a folder");
     let nowhere = folder.path().join("none").join("rows.json");

@@ -129,6 +129,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
         access: scenario.access,
         policy: scenario.policy,
         replication: scenario.replication.clone(),
+        hosts: scenario.hosts,
         workers: scenario.workers,
         outstanding_bytes_max: scenario.outstanding_bytes_max,
         stale_hints: scenario.stale_hints,

@@ -6,9 +6,10 @@ use super::intents::IntentSettings;
 use super::replicas::{self, Stop};
 use crate::lanes;
 use intendant_core::{Combine, Key, KeyOrder, Layout, NodeId, Tick, random};
-use intendant_engine::{LocalAccess, ReplicationConfig, Storage};
+use intendant_engine::{LocalAccess, ReplicationConfig, Storage, WindowConfig};
 use intendant_sim::Dice;
 use intendant_sim::Faults;
+use intendant_sim::cluster::Hosts;
 use intendant_sim::{Charge, Delays, Machine, Network, Spread};
 use intendant_techniques::{
     Initiator, KeyTechnique, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas,
@@ -67,6 +68,8 @@ pub struct Scenario {
     pub storage: Storage,
     /// How workers access values of their node.
     pub access: LocalAccess,
+    /// Hosts whose nodes read in each other's windows.
+    pub hosts: Option<Hosts>,
     /// Whether nodes start with cached locations that are mostly wrong.
     pub stale_hints: bool,
     /// Whether elements are `f64`.
@@ -107,6 +110,18 @@ fn consistent(mode: &Mode, asynchronous: bool, order: Order, caches: bool) -> (O
 fn access(seed: u64) -> LocalAccess {
     let queues = Dice::new(random::stream(seed, &[7])).once_in(8);
     if queues { LocalAccess::Queue } else { LocalAccess::Shared }
+}
+
+/// In a third of the runs, nodes share hosts, and read in each other's windows: all of them, or some. Small
+/// windows have one place per shard and length. (Drawn apart, as above.)
+fn hosts(seed: u64) -> Option<Hosts> {
+    let mut dice = Dice::new(random::stream(seed, &[9]));
+    let nodes = dice.pick(&[2, 3, usize::MAX]);
+    let windows = WindowConfig {
+        bytes_max: dice.pick(&[0, WindowConfig::default().bytes_max]),
+        lent: dice.pick(&[0, 1, 5, WindowConfig::default().lent]),
+    };
+    dice.once_in(3).then_some(Hosts { nodes, windows })
 }
 
 /// Draws durations that make races likely: each step is fast, slow or very slow compared to the others. Work
@@ -193,6 +208,7 @@ impl Scenario {
             snapshot_bytes_max: dice.pick(&[1, 300, 1 << 20]),
             storage: mode.storage.unwrap_or(storage),
             access: access(seed),
+            hosts: hosts(seed),
             stale_hints: caches && mode.relocation().is_none() && !mode.has_copies(),
             double: dice.once_in(8),
             huge,

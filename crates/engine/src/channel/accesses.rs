@@ -99,6 +99,7 @@ impl<E: Element> Channel<E> {
     pub(super) fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, access: &Access, operand: &[u8]) {
         let counter = self.core.told_counter(&entry.state());
         self.out.serve(&self.core, counter, entry, access, operand);
+        self.core.shared.after_access(entry, access.kind, access.origin.node);
         if access.hops > 0 && access.origin.node == self.core.node() {
             self.replication.holder.came_back(entry.key());
         }

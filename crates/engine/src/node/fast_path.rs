@@ -24,6 +24,12 @@ trait Serve<E: Element> {
 
     /// Serves the key. `place` is the range of its elements among those of the call.
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>);
+
+    /// Where the value of a pull goes.
+    #[inline(always)]
+    fn target(&mut self, _place: Range<usize>) -> &mut [E] {
+        &mut []
+    }
 }
 
 struct Read<'a, E>(&'a mut [E]);
@@ -38,6 +44,11 @@ impl<E: Element> Serve<E> for Read<'_, E> {
     #[inline(always)]
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
         access::pull(entry.value().expect(HELD), &mut self.0[place]);
+    }
+
+    #[inline(always)]
+    fn target(&mut self, place: Range<usize>) -> &mut [E] {
+        &mut self.0[place]
     }
 }
 
@@ -219,13 +230,23 @@ impl<E: Element> Shared<E> {
         // key is here now.
         if here && !local.has_outstanding(self.layout.shard(key), key) {
             call.serve(&mut entry, offset..end);
-            if !owned && S::KIND != AccessKind::Pull {
-                self.mark(&mut entry);
+            if S::KIND != AccessKind::Pull {
+                if !owned {
+                    self.mark(&mut entry);
+                } else if entry.state().is_published() {
+                    self.republish(entry);
+                }
+            }
+            return end;
+        }
+        if S::KIND == AccessKind::Pull && self.windows.is_some() {
+            if self.read_elsewhere(local, entry, call.target(offset..end)) {
+                return end;
             }
         } else {
             drop(entry);
-            local.defer(self.layout.shard(key), position, key, offset);
         }
+        local.defer(self.layout.shard(key), position, key, offset);
         end
     }
 

@@ -48,6 +48,8 @@ impl<E: Element> Shared<E> {
             }
             // Channels take marked keys under the latch, so they see the key marked and changed.
             self.mark(&mut entry);
+        } else if entry.state().is_published() {
+            return self.lend_published(entry);
         }
         entry.into_row()
     }

@@ -110,6 +110,8 @@ pub struct Local<E> {
     bytes: usize,
     /// Deferred keys of the call that is being started; empty otherwise.
     deferred: Vec<Deferral>,
+    /// Keys of the call that were read in other nodes' windows; 0 otherwise.
+    in_windows: u64,
     stats: AccessStats,
     clock: u32,
     /// Buffers of values that have been taken, for reuse.
@@ -143,6 +145,7 @@ impl<E: Element> Local<E> {
             keys: HashMap::default(),
             bytes: 0,
             deferred: Vec::new(),
+            in_windows: 0,
             stats: AccessStats::default(),
             clock: 0,
             spare: Vec::new(),
@@ -226,6 +229,7 @@ impl<E: Element> Local<E> {
         self.stats.pull_keys = self.stats.pull_keys + keys - pulled;
         self.stats.push_keys += keys;
         self.stats.remote -= remote;
+        self.stats.windows = self.stats.windows.min(self.stats.remote);
         self.stats.local = self.stats.local + keys + keys.saturating_sub(pulled) + remote - twice;
     }
 
@@ -235,8 +239,10 @@ impl<E: Element> Local<E> {
         if access == LocalAccess::Queue {
             return;
         }
-        let remote = self.deferred.len() as u64;
+        let in_windows = std::mem::take(&mut self.in_windows);
+        let remote = self.deferred.len() as u64 + in_windows;
         self.stats.remote += remote;
+        self.stats.windows += in_windows;
         self.stats.local += keys as u64 - remote;
     }
 
@@ -273,6 +279,11 @@ impl<E: Element> Local<E> {
     #[inline]
     pub(crate) fn has_outstanding(&self, shard: usize, key: Key) -> bool {
         !self.keys.is_empty() && self.per_shard[shard] != 0 && self.keys.contains_key(&key)
+    }
+
+    /// Notes that a key of the current call was read in another node's window.
+    pub(crate) fn count_window(&mut self) {
+        self.in_windows += 1;
     }
 
     /// Notes a key that could not be served. From now on the key counts as outstanding, also for later

@@ -3,7 +3,8 @@
 //! This file has [`Shared`] itself. [`fast_path`] has the calls that a worker's thread serves without its
 //! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
 //! staleness bounds and intents, [`local`] the outstanding operations of one worker, [`urgent`] the replicas
-//! whose updates should be sent soon, [`parts`] what samplers see of keys.
+//! whose updates should be sent soon, [`parts`] what samplers see of keys, [`windows`] mirrors of values for
+//! nodes of the same host.
 
 pub(crate) mod clocks;
 pub(crate) mod fast_path;
@@ -11,6 +12,7 @@ mod lend;
 pub(crate) mod local;
 mod parts;
 pub(crate) mod urgent;
+pub(crate) mod windows;
 #[cfg(test)]
 mod urgent_tests;
 
@@ -28,6 +30,7 @@ use parts::Parts;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use urgent::Urgent;
+use windows::Windows;
 
 /// How many keys ahead channels prefetch slots. Channels do more per key than workers.
 const AHEAD: usize = 8;
@@ -147,6 +150,8 @@ pub struct Shared<E> {
     urgent: Option<Urgent>,
     /// What samplers read. `None` also in sparse stores, and if there are more nodes than a byte counts.
     parts: Option<Parts>,
+    /// If nodes of the same host read each other's values.
+    windows: Option<Windows>,
 }
 
 impl<E: Element> Shared<E> {
@@ -212,6 +217,7 @@ impl<E: Element> Shared<E> {
             board,
             urgent,
             parts,
+            windows: None,
         };
         for keys in &shared.static_keys {
             for (index, key) in keys.iter().enumerate() {

@@ -359,6 +359,8 @@ pub(crate) fn hand_over<E: Element>(
     departing: Departing<'_>,
 ) {
     let key = entry.key();
+    // No reader finds the value here after another node may have changed it.
+    core.shared.withdraw(entry);
     let value = entry.value().expect("the owner that hands over holds the value");
     let bytes = core.value_bytes(key);
     out.outgoing.relocation.hand_over(to, key, departing, bytes, |cargo| copy_to_bytes(value, cargo));

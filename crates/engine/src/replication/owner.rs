@@ -156,6 +156,7 @@ impl Owner {
         let before = hub.holders().len();
         let outcome = hub.ask(holder, generation);
         let more = hub.holders().len() - before;
+        core.shared.withdraw(entry);
         entry.state_mut().role = Role::Hub;
         entry.state_mut().side = hub.holders().len() as u32;
         self.count_holder(holder, more, 0);

@@ -6,10 +6,11 @@ use crate::error::Error;
 use crate::meeting::OWN;
 use crate::membership::Membership;
 use intendant_control::{Control, FailureKind, Introduction, JoinError};
+use super::windows;
 use intendant_core::{Element, Initialiser, Layout, NodeId};
 use intendant_launch::Rendezvous;
 use intendant_transport::socket::{self, Links};
-use intendant_transport::{FabricBuilder, Token};
+use intendant_transport::{FabricBuilder, TOKEN_BYTES, Token};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct Lobby<E: Element> {
     fabrics: Vec<FabricBuilder>,
     guard: MeshGuard,
     nodes_here: usize,
+    /// The secret of windows, if the cluster has one of its own.
+    secret: Option<[u8; TOKEN_BYTES]>,
 }
 
 /// The address of this machine that the coordinator's machine reaches, with the data plane's port; 0 lets the
@@ -75,7 +78,8 @@ impl<E: Element> Lobby<E> {
         // No node of this machine has allocated its part yet: none starts before all have joined.
         check_fits(&config, &layout, 1, rendezvous.local().1)?;
         let rank = rendezvous.rank();
-        let token = rendezvous.cluster_token().cloned().unwrap_or_else(Token::open);
+        let own_token = rendezvous.cluster_token().cloned();
+        let token = own_token.clone().unwrap_or_else(Token::open);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("intendant-accept")
@@ -110,6 +114,7 @@ impl<E: Element> Lobby<E> {
             data_address: listener.address(),
         };
         let (control, roster) = Control::join(rendezvous, introduction)?;
+        let secret = own_token.map(|token| token.of_windows(roster.cluster));
         let identity = socket::Identity {
             protocol: intendant_wire::PROTOCOL,
             cluster: roster.cluster,
@@ -156,7 +161,7 @@ impl<E: Element> Lobby<E> {
         let here = roster.nodes.get(rank.index()).map(|node| node.tcp.ip());
         let nodes_here = roster.nodes.iter().filter(|node| Some(node.tcp.ip()) == here).count().max(1);
         let guard = MeshGuard { mesh, runtime: Some(runtime) };
-        Ok(Self { config, layout, rank, control, fabrics, guard, nodes_here })
+        Ok(Self { config, layout, rank, control, fabrics, guard, nodes_here, secret })
     }
 
     /// This node.
@@ -192,9 +197,11 @@ impl<E: Element> Lobby<E> {
     /// If the operating system refuses a thread, or the cluster has ended.
     #[inline(never)]
     pub fn start(self) -> Result<Node<E>, Error> {
-        let Self { config, layout, rank, control, fabrics, guard, nodes_here } = self;
+        let Self { config, layout, rank, control, fabrics, guard, nodes_here, secret } = self;
+        let windows = windows::open(&config, &layout, rank, &control, secret)?;
         let membership = Membership::Control(control);
-        let node = Node::start(config, layout, rank, membership, fabrics, Some(guard), nodes_here)?;
+        let guard = Some(guard);
+        let node = Node::start(config, layout, rank, membership, fabrics, guard, nodes_here, windows)?;
         node.inner.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
         Ok(node)
     }

@@ -57,6 +57,7 @@ pub use intendant_store::Row;
 pub use local_access::LocalAccess;
 pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
+pub use node::windows::{WindowConfig, Windows, WindowsError};
 pub use node::{ReplicationConfig, Shared, SharedConfig};
 pub use quiesce::ChannelReport;
 pub use stats::{AccessStats, ManagementStats, NetworkStats};

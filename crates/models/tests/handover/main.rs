@@ -67,6 +67,7 @@ fn run(setup: Setup, reached: &Mutex<(Reach, ManagementStats)>) {
     for reach in reaches {
         sum.local += reach.local;
         sum.remote += reach.remote;
+        sum.windows += reach.windows;
         sum.came_meanwhile += reach.came_meanwhile;
         sum.hits += reach.hits;
         sum.misses += reach.misses;
@@ -89,7 +90,7 @@ fn explore(setup: Setup) {
     let sink = Arc::clone(&reached);
     try_all(move || run(setup, &sink));
     let (reach, management) = reached.lock().expect("no thread panics").clone();
-    let Reach { local, remote, came_meanwhile, hits, misses, localized_at_once, lent, not_lent } = reach;
+    let Reach { local, remote, windows, came_meanwhile, hits, misses, localized_at_once, lent, not_lent } = reach;
     let mut expected = vec![
         ("served by a worker itself", local),
         ("handed to a channel", remote),
@@ -100,6 +101,9 @@ fn explore(setup: Setup) {
         ("to be changed in place, and could not be", not_lent),
         ("relocated", management.relocations),
     ];
+    if setup.windows {
+        expected.push(("read in a window", windows));
+    }
     if setup.nodes > 2 {
         expected.push(("looked for where it was not", management.forwards[1..].iter().sum()));
     }
@@ -121,6 +125,7 @@ const SMALL: Setup = Setup {
     channels: 1,
     storage: Storage::Dense,
     policy: Technique::Lapse.policy(),
+    windows: false,
     asynchronous: true,
     calls: 6,
 };
@@ -128,6 +133,16 @@ const SMALL: Setup = Setup {
 #[test]
 fn asynchronous_without_caches() {
     explore(SMALL);
+}
+
+#[test]
+fn asynchronous_with_windows() {
+    explore(Setup { windows: true, ..SMALL });
+}
+
+#[test]
+fn synchronous_with_windows() {
+    explore(Setup { windows: true, asynchronous: false, channels: 2, ..SMALL });
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Reach {
     /// Keys served by the worker itself, and keys handed to a channel.
     pub(crate) local: u64,
     pub(crate) remote: u64,
+    /// Of the latter, keys that were read in a window instead.
+    pub(crate) windows: u64,
     /// Keys that were handed to the channel and were here when the worker looked again.
     pub(crate) came_meanwhile: u64,
     /// Of pulls of what is here: keys served, keys not.
@@ -97,7 +99,8 @@ impl Worker {
         assert!(self.local.is_idle() && self.local.outstanding().is_empty());
         let access = self.local.stats();
         assert_eq!(access.local + access.remote, access.pull_keys + access.push_keys);
-        Reach { local: access.local, remote: access.remote, ..self.reach }
+        let (local, remote, windows) = (access.local, access.remote, access.windows);
+        Reach { local, remote, windows, ..self.reach }
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

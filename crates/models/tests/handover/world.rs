@@ -9,8 +9,9 @@ use intendant_checkers::registers::Registers;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{
     Action, Channel, Completion, Input, LocalAccess, ManagementStats, ReplicationConfig, Shared,
-    SharedConfig, Storage,
+    SharedConfig, Storage, WindowConfig, Windows,
 };
+use intendant_segment::{Segment, View};
 use intendant_techniques::{Policy, Replicas, Role, StaticReplicaPace};
 use shuttle::rand::Rng;
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
@@ -36,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) channels: usize,
     pub(crate) storage: Storage,
     pub(crate) policy: Policy,
+    /// Whether nodes read in each other's windows.
+    pub(crate) windows: bool,
     /// Whether workers have several operations under way.
     pub(crate) asynchronous: bool,
     /// Calls of each worker.
@@ -78,6 +81,21 @@ pub(crate) struct World {
     under_way: AtomicU64,
 }
 
+/// Opens a window of each node, in which all others read.
+fn open_windows(layout: &Arc<Layout>, nodes: Vec<Shared<f32>>) -> Vec<Shared<f32>> {
+    // Mirrors end now and then.
+    let config = WindowConfig { lent: 3, ..WindowConfig::default() };
+    let words = Windows::words::<f32>(layout, config);
+    let segments: Vec<_> = nodes.iter().map(|_| Segment::new(words).expect("memory")).collect();
+    let opened = nodes.into_iter().enumerate().map(|(at, node)| {
+        let others = segments.iter().enumerate().map(|(other, it)| (other != at).then(|| View::of(it)));
+        let (own, others) = (segments[at].clone(), others.collect());
+        let windows = Windows::new::<f32>(layout, config, node.node(), own, others);
+        node.with_windows(windows.expect("all are as long"))
+    });
+    opened.collect()
+}
+
 /// The threads of the channels.
 pub(crate) struct Channels(Vec<JoinHandle<Channel<f32>>>);
 
@@ -102,8 +120,10 @@ impl World {
             };
             let access = LocalAccess::Shared;
             let config = SharedConfig { node, layout, init, storage, access, policy, replication, workers };
-            Arc::new(Shared::new(config))
+            Shared::new(config)
         };
+        let nodes: Vec<Shared<f32>> = (0..setup.nodes).map(node).collect();
+        let nodes = if setup.windows { open_windows(&layout, nodes) } else { nodes };
         let inbox = |_| Inbox {
             mail: Mutex::new(Mail {
                 ways: (0..setup.nodes + setup.workers_per_node).map(|_| VecDeque::new()).collect(),
@@ -113,7 +133,7 @@ impl World {
         };
         let (deliveries, received) = (0..setup.workers()).map(|_| channel()).unzip();
         let world = Arc::new(Self {
-            nodes: (0..setup.nodes).map(node).collect(),
+            nodes: nodes.into_iter().map(Arc::new).collect(),
             inboxes: (0..setup.nodes * setup.channels).map(inbox).collect(),
             deliveries,
             time: AtomicU64::new(0),
@@ -225,6 +245,10 @@ impl World {
             // A key of a sparse store that no worker touched is at no node.
             let untouched = self.setup.storage == Storage::Sparse && others == places.len();
             assert!(untouched || (owners == 1 && others == places.len() - 1), "{key:?}: {places:?}");
+            for node in &self.nodes {
+                let (mirrored, value) = (node.mirrored(key), node.peek(key));
+                assert!(mirrored.is_none() || mirrored == value, "{key:?}: {mirrored:?} of {value:?}");
+            }
         }
         stats
     }

@@ -80,10 +80,14 @@ impl<E: Element> Cluster<E> {
     ) -> Result<Option<OpId>, Violation> {
         let node = self.node_of(worker);
         let state = &mut self.worker_states[worker];
+        let before = state.local.stats().windows;
         let started = match wait {
             Wait::Later => self.nodes[node].pull_kept(&mut state.local, keys),
             Wait::Blocking => self.nodes[node].pull(&mut state.local, keys, values),
         };
+        if state.local.stats().windows > before {
+            self.reach.mark(Marker::WindowRead);
+        }
         self.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "pull", keys, self.value_bytes(keys), started)?;
         if wait == Wait::Blocking

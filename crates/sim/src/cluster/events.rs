@@ -3,7 +3,7 @@
 
 use super::messages::describe_message;
 use super::{Cluster, Delivery, Event, Happened, InboxItem};
-use crate::invariants::{Invariants, Violation};
+use crate::invariants::{Invariants, Violation, check_mirrors};
 use crate::reach::Marker;
 use intendant_core::{Element, Tick, WorkerId};
 use intendant_engine::{Action, Input, LocalAccess};
@@ -52,6 +52,9 @@ impl<E: Element> Cluster<E> {
                 let Invariants { owners, ledger, .. } = &mut self.invariants;
                 owners.step(&self.nodes, ledger)
             });
+            if self.has_windows {
+                checked = checked.and_then(|()| check_mirrors(&self.layout, &self.nodes));
+            }
         }
         checked.map_err(|finding| self.violation(finding))?;
         let happened = match event {

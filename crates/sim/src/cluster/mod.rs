@@ -51,8 +51,10 @@ use bytes::Bytes;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, WorkerId, random};
 use intendant_engine::{
     AccessStats, Action, Channel, ChannelReport, Completion, Input, Local, LocalAccess, LookTimer,
-    ManagementStats, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Submission,
+    ManagementStats, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Submission, WindowConfig,
+    Windows,
 };
+use intendant_segment::{Segment, View};
 use intendant_techniques::clocks::NodeClock;
 use intendant_techniques::{KeyTechnique, Policy, StaticReplicas};
 use intendant_wire::{OpId, SnapshotPart};
@@ -76,6 +78,8 @@ pub struct ClusterConfig<E> {
     pub policy: Policy,
     /// Configuration of replicas; ignored by techniques without replicas.
     pub replication: ReplicationConfig,
+    /// Which nodes read in each other's windows; `None` if none does. Ignored by techniques without windows.
+    pub hosts: Option<Hosts>,
     /// Workers per node.
     pub workers: usize,
     /// Upper bound of the value bytes that a worker may have outstanding.
@@ -94,6 +98,15 @@ pub struct ClusterConfig<E> {
     pub seed: u64,
     /// Whether to keep a readable trace.
     pub trace: bool,
+}
+
+/// Hosts whose nodes read values in each other's windows, at the moment of a pull.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hosts {
+    /// Nodes per host. Consecutive nodes share one.
+    pub nodes: usize,
+    /// The size of windows and loans.
+    pub windows: WindowConfig,
 }
 
 /// What is checked beside what engines check themselves.
@@ -327,6 +340,8 @@ pub struct Cluster<E> {
     /// Timer events without effect since the last activity, and the time of that activity.
     idle_timers: usize,
     last_activity_ns: u64,
+    /// Whether nodes read in each other's windows.
+    has_windows: bool,
     /// Mean bytes per value.
     value_bytes_mean: usize,
     actions: Vec<Action>,
@@ -343,12 +358,12 @@ impl<E: Element> Cluster<E> {
         let ClusterConfig { layout, init, storage, access, policy, replication, workers, .. } = config;
         let mut dice = Dice::new(random::stream(config.seed, &[1]));
         let (nodes, channels) = (layout.nodes(), layout.channels());
-        let shared: Vec<Arc<Shared<E>>> = (0..nodes)
+        let shared: Vec<Shared<E>> = (0..nodes)
             .map(|node| {
                 let (layout, init) = (Arc::clone(&layout), Arc::clone(&init));
                 let (node, mut replication) = (NodeId(node as u16), replication.clone());
                 replication.portion_bytes = config.delays.charge.uncharged(replication.portion_bytes);
-                Arc::new(Shared::new(SharedConfig {
+                Shared::new(SharedConfig {
                     node,
                     layout,
                     init,
@@ -357,9 +372,14 @@ impl<E: Element> Cluster<E> {
                     policy,
                     replication,
                     workers,
-                }))
+                })
             })
             .collect();
+        let hosts = config.hosts.filter(|hosts| hosts.nodes > 1 && Windows::are_used(&policy));
+        let shared: Vec<_> = match hosts {
+            Some(hosts) => open_windows(&layout, hosts, shared).into_iter().map(Arc::new).collect(),
+            None => shared.into_iter().map(Arc::new).collect(),
+        };
         if config.stale_hints && nodes > 1 {
             plant_hints(&layout, &shared, &mut dice);
         }
@@ -433,6 +453,7 @@ impl<E: Element> Cluster<E> {
                 progress: Progress::new(config.events_max),
             },
             stations,
+            has_windows: hosts.is_some(),
             value_bytes_mean: (layout.elements() / layout.keys()) as usize * size_of::<E>(),
             layout,
             watch: Watch::default(),
@@ -624,6 +645,21 @@ intendant_core::statistics! {
         /// The receiving halves of NICs.
         receiving: Load,
     }
+}
+
+/// Opens windows between the nodes of each host.
+fn open_windows<E: Element>(layout: &Arc<Layout>, hosts: Hosts, nodes: Vec<Shared<E>>) -> Vec<Shared<E>> {
+    let words = Windows::words::<E>(layout, hosts.windows);
+    let segment = |_| Segment::new(words).unwrap_or_else(|error| panic!("windows of simulated nodes: {error}"));
+    let segments: Vec<Segment> = (0..nodes.len()).map(segment).collect();
+    let opened = nodes.into_iter().enumerate().map(|(at, node)| {
+        let is_near = |other: usize| other != at && other / hosts.nodes == at / hosts.nodes;
+        let others = segments.iter().enumerate().map(|(other, it)| is_near(other).then(|| View::of(it)));
+        let windows =
+            Windows::new::<E>(layout, hosts.windows, node.node(), segments[at].clone(), others.collect());
+        node.with_windows(windows.unwrap_or_else(|error| panic!("{error}")))
+    });
+    opened.collect()
 }
 
 /// Plants a random cached location for half of the keys at each node. Most are wrong. They are never

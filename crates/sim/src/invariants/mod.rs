@@ -13,6 +13,7 @@
 //! | `bounded` | a channel has nothing outstanding but submissions, snapshot requests and requested keys |
 //! | `progress` | a run ends within a bounded number of events, and all workers are done then |
 //! | `quiet` | when the channels report quiescence, nothing is in flight |
+//! | `mirrors` | a mirror in a window is the value of a main copy that its node owns alone |
 //! | `merged` | the owner of a key merges every delta of a replica once, and a version names one value |
 //! | `echo` | an owner does not send a holder a value that the holder already has |
 //! | `rounds` | after each round of an all-reduce, all nodes have bitwise equal values |
@@ -34,6 +35,7 @@ pub(crate) mod intents;
 mod knowledge;
 mod ledger;
 mod merged;
+mod mirrors;
 mod owners;
 mod progress;
 mod queued;
@@ -50,6 +52,7 @@ pub(crate) use hops::Hops;
 pub(crate) use intents::Intents;
 pub(crate) use knowledge::Knowledge;
 pub(crate) use ledger::Ledger;
+pub(crate) use mirrors::check as check_mirrors;
 pub(crate) use merged::{Merged, Promoted, Registered, SentUpdate};
 pub(crate) use owners::Owners;
 pub(crate) use progress::Progress;

@@ -17,6 +17,7 @@ pub(crate) fn config(layout: LayoutBuilder, network: Network) -> ClusterConfig<f
         access: LocalAccess::Shared,
         policy: Technique::Classic.policy(),
         replication: ReplicationConfig::default(),
+        hosts: None,
         workers: 1,
         outstanding_bytes_max: usize::MAX,
         stale_hints: false,

@@ -32,6 +32,7 @@ pub(super) struct Share {
     pub(super) push_keys: AtomicU64,
     pub(super) local: AtomicU64,
     pub(super) remote: AtomicU64,
+    pub(super) windows: AtomicU64,
     pub(super) sampled: AtomicU64,
     /// From 1.
     pub(super) epoch: AtomicU64,
@@ -267,13 +268,14 @@ impl<'a> Watch<'a> {
     fn publish(&self, accesses: AccessStats, queues: Queues) {
         let mut sum = self.accesses;
         sum.merge(&accesses);
-        let AccessStats { pull_keys, push_keys, local, remote, sampled } = sum;
+        let AccessStats { pull_keys, push_keys, local, remote, windows, sampled } = sum;
         let share = self.share;
         for (number, value) in [
             (&share.pull_keys, pull_keys),
             (&share.push_keys, push_keys),
             (&share.local, local),
             (&share.remote, remote),
+            (&share.windows, windows),
             (&share.sampled, sampled),
             (&share.operations, queues.operations as u64),
             (&share.outstanding, queues.bytes as u64),

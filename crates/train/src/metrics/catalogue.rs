@@ -35,6 +35,7 @@ catalogue! {
     PUSHED: Counter, "intendant_pushed_keys_total", "Keys pushed";
     LOCAL: Counter, "intendant_local_accesses_total", "Accesses that did not wait for a message between nodes, in keys";
     REMOTE: Counter, "intendant_remote_accesses_total", "All other accesses, in keys";
+    WINDOWS: Counter, "intendant_window_accesses_total", "Of these, keys read in the window of a node of the host";
     SAMPLED: Counter, "intendant_sampled_keys_total", "Pulled keys that the sampling manager chose";
 
     RELOCATIONS: Counter, "intendant_relocations_total", "Main copies that arrived at this node";

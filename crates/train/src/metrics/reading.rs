@@ -138,6 +138,7 @@ impl Reading {
         samples.count(&names::PUSHED, self.sum(|share| &share.push_keys));
         samples.count(&names::LOCAL, self.sum(|share| &share.local));
         samples.count(&names::REMOTE, self.sum(|share| &share.remote));
+        samples.count(&names::WINDOWS, self.sum(|share| &share.windows));
         samples.count(&names::SAMPLED, self.sum(|share| &share.sampled));
     }
 

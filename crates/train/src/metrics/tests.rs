@@ -113,6 +113,7 @@ fn the_sums_over_all_nodes_at_the_end_are_those_of_the_report() {
             ("intendant_pushed_keys_total", access.push_keys),
             ("intendant_local_accesses_total", access.local),
             ("intendant_remote_accesses_total", access.remote),
+            ("intendant_window_accesses_total", access.windows),
             ("intendant_sampled_keys_total", access.sampled),
             ("intendant_relocations_total", management.relocations),
             ("intendant_replica_setups_total", management.replica_setups),

@@ -161,7 +161,7 @@ fn role_node() {
         Links { tcp: links, ..Links::default() }
     };
     assert_eq!(node.links(), expected);
-    let looked: Result<Vec<(u64, u64)>, Error> = std::thread::scope(|scope| {
+    let looked: Result<Vec<[u64; 3]>, Error> = std::thread::scope(|scope| {
         let work = |mut worker: intendant::Worker<f32>| {
             let dir = &dir;
             scope.spawn(move || {
@@ -169,7 +169,7 @@ fn role_node() {
                 let mut recorder = Recorder::new(me, layout(mode), mode.asynchronous);
                 recorder.work(&mut worker, dies.then_some(CALLS / 3))?;
                 recorder.write(dir);
-                Ok((recorder.here, recorder.elsewhere))
+                Ok([recorder.here, recorder.elsewhere, worker.access().windows])
             })
         };
         let threads: Vec<_> = node.workers().into_iter().map(work).collect();
@@ -232,6 +232,8 @@ fn consistent(mode: Mode) -> NodeNotes {
     let nodes: Vec<NodeNotes> = (0..NODES).map(|rank| NodeNotes::read(&read("node", rank))).collect();
     let sum = nodes.iter().fold(NodeNotes::default(), |sum, node| sum.plus(node));
     assert_eq!(sum.held, KEYS, "{name}: each key has one owner");
+    let has_windows = mode.transport != Transport::Tcp;
+    assert!(if has_windows { sum.windows > KEYS } else { sum.windows == 0 }, "{name}: {sum:?}");
     sum
 }
 

@@ -104,11 +104,14 @@ pub(crate) struct NodeNotes {
     /// Keys that pulls of what is here found here, and did not.
     pub(crate) here: u64,
     pub(crate) elsewhere: u64,
+    /// Keys that were read in windows.
+    pub(crate) windows: u64,
 }
 
 impl NodeNotes {
-    /// `looked` has, per worker, how many keys it looked for and found here, and did not.
-    pub(crate) fn of(node: &Node<f32>, looked: &[(u64, u64)]) -> Self {
+    /// `looked` has, per worker, how many keys it looked for and found here, and did not, and how many it read
+    /// in windows.
+    pub(crate) fn of(node: &Node<f32>, looked: &[[u64; 3]]) -> Self {
         let management = node.management().unwrap();
         Self {
             held: node.held() as u64,
@@ -119,12 +122,13 @@ impl NodeNotes {
             forwarded: management.forwards[1..].iter().sum(),
             relocation_times: management.relocation.count(),
             blocking_times: management.blocking.count(),
-            here: looked.iter().map(|(here, _)| here).sum(),
-            elsewhere: looked.iter().map(|(_, elsewhere)| elsewhere).sum(),
+            here: looked.iter().map(|[here, ..]| here).sum(),
+            elsewhere: looked.iter().map(|[_, elsewhere, _]| elsewhere).sum(),
+            windows: looked.iter().map(|[.., windows]| windows).sum(),
         }
     }
 
-    fn numbers(&mut self) -> [&mut u64; 10] {
+    fn numbers(&mut self) -> [&mut u64; 11] {
         [
             &mut self.held,
             &mut self.messages,
@@ -136,6 +140,7 @@ impl NodeNotes {
             &mut self.blocking_times,
             &mut self.here,
             &mut self.elsewhere,
+            &mut self.windows,
         ]
     }
 
