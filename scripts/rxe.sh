@@ -186,7 +186,6 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mkdir -p /dev/shm
 mount -t tmpfs shm /dev/shm
-mount -t tmpfs tmp /tmp
 dmesg -n 1
 while read -r module; do insmod "/modules/$module"; done </modules/order
 ip link set lo up

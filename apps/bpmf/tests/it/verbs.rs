@@ -18,6 +18,9 @@ use std::time::Duration;
 /// What a node says that uses RDMA.
 const USED: &str = "over RDMA, by ";
 
+/// A secret of the cluster.
+const TOKEN: &str = "8f4b0c6d1e2a3b5c7d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e";
+
 /// A node that was killed is missed within so many seconds.
 const MISSED: Duration = Duration::from_secs(10);
 
@@ -37,7 +40,11 @@ fn text(output: &Output) -> String {
 
 /// Two nodes, started here one by one.
 fn two(flags: &[&str], change: impl FnMut(&mut Command)) -> Vec<Command> {
-    let commands = (0..2).map(|_| BPMF.command(&[&SMALL[..], &["--epochs", "3", "-v"], flags].concat()));
+    two_of(&SMALL, flags, change)
+}
+
+fn two_of(size: &[&str], flags: &[&str], change: impl FnMut(&mut Command)) -> Vec<Command> {
+    let commands = (0..2).map(|_| BPMF.command(&[size, &["--epochs", "3", "-v"], flags].concat()));
     let mut commands = ranks(commands.collect());
     commands.iter_mut().for_each(change);
     commands
@@ -95,7 +102,7 @@ fn nodes_that_cannot_map_memory_use_rdma_unless_connections_are_encrypted() {
     {
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let commands = two(&flags, |command| {
-            command.env("MASTER_ADDR", &master).env("INTENDANT_TOKEN", "a token of at least 16 bytes");
+            command.env("MASTER_ADDR", &master).env("INTENDANT_TOKEN", TOKEN);
         });
         let there = File::open(format!("/proc/{elsewhere}/ns/net")).unwrap();
         // A thread that moves to the other namespace takes the processes that it starts along.
@@ -162,7 +169,8 @@ fn memory_beyond_the_limit_is_refused_with_the_limit() {
             set.remove(CapabilitySet::IPC_LOCK);
         }
         set_capabilities(None, sets).unwrap();
-        let commands = two(&["--transport", "verbs", "--rank", "16"], |_| ());
+        let size = ["--data", "builtin:zipf:3000x1000x20000", "--rank", "8"];
+        let commands = two_of(&size, &["--transport", "verbs"], |_| ());
         commands.into_iter().map(with_little_locked_memory).map(start).collect::<Vec<Child>>()
     };
     let children = thread::scope(|scope| scope.spawn(starts).join().unwrap());

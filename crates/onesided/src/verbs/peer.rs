@@ -172,6 +172,11 @@ impl Peer {
         self.waiting.len() >= WAITING_MAX
     }
 
+    /// Whether operations wait for the card.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_open() && !self.waiting.is_empty()
+    }
+
     /// Whether hints wait for room.
     pub(super) fn has_late_hints(&self) -> bool {
         !self.hints_late.is_empty()

@@ -243,6 +243,10 @@ impl Window for VerbsWindow {
         out.append(&mut self.events);
     }
 
+    fn is_behind(&self) -> bool {
+        self.peers.iter().flatten().any(Peer::is_behind)
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {
         let end = now().checked_add(timeout);
         loop {

@@ -134,8 +134,10 @@ fn each_operation_ends_once_however_many_are_begun() {
     };
     assert!(matches!(full, WindowError::Full { node: 1, .. }), "{full}");
     assert!(begun >= 1024, "{begun} operations only");
+    assert!(a.is_behind(), "the card has no room for all of them");
     assert_eq!(done(&mut a, begun as usize), (0..begun).collect::<Vec<_>>());
     assert_eq!((polled(&mut a), a.local().load(8, Relaxed)), (vec![], 33));
+    assert!(!a.is_behind());
 }
 
 /// A writer that changes its own slot, and a reader without a part of it.
