@@ -436,6 +436,9 @@ fn check_transport(args: &CommonArgs) -> Result<(), TrainError> {
             "--transport is verbs, but this program was built without the feature verbs: build it with --features verbs \
              (docs/rdma.md), or use another transport",
         )),
+        (Technique::Server(_), Transport::Verbs) if args.tls.files()?.is_some() => Err(TrainError::usage(
+            "--transport is verbs, but RDMA does not encrypt: leave it out, or the flags of TLS",
+        )),
         _ => Ok(()),
     }
 }

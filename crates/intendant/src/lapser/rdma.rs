@@ -22,7 +22,7 @@ pub(super) fn prepare(
     run: u64,
 ) -> Result<(Prepared, Vec<u8>), String> {
     let prepare = || {
-        let card = Card::find(None, None)?;
+        let card = Card::find(None, None).map_err(VerbsError::from)?;
         let at = card.address().map_or_else(|| "InfiniBand".to_owned(), |address| address.to_string());
         tracing::info!("memory of the nodes over RDMA, by {} ({at})", card.name());
         let segment = Segment::new(words).map_err(LapserError::from)?;

@@ -4,7 +4,7 @@
 use crate::cluster::{done, next, polled};
 use crate::killed::counted;
 use crate::process::{Process, rank, say, told};
-use intendant_onesided::verbs::{Address, Card, Endpoint, VerbsError, VerbsWindow};
+use intendant_onesided::verbs::{Address, Card, DeviceError, Endpoint, VerbsError, VerbsWindow};
 use intendant_onesided::{Event, Window, WindowError};
 use intendant_segment::Segment;
 use intendant_segment::slot::{self, Torn};
@@ -356,7 +356,7 @@ fn register_too_much() {
     let segment = Segment::shared(1 << 17).expect("shared memory");
     let error =
         Endpoint::new(card().expect("the test has found one"), segment, 0, 2, RUN).expect_err("too much");
-    assert!(matches!(error, VerbsError::LockedMemory { .. }), "{error:?}");
+    assert!(matches!(error, VerbsError::Device(DeviceError::LockedMemory { .. })), "{error:?}");
     let text = error.to_string();
     assert!(text.contains("registering 1048576 bytes of memory with "), "{text}");
     assert!(text.contains("may lock 65536 bytes. Raise the limit (ulimit -l unlimited"), "{text}");
