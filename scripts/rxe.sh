@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs the tests of one-sided windows over RDMA, or a program, in a throw-away virtual machine with soft-RoCE:
-# the kernel's own RDMA device over an Ethernet interface. The kernel of this machine needs no RDMA, and no
-# root is needed. All nodes are processes of the one virtual machine, which is emulated: this is evidence of
-# function, never of speed.
+# Runs the tests over RDMA, or a program, in a throw-away virtual machine with soft-RoCE: the kernel's own RDMA
+# device over an Ethernet interface. The kernel of this machine needs no RDMA, and no root is needed. All nodes
+# are processes of the one virtual machine, which is emulated: this is evidence of function, never of speed.
 #
 # Usage: scripts/rxe.sh [--file PATH]... [PROGRAM [ARGUMENT]...]
-#   scripts/rxe.sh                                     tests of crates/onesided, with the feature `verbs`
+#   scripts/rxe.sh                                     tests of windows and of bpmf, with the feature `verbs`;
+#                                                      then, without the device, what bpmf says
 #   scripts/rxe.sh target/release/intendant-bpmf ...   a program; it sees loopback and 10.9.0.1 on rxe0
 #   scripts/rxe.sh --file data/u.data PROGRAM u.data   with a file or a folder in its working directory
 # The exit status is that of the tests or the program, and 124 if the machine has not ended after LIMIT
 # seconds.
 #
-# Environment: LIMIT (600)  MEMORY (1024, MiB)  CPUS (1)
+# Environment: LIMIT (1200)  MEMORY (1024, MiB)  CPUS (1)
 #   KVM=1    runs the machine on the processors of this one, where that works
 #   KERNEL   file of a Debian kernel package; by default, apt downloads one to target/rxe, once
 #   REQUIRE=1  fails if something is missing; otherwise the script says so, does nothing, and succeeds
@@ -19,11 +19,11 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 packages='qemu-system-x86 busybox-static iproute2 kmod cpio xz-utils ibverbs-providers libibverbs-dev libclang-dev cmake'
-limit=${LIMIT:-600} memory=${MEMORY:-1024} cpus=${CPUS:-1}
+limit=${LIMIT:-1200} memory=${MEMORY:-1024} cpus=${CPUS:-1}
 state=$here/target/rxe
 # Loaded in this order. Soft-RoCE takes its checksum from crc32_generic, a dependency that modprobe does not
 # know.
-modules='crc32_generic udp_tunnel ip6_udp_tunnel ib_core ib_uverbs rdma_rxe dummy'
+modules='crc32_generic udp_tunnel ip6_udp_tunnel ib_core ib_uverbs rdma_rxe dummy veth'
 
 files=()
 while [ $# -gt 0 ]; do
@@ -37,7 +37,7 @@ done
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
-for tool in qemu-system-x86_64 busybox rdma depmod modprobe cpio xz dpkg-deb; do
+for tool in qemu-system-x86_64 busybox ip rdma depmod modprobe cpio xz dpkg-deb; do
   command -v "$tool" >/dev/null || missing+=("$tool")
 done
 driver=$(find /usr/lib -path '*/libibverbs/librxe-rdmav*.so' 2>/dev/null | head -n 1 || true)
@@ -51,24 +51,43 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The command that the machine runs, in its folder /work.
+# What the machine runs, in its folder /work: lines of a shell. `programs` are copied there, `companions` to
+# where they are here, which is where tests look for the programs that they start.
+programs=() companions=() lines=()
 if [ $# -eq 0 ]; then
-  built=$(cd "$here" && cargo test --locked --package intendant-onesided --features verbs --test it --no-run --message-format json)
-  program=$(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' <<<"$built" | tail -n 1)
-  [ -x "$program" ] || { echo 'rxe.sh: cargo has named no test program' >&2 && exit 1; }
-  set -- "$program" --test-threads=1 verbs:: operations::
+  artifacts=$(cd "$here" && cargo test --locked --features verbs --package intendant-onesided --package bpmf \
+    --no-run --message-format json)
+  # The executable of a folder's package that has this name.
+  executable() {
+    local path
+    path=$(sed -n "s|.*\"package_id\":\"[^\"]*/$1#.*\"name\":\"$2\".*\"executable\":\"\([^\"]*\)\".*|\1|p" <<<"$artifacts" |
+      tail -n 1)
+    [ -x "$path" ] || { echo "rxe.sh: cargo has named no program $2 of $1" >&2 && exit 1; }
+    echo "$path"
+  }
+  windows=$(executable onesided it) bpmf=$(executable bpmf it)
+  companions+=("$(executable bpmf intendant-bpmf)")
+  programs=("$windows" "$bpmf")
+  lines=(
+    "run ./$(basename "$windows") --test-threads=1 verbs:: operations::"
+    "run ./$(basename "$bpmf") --test-threads=1 --nocapture verbs::"
+    'rdma link delete rxe0' 'unset REQUIRE_VERBS' 'export REQUIRE_NO_VERBS=1'
+    "run ./$(basename "$bpmf") --test-threads=1 verbs::without"
+  )
 else
-  program=$(realpath "$1")
-  [ -x "$program" ] || { echo "rxe.sh: $1 is no program" >&2 && exit 2; }
+  programs=("$(realpath "$1")")
+  [ -x "${programs[0]}" ] || { echo "rxe.sh: $1 is no program" >&2 && exit 2; }
+  shift
+  printf -v line '%q ' "./$(basename "${programs[0]}")" "$@"
+  lines=("run $line")
 fi
-shift
-printf -v command '%q ' "./$(basename "$program")" "$@"
 
 # The kernel, and modules with what they need, in the order in which they are loaded.
 kernel() {
   mkdir -p "$state"
   local package=${KERNEL:-} name version
-  if [ -z "$package" ] && [ -s "$state/of" ]; then return; fi
+  # `of` has the package, and the modules that were taken from it.
+  if [ -z "$package" ] && [ "$(sed -n 2p "$state/of" 2>/dev/null)" = "$modules" ]; then return; fi
   if [ -z "$package" ]; then
     name=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
     [ -n "$name" ] || { echo 'rxe.sh: apt knows no kernel (linux-image-amd64); run apt-get update' >&2 && exit 1; }
@@ -78,7 +97,7 @@ kernel() {
       package=$(find "$state" -maxdepth 1 -name "$name"_'*.deb' | head -n 1)
     fi
   fi
-  if [ "$(cat "$state/of" 2>/dev/null)" = "$package" ]; then return; fi
+  if [ "$(cat "$state/of" 2>/dev/null)" = "$package"$'\n'"$modules" ]; then return; fi
   rm -rf "$state/modules" "$state/kernel" "$state/of" "$work/package"
   dpkg-deb -x "$package" "$work/package"
   version=$(basename "$(find "$work/package" -path '*/lib/modules/*' -maxdepth 5 -type d -name '[0-9]*' | head -n 1)")
@@ -95,7 +114,7 @@ kernel() {
   done <"$work/order"
   unpack "$(find "$work/package/boot" -name 'vmlinuz-*' | head -n 1)" >"$state/kernel"
   rm -rf "$work/package"
-  echo "$package" >"$state/of"
+  printf '%s\n' "$package" "$modules" >"$state/of"
 }
 
 # The kernel as it is in memory: without KVM, unpacking it in the machine takes most of the start. An image
@@ -126,24 +145,38 @@ install_program() {
 
 kernel
 root=$work/root
-mkdir -p "$root"/{bin,dev,etc,proc,sys,tmp,work,modules}
+mkdir -p "$root"/{bin,sbin,dev,etc,proc,sys,tmp,work,modules}
 cp "$(command -v busybox)" "$root/bin/busybox"
 cp "$state"/modules/* "$root/modules/"
 install_program "$(command -v rdma)" bin/rdma
+# Busybox has an `ip` with less of it.
+install_program "$(command -v ip)" sbin/ip
 mkdir -p "$root$(dirname "$driver")" "$root/etc/libibverbs.d"
 install_program "$driver" "${driver#/}"
 echo 'driver rxe' >"$root/etc/libibverbs.d/rxe.driver"
 echo 'root:x:0:0:root:/:/bin/sh' >"$root/etc/passwd"
-install_program "$program" "work/$(basename "$program")"
+for program in "${programs[@]}"; do install_program "$program" "work/$(basename "$program")"; done
+for program in "${companions[@]}"; do
+  mkdir -p "$root$(dirname "$program")"
+  install_program "$program" "${program#/}"
+done
 for file in "${files[@]}"; do cp -rL "$file" "$root/work/"; done
 # Threads that end load it by name.
 for library in /lib/*/libgcc_s.so.1; do
   mkdir -p "$root$(dirname "$library")" && cp -L "$library" "$root$library"
 done
-cat >"$root/work/.command" <<END
+{
+  cat <<'END'
 export REQUIRE_VERBS=1 RUST_BACKTRACE=1
-exec $command
+failed=0
+run() {
+  "$@" || { code=$? && failed=$((failed ? failed : code)) && echo "rxe.sh: exit $code of $*"; }
+}
 END
+  printf '%s\n' "${lines[@]}"
+  # shellcheck disable=SC2016 # The machine expands it.
+  echo 'exit $failed'
+} >"$root/work/.command"
 cat >"$root/init" <<'END'
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -153,7 +186,6 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mkdir -p /dev/shm
 mount -t tmpfs shm /dev/shm
-mount -t tmpfs tmp /tmp
 dmesg -n 1
 while read -r module; do insmod "/modules/$module"; done </modules/order
 ip link set lo up
@@ -165,6 +197,18 @@ rdma link add rxe0 type rxe netdev dummy0
 for try in 1 2 3 4 5 6 7 8 9 10; do
   grep -q ffff:0a09:0001 /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null && break
   sleep 0.2
+done
+# Another network namespace, as if it were another host: ELSEWHERE is a process there, and MASTER the address of
+# this one. The device is in both.
+unshare -n sleep 1000000 &
+export ELSEWHERE=$! MASTER=10.8.0.1
+while [ "$(readlink /proc/$ELSEWHERE/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.1; done
+/sbin/ip link add far0 type veth peer name far1
+/sbin/ip link set far1 netns $ELSEWHERE
+/sbin/ip addr add $MASTER/24 dev far0
+/sbin/ip link set far0 up
+for command in 'link set lo up' 'addr add 10.8.0.2/24 dev far1' 'link set far1 up'; do
+  nsenter -t $ELSEWHERE -n /sbin/ip $command
 done
 ulimit -l unlimited
 echo "rxe.sh: soft-RoCE is up after $(cut -d' ' -f1 /proc/uptime) s, Linux $(uname -r)"

@@ -75,7 +75,7 @@ impl Chain {
         let link = match plan.technique {
             Technique::Exchange(exchange) if nodes > 1 => plan
                 .lobby(NAME, data.digest())?
-                .map(|lobby| Link::start(lobby, exchange, &model, &block))
+                .map(|lobby| Link::start(lobby, plan.way(), exchange, &model, &block))
                 .transpose()?,
             Technique::Exchange(_) | Technique::Single | Technique::Server(_) => None,
         };

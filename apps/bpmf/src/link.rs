@@ -5,7 +5,7 @@
 //! to write all rows of a step at once.
 
 use intendant::control::MonotonicClock;
-use intendant::lapser::{self, Get, Lobby, MappedWindow, Process, Want};
+use intendant::lapser::{self, AnyWindow, Get, Lobby, Process, Want, Way};
 use intendant_bpmf::{Block, Forecast, Item, Model, Posterior, Produced, Side, Sums};
 use intendant_metrics::process;
 use intendant_train::{Costs, Exchange, Exchanged, TrainError};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// This node among the others.
 pub(crate) struct Link {
-    process: Process<MappedWindow>,
+    process: Process<AnyWindow>,
     exchange: Exchange,
     model: Arc<Model>,
     nodes: Vec<Part>,
@@ -82,6 +82,7 @@ impl Link {
     /// Starts to exchange items. `block` is that of this node.
     pub(crate) fn start(
         lobby: Lobby,
+        way: Way,
         exchange: Exchange,
         model: &Arc<Model>,
         block: &Block,
@@ -101,7 +102,7 @@ impl Link {
         let nodes = nodes.collect::<Result<Vec<_>, _>>().map_err(malformed)?;
         let keys = Keys { model, nodes: nodes.len() as u64 };
         let declared = declare(exchange, model, block, &nodes, keys, rank);
-        let process = lobby.start(exchange.variant(), declared)?;
+        let process = lobby.start_by(way, exchange.variant(), declared)?;
         let mut link = Self {
             process,
             exchange,

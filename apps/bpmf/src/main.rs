@@ -57,6 +57,12 @@ fn app() -> App {
         )
         .describe("workers", "W", "Threads per node")
         .describe(
+            "transport",
+            "KIND",
+            "How nodes reach each other's memory: shm (they map it; all are on one host), verbs (over RDMA, in programs built \
+             with the feature verbs), or auto (shm if all nodes are on one host, else verbs)",
+        )
+        .describe(
             "technique",
             "NAME",
             "How nodes exchange rows: lapser-push (a node writes a row to the nodes that need it), lapser-pull (they read it when \

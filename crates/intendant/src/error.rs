@@ -116,6 +116,9 @@ impl Error {
             Self::Transport(
                 TransportError::Refused { .. }
                 | TransportError::Bind { .. }
+                | TransportError::Rdma(_)
+                | TransportError::Unencrypted
+                | TransportError::Crowded { .. }
                 | TransportError::OpenBeyondLoopback { .. },
             ) => 2,
             Self::Join(JoinError::Start(_)) => 1,

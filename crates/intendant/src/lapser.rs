@@ -44,9 +44,12 @@ mod error;
 mod lobby;
 mod members;
 mod process;
+mod rdma;
+mod way;
 
 pub use error::LapserError;
 pub use intendant_lapser::{Declaration, Directory, Item, Pace, Stats, Variant, WORDS_MAX, Want};
 pub use intendant_onesided::{MappedWindow, Window, in_process};
 pub use lobby::Lobby;
 pub use process::{Get, Process, Traffic};
+pub use way::{AnyWindow, Way};

@@ -1,5 +1,4 @@
-#![cfg_attr(not(feature = "verbs"), forbid(unsafe_code))]
-#![cfg_attr(feature = "verbs", deny(unsafe_code))]
+#![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Window`]: what a node can do with the memory of others, and what it learns of it.
@@ -9,7 +8,7 @@
 //!
 //! Absent on purpose: what the words mean ([`intendant_segment::slot`] is one way), who may write which, a
 //! way to tell the nodes each other's names, and `unsafe` code: that of memory is in `intendant-segment`, and
-//! calls of the library of RDMA are in one module, `verbs::ffi`.
+//! calls of the library of RDMA are in `intendant-verbs`.
 
 mod error;
 mod host;

@@ -71,6 +71,13 @@ pub trait Window: Send {
     /// Appends what has happened since the last call to `out`. Never waits.
     fn poll(&mut self, out: &mut Vec<Event>);
 
+    /// Whether operations that were begun wait for a call of [`Self::poll`] or [`Self::wait`]: a window of a
+    /// network card keeps those for which the card has no room. A caller that will not call them for long
+    /// first does so until nothing waits.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// Sleeps until [`Self::poll`] may have an event, at most for `timeout`. Returns whether it may have one;
     /// it may return early. After a sleep of `timeout`, the result is `false`.
     ///
@@ -118,6 +125,10 @@ impl<W: Window + ?Sized> Window for Box<W> {
 
     fn poll(&mut self, out: &mut Vec<Event>) {
         (**self).poll(out);
+    }
+
+    fn is_behind(&self) -> bool {
+        (**self).is_behind()
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {

@@ -63,8 +63,8 @@ const WITHOUT_SERVER: [&str; 14] = [
     "config",
 ];
 
-/// Those that programs that exchange have besides, for their simulation.
-const OF_SIMULATIONS: [&str; 5] = ["simulate", "net", "machine", "charge", "operation-keys"];
+/// Those that programs that exchange have besides, for their nodes and for their simulation.
+const OF_EXCHANGES: [&str; 6] = ["transport", "simulate", "net", "machine", "charge", "operation-keys"];
 
 impl App {
     /// An application; `command` has its name, version and description, but no flags.
@@ -103,7 +103,7 @@ impl App {
             common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
         // Nodes that exchange values meet through the control plane, and can be simulated.
         let kept = |name: &str| {
-            WITHOUT_SERVER.contains(&name) || tls::FLAGS.contains(&name) || OF_SIMULATIONS.contains(&name)
+            WITHOUT_SERVER.contains(&name) || tls::FLAGS.contains(&name) || OF_EXCHANGES.contains(&name)
         };
         names.into_iter().filter(move |name| !kept(name))
     }

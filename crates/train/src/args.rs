@@ -239,7 +239,8 @@ pub(crate) struct CommonArgs {
     pub(crate) data_port: Option<usize>,
 
     /// Connections between nodes of one host: auto (as unix), unix (Unix sockets), shm (rings in shared
-    /// memory) or tcp; between hosts always TCP
+    /// memory) or tcp; between hosts TCP. With verbs, in programs that are built with the feature verbs, all
+    /// connections use RDMA
     #[arg(long, value_name = "KIND", default_value = "auto", help_heading = CLUSTER)]
     pub(crate) transport: Transport,
 

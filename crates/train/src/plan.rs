@@ -230,6 +230,7 @@ impl Plan {
         let sampling = SamplingPlan::new(&args.sampling, args.technique, movement)?;
         refuse_routing_that_would_be_ignored(&args)?;
         check_local_access(&args)?;
+        check_transport(&args)?;
         check_comparisons(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         check_restarts(&args, rendezvous.as_ref())?;
@@ -421,6 +422,24 @@ fn check_restarts(args: &CommonArgs, rendezvous: Option<&Rendezvous>) -> Result<
              --max-restarts out, and give --resume (docs/launchers.md)",
         )),
         None => Ok(()),
+    }
+}
+
+/// Refuses kinds of connections that this program does not have.
+fn check_transport(args: &CommonArgs) -> Result<(), TrainError> {
+    let transport = args.transport;
+    match (args.technique, transport) {
+        (Technique::Exchange(_), Transport::Tcp | Transport::Unix) => Err(TrainError::usage(format!(
+            "--transport is {transport}, but the nodes write and read each other's memory: use shm, verbs or auto"
+        ))),
+        (_, Transport::Verbs) if !cfg!(feature = "verbs") => Err(TrainError::usage(
+            "--transport is verbs, but this program was built without the feature verbs: build it with --features verbs \
+             (docs/rdma.md), or use another transport",
+        )),
+        (Technique::Server(_), Transport::Verbs) if args.tls.files()?.is_some() => Err(TrainError::usage(
+            "--transport is verbs, but RDMA does not encrypt: leave it out, or the flags of TLS",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -15,7 +15,8 @@ use crate::run::{self, Outcome};
 use crate::tally::Tally;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
-use intendant::{Aborter, NetworkStats, lapser::Lobby};
+use intendant::lapser::{Lobby, Way};
+use intendant::{Aborter, NetworkStats, Transport};
 use intendant_metrics::process;
 use intendant_task::Reduction;
 use std::path::Path;
@@ -138,6 +139,17 @@ impl Plan {
         let Some(rendezvous) = self.rendezvous.clone() else { return Ok(None) };
         let settings = Terms::of_program(name, digest, self).settings(self);
         Ok(Some(Lobby::enter(rendezvous, settings)?))
+    }
+
+    /// The way by which nodes that exchange reach each other's memory.
+    #[must_use]
+    pub const fn way(&self) -> Way {
+        match self.transport {
+            Transport::Verbs => Way::Verbs,
+            Transport::Shm => Way::Shm,
+            // The other kinds were refused.
+            Transport::Auto | Transport::Tcp | Transport::Unix => Way::Auto,
+        }
     }
 }
 

@@ -64,6 +64,20 @@ pub enum TransportError {
         /// Who is missing, by rank.
         missing: Vec<Missing>,
     },
+    /// The node is to use RDMA, and cannot.
+    #[error("--transport verbs: {0}")]
+    Rdma(String),
+    /// A cluster that encrypts is to use RDMA, which does not.
+    #[error("--transport verbs: RDMA does not encrypt, but this cluster uses TLS; leave out one of them")]
+    Unencrypted,
+    /// A network card would have to hold the memory of too many connections.
+    #[error(
+        "--transport verbs: memory for {connections} connections is more than a node locks; use fewer nodes or channels, or tcp"
+    )]
+    Crowded {
+        /// Connections of this node.
+        connections: usize,
+    },
     /// The operating system refuses something else.
     #[error("cannot set up the connections: {0}")]
     Io(#[from] io::Error),

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 pub enum Fabric {
     /// Among the nodes of one process.
     Local(local::Fabric),
-    /// Among processes, over rings in shared memory, Unix sockets and TCP connections.
+    /// Among processes, over rings in shared memory, Unix sockets, TCP connections and RDMA.
     Socket(socket::Fabric),
 }
 
@@ -27,7 +27,7 @@ pub enum Fabric {
 pub enum FabricBuilder {
     /// Among the nodes of one process.
     Local(local::Builder),
-    /// Among processes, over rings in shared memory, Unix sockets and TCP connections.
+    /// Among processes, over rings in shared memory, Unix sockets, TCP connections and RDMA.
     Socket(socket::Builder),
 }
 

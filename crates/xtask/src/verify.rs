@@ -178,6 +178,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("intendant-core", &[]),
     ("intendant-segment", &[]),
     ("intendant-lapser", &["segment"]),
+    ("intendant-verbs", &["segment"]),
     ("intendant-onesided", &["segment"]),
     ("intendant-formats", &["core"]),
     ("intendant-bpmf", &["core"]),

@@ -2,6 +2,8 @@
 
 mod nodes;
 mod simulated;
+#[cfg(all(target_os = "linux", feature = "verbs"))]
+mod verbs;
 
 use intendant_apptest::{App, schema};
 use serde_json::Value;

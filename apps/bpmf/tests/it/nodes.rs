@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const EPOCHS: u64 = 7;
 
@@ -18,7 +18,7 @@ const EPOCHS: u64 = 7;
 type Files = Vec<(String, Vec<u8>)>;
 
 /// Losses, qualities, and the files of the model: what must be equal, bit by bit.
-fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Files, Value) {
+pub(crate) fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Files, Value) {
     let folder = tempfile::tempdir().unwrap();
     let export = folder.path().join("model");
     let always = ["--epochs", "7", "--burn-in", "2", "--export", export.to_str().unwrap()];
@@ -40,7 +40,7 @@ fn files(folder: &Path) -> Files {
     files
 }
 
-fn exchanged(report: &Value, name: &str) -> u64 {
+pub(crate) fn exchanged(report: &Value, name: &str) -> u64 {
     report["one_sided"][name].as_u64().unwrap_or_else(|| panic!("{name}: {}", report["one_sided"]))
 }
 
@@ -136,10 +136,39 @@ fn what_several_nodes_cannot_do_is_refused() {
             "--hyper-slack is 1; it must be 0: blocks that draw rows under hyperparameters",
         ),
         (&["--nodes", "200"], "--nodes is 200; a matrix can be divided among at most "),
+        (&["--transport", "tcp"], "--transport is tcp, but the nodes write and read each other's memory: use shm"),
     ] {
         let (code, error) = refused(&[&SMALL[..], flags].concat());
         assert_eq!(code, Some(2), "{flags:?}: {error}");
         assert!(error.contains(said), "{flags:?}: {error}");
+    }
+}
+
+/// Or both nodes go the same way: the one that is told none follows the other.
+#[test]
+fn nodes_that_are_told_different_ways_to_memory_refuse_each_other() {
+    let run = |ways: [&str; 2]| {
+        let flags = |way| [&SMALL[..], &["--epochs", "2", "--transport", way]].concat();
+        let commands = ways.map(|way| BPMF.command(&flags(way))).into();
+        let children: Vec<Child> = ranks(commands).into_iter().map(start).collect();
+        children.into_iter().map(finish).map(|output| {
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        })
+    };
+    for (code, text) in run(["auto", "shm"]) {
+        assert_eq!(code, Some(0), "{text}");
+    }
+    if cfg!(not(feature = "verbs")) {
+        for (code, text) in run(["verbs", "verbs"]) {
+            assert_eq!(code, Some(2), "{text}");
+            assert!(text.contains("built without the feature verbs: build it with --features verbs"), "{text}");
+        }
+        return;
+    }
+    for (code, text) in run(["verbs", "shm"]) {
+        assert_eq!(code, Some(2), "{text}");
+        let said = "node 0 is to reach the memory of others by verbs, node 1 by shm: choose the same";
+        assert!(text.contains(said), "{text}");
     }
 }
 
@@ -182,11 +211,22 @@ fn a_chain_that_diverges_ends_all_nodes_alike() {
 /// A node gets a signal in the middle of an iteration. The others end by themselves: the codes of all, and
 /// what they say.
 fn ended(technique: &str, nodes: usize, victim: usize, signal: Signal) -> Vec<(Option<i32>, String)> {
+    let flags = ["--data", "builtin:zipf:6000x2000x200000", "--technique", technique];
+    ended_with(&flags, nodes, victim, signal).0
+}
+
+/// The same with these flags, and how long it took from the signal to the end of the last node.
+pub(crate) fn ended_with(
+    flags: &[&str],
+    nodes: usize,
+    victim: usize,
+    signal: Signal,
+) -> (Vec<(Option<i32>, String)>, Duration) {
     let report = tempfile::tempdir().unwrap();
     let file = report.path().join("report.json");
-    let size = ["--data", "builtin:zipf:6000x2000x200000", "--epochs", "100000", "--burn-in", "10"];
-    let flags = ["--technique", technique, "--valid-every", "0", "--report", file.to_str().unwrap()];
-    let commands = (0..nodes).map(|_| BPMF.command(&[&size[..], &flags].concat())).collect();
+    let always = ["--epochs", "100000", "--burn-in", "10", "--valid-every", "0", "--report"];
+    let flags = [flags, &always, &[file.to_str().unwrap()]].concat();
+    let commands = (0..nodes).map(|_| BPMF.command(&flags)).collect();
     let mut children: Vec<Child> = ranks(commands)
         .into_iter()
         .map(|mut command| command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
@@ -207,6 +247,7 @@ fn ended(technique: &str, nodes: usize, victim: usize, signal: Signal) -> Vec<(O
     while !listeners[0].recv_timeout(patience).expect("node 0 says its epochs").contains(" 2/100000 ") {}
     let pids: Vec<Pid> = children.iter().map(Pid::from_child).collect();
     kill_process(pids[victim], signal).unwrap();
+    let start = now();
     let all = children
         .into_iter()
         .zip(&listeners)
@@ -222,6 +263,7 @@ fn ended(technique: &str, nodes: usize, victim: usize, signal: Signal) -> Vec<(O
             (status.code(), text)
         })
         .collect();
+    let took = start.elapsed();
     if signal == Signal::STOP {
         // It was left as it is.
         kill_process(pids[victim], Signal::KILL).unwrap();
@@ -229,7 +271,12 @@ fn ended(technique: &str, nodes: usize, victim: usize, signal: Signal) -> Vec<(O
     let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
     let left: Vec<String> = fs::read_dir(report.path()).unwrap().map(name).collect();
     assert_eq!(left, ["report.epochs.jsonl"], "the history and no report of a run that failed");
-    all
+    (all, took)
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long other processes take")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[test]

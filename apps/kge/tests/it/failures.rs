@@ -160,6 +160,47 @@ fn a_killed_node_ends_the_run_by_name() {
     }
 }
 
+/// Without a card, it says so and does nothing, or fails if `REQUIRE_VERBS` is set, as `scripts/rxe.sh` does.
+#[cfg(feature = "verbs")]
+#[test]
+fn nodes_over_rdma_train_and_end_by_name() {
+    if fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count) == 0 {
+        assert!(std::env::var_os("REQUIRE_VERBS").is_none(), "there is no RDMA device");
+        eprintln!("skipped: there is no RDMA device");
+        return;
+    }
+    let flags = ["--nodes", "2", "--transport", "verbs", "--dim", "16", "--epochs", "1", "-v", "-q"];
+    let output = KGE.output(&flags);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("1 over RDMA, 0 over Unix sockets, 0 over TCP"), "{text}");
+    the_others_end("verbs", 2, Signal::KILL, "node 2 ");
+    the_others_end("verbs", 0, Signal::KILL, "the coordinator (node 0) ");
+}
+
+/// Memory that a network card uses is locked, of which root may lock any amount, by a capability that a thread
+/// and the processes that it starts can give up.
+#[cfg(feature = "verbs")]
+#[test]
+fn memory_beyond_the_limit_is_refused_with_the_limit() {
+    use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
+    if fs::read_dir("/sys/class/infiniband").map_or(0, Iterator::count) == 0 {
+        eprintln!("skipped: there is no RDMA device");
+        return;
+    }
+    let run = || {
+        remove_capability_from_bounding_set(CapabilitySet::IPC_LOCK).unwrap();
+        let mut limited = intendant_apptest::command("sh");
+        limited.args(["-c", "ulimit -l 64 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_intendant-kge")]);
+        limited.args(["--nodes", "2", "--transport", "verbs", "--dim", "16", "--epochs", "1"]);
+        intendant_apptest::finish(intendant_apptest::start(limited))
+    };
+    let output = std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("this process may lock 65536 bytes. Raise the limit (ulimit -l unlimited"), "{text}");
+}
+
 #[test]
 fn a_stopped_node_ends_the_run_by_name() {
     for transport in ["auto", "shm", "tcp"] {

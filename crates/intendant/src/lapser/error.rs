@@ -1,9 +1,11 @@
 //! What can go wrong with items.
 
+use super::Way;
 use intendant_core::NodeId;
 use intendant_lapser::{DeclarationError, DirectoryError, FinishError, GetError, SetError, StartError};
 use intendant_onesided::{ConnectError, WaitError, WindowError};
 use intendant_segment::SegmentError;
+use std::fmt;
 
 /// Why nodes cannot exchange items.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +31,7 @@ pub enum LapserError {
     /// Nodes are on different hosts.
     #[error(
         "node {from} cannot map the memory of node {to}: they are on different hosts, or in different network \
-         namespaces. One-sided communication is through the memory of one host so far: start all nodes there"
+         namespaces. Start all nodes on one host, or connect them by RDMA"
     )]
     Elsewhere {
         /// A node.
@@ -37,6 +39,33 @@ pub enum LapserError {
         /// A node whose memory it cannot map.
         to: NodeId,
     },
+    /// Nodes are to reach each other in different ways.
+    #[error(
+        "node {one} is to reach the memory of others by {}, node {other} by {}: choose the same, or auto",
+        .ways[0], .ways[1]
+    )]
+    Ways {
+        /// A node.
+        one: NodeId,
+        /// A node that disagrees.
+        other: NodeId,
+        /// What they were told.
+        ways: [Way; 2],
+    },
+    /// A node cannot use RDMA.
+    #[error("{}node {node} cannot use RDMA: {what}", Before(.elsewhere))]
+    NoRdma {
+        /// The node.
+        node: NodeId,
+        /// Why not.
+        what: String,
+        /// Two nodes that cannot map each other's memory, for which RDMA was tried.
+        elsewhere: Option<(NodeId, NodeId)>,
+    },
+    /// The nodes cannot be connected over RDMA.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Verbs(#[from] intendant_onesided::verbs::VerbsError),
     /// The segment does not fit to the directory.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -60,11 +89,37 @@ pub enum LapserError {
     Random(String),
 }
 
+/// Why RDMA was tried.
+struct Before<'a>(&'a Option<(NodeId, NodeId)>);
+
+impl fmt::Display for Before<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((from, to)) = self.0 else { return Ok(()) };
+        write!(
+            formatter,
+            "node {from} cannot map the memory of node {to} (they are on different hosts, or in different \
+             network namespaces), and "
+        )
+    }
+}
+
 impl LapserError {
+    /// Whether each node finds it by what all nodes have told: then all leave in order.
+    pub(crate) const fn is_known_to_all(&self) -> bool {
+        matches!(self, Self::Elsewhere { .. } | Self::Ways { .. } | Self::NoRdma { .. })
+    }
+
     /// The exit code: 2 if the user has to change something, 4 if a node is missing, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Declaration { .. } | Self::Directory(_) | Self::Segment(_) | Self::Elsewhere { .. } => 2,
+            Self::Declaration { .. }
+            | Self::Directory(_)
+            | Self::Segment(_)
+            | Self::Elsewhere { .. }
+            | Self::Ways { .. }
+            | Self::NoRdma { .. } => 2,
+            #[cfg(feature = "verbs")]
+            Self::Verbs(_) => 1,
             Self::Connect(ConnectError::Ended { .. } | ConnectError::Late { .. }) => 4,
             Self::Connect(_)
             | Self::Start(_)

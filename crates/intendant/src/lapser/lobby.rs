@@ -1,7 +1,7 @@
 //! The way to items: nodes meet, say what they produce and consume, and map each other's memory.
 
 use super::members::Members;
-use super::{LapserError, Process};
+use super::{AnyWindow, LapserError, Process, Way, rdma};
 use crate::config;
 use crate::error::Error;
 use crate::membership::{Group, Membership};
@@ -34,7 +34,13 @@ pub struct Lobby {
     members: Members,
     /// The secret of the cluster, derived from its token.
     secret: Option<[u8; TOKEN_BYTES]>,
+    /// Whether connections between hosts are encrypted.
+    encrypts: bool,
 }
+
+/// What nodes tell each other of RDMA: an address follows, or the reason why there is none.
+const ADDRESS: u8 = 0;
+const REASON: u8 = 1;
 
 impl Lobby {
     /// Meets the other processes at `rendezvous`. `settings`, names and values, must be equal on all nodes.
@@ -44,6 +50,7 @@ impl Lobby {
     pub fn enter(rendezvous: Rendezvous, settings: Vec<(String, String)>) -> Result<Self, Error> {
         let (rank, nodes) = (rendezvous.rank(), rendezvous.nodes());
         let token = rendezvous.cluster_token().cloned();
+        let encrypts = rendezvous.cluster_tls().is_some();
         let (local_rank, local_nodes) = rendezvous.local();
         tracing::info!(
             "node {rank} of {nodes}, {local_rank} of {local_nodes} on this machine, by {}; node 0 is at {}",
@@ -61,7 +68,7 @@ impl Lobby {
         };
         let (control, roster) = Control::join(rendezvous, introduction)?;
         let secret = token.as_ref().map(|token| token.of_windows(roster.cluster));
-        Ok(Self { members: Members::new(rank, nodes, Membership::Control(control)), secret })
+        Ok(Self { members: Members::new(rank, nodes, Membership::Control(control)), secret, encrypts })
     }
 
     /// Nodes of this process, for one thread each, in rank order.
@@ -71,7 +78,7 @@ impl Lobby {
         let lobby = |rank: usize| {
             let rank = NodeId(rank as u16);
             let membership = Membership::Group { rank, group: Arc::clone(&group) };
-            Self { members: Members::new(rank, nodes, membership), secret: None }
+            Self { members: Members::new(rank, nodes, membership), secret: None, encrypts: false }
         };
         (0..nodes).map(lobby).collect()
     }
@@ -119,6 +126,21 @@ impl Lobby {
         self.start_over(variant, declared, Self::map)
     }
 
+    /// Starts over the memory of this host or over RDMA, as `way` says. Nodes that are told [`Way::Auto`]
+    /// follow the others.
+    ///
+    /// # Errors
+    /// As [`Lobby::start`]; if nodes are told different ways ([`LapserError::Ways`]), or if a node cannot use
+    /// RDMA and the others cannot do without ([`LapserError::NoRdma`]). Then the run has ended on all nodes.
+    pub fn start_by(
+        self,
+        way: Way,
+        variant: Variant,
+        declared: Declaration,
+    ) -> Result<Process<AnyWindow>, Error> {
+        self.start_over(variant, declared, |lobby, directory| lobby.reach(way, directory))
+    }
+
     /// Starts over a window that `connect` makes: one whose segment has as many words as the directory says
     /// ([`Directory::words`]).
     ///
@@ -145,10 +167,9 @@ impl Lobby {
         };
         match started {
             Ok((directory, window, node)) => Ok(Process::new(self.members, directory, window, node)),
-            Err(error @ Error::Lapser(LapserError::Elsewhere { .. })) => {
-                // All nodes know it.
+            Err(Error::Lapser(error)) if error.is_known_to_all() => {
                 self.leave()?;
-                Err(error)
+                Err(error.into())
             }
             Err(error) => {
                 self.members.give_up(&error);
@@ -169,12 +190,92 @@ impl Lobby {
         Ok(Directory::new(settings, &all).map_err(LapserError::from)?)
     }
 
+    /// A window, by the way that the nodes agree on.
+    fn reach(&self, way: Way, directory: &Directory) -> Result<AnyWindow, Error> {
+        let told = self.gather("intendant:ways", &[&[way as u8], &random()?.to_le_bytes()[..]].concat())?;
+        // Nodes of one version send what is understood here.
+        let told: Vec<(Way, u64)> = told
+            .iter()
+            .map(|bytes| {
+                let (way, run) = bytes.split_first().unwrap_or((&0, &[]));
+                (Way::of_byte(*way).unwrap_or_default(), run.try_into().map_or(0, u64::from_le_bytes))
+            })
+            .collect();
+        let ways: Vec<Way> = told.iter().map(|(way, _)| *way).collect();
+        let run = told.first().map_or(0, |(_, run)| *run);
+        let agreed = Way::of_all(&ways).map_err(|nodes| {
+            let [one, other] = nodes.map(|node| NodeId(node as u16));
+            LapserError::Ways { one, other, ways: nodes.map(|node| ways[node]) }
+        })?;
+        match agreed {
+            Way::Shm => Ok(Box::new(self.map(directory)?)),
+            Way::Verbs => self.over_rdma(directory, run, None),
+            Way::Auto => match self.map(directory) {
+                Ok(window) => Ok(Box::new(window)),
+                Err(Error::Lapser(LapserError::Elsewhere { from, to })) => {
+                    self.over_rdma(directory, run, Some((from, to)))
+                }
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Words of the memory of this node. It has some even if the node has no items.
+    fn words(&self, directory: &Directory) -> Result<usize, Error> {
+        let words = directory.words(self.rank().index()).unwrap_or(0).max(1);
+        crate::check_capacity(8 * words as u64, 1)?;
+        Ok(words)
+    }
+
+    /// Connects the nodes over RDMA. `run` is a number that they share, and `elsewhere` why it is tried.
+    fn over_rdma(
+        &self,
+        directory: &Directory,
+        run: u64,
+        elsewhere: Option<(NodeId, NodeId)>,
+    ) -> Result<AnyWindow, Error> {
+        let words = self.words(directory)?;
+        let mut prepared = Err(
+            "connections between hosts are encrypted (TLS), which RDMA is not; --transport verbs uses it \
+             nevertheless"
+                .to_owned(),
+        );
+        if !self.encrypts || elsewhere.is_none() {
+            prepared = rdma::prepare(words, (self.rank(), self.nodes()), run);
+        }
+        // All nodes tell, also those that cannot: so all of them know why there is no window.
+        let told = match &prepared {
+            Ok((_, address)) => [&[ADDRESS], &address[..]].concat(),
+            Err(reason) => [&[REASON], reason.as_bytes()].concat(),
+        };
+        let told = self.gather("intendant:rdma", &told)?;
+        let reason = |bytes: &Vec<u8>| match bytes.split_first() {
+            Some((&ADDRESS, _)) => None,
+            Some((_, reason)) => Some(String::from_utf8_lossy(reason).into_owned()),
+            None => Some("it does not say why".to_owned()),
+        };
+        // The reason of this node first: its user can do something about it here.
+        let own = std::iter::once(self.rank().index());
+        let refused = own.chain(0..self.nodes()).find_map(|node| Some((node, reason(told.get(node)?)?)));
+        match (prepared, refused) {
+            (Ok((endpoint, _)), None) => {
+                let addresses: Vec<&[u8]> = told.iter().map(|bytes| &bytes[1..]).collect();
+                let window = rdma::connect(endpoint, &addresses);
+                // A node that has ended is the reason of what went wrong here.
+                self.members.check()?;
+                Ok(window?)
+            }
+            (_, Some((node, what))) => {
+                Err(LapserError::NoRdma { node: NodeId(node as u16), what, elsewhere }.into())
+            }
+            (Err(what), None) => Err(LapserError::NoRdma { node: self.rank(), what, elsewhere }.into()),
+        }
+    }
+
     /// Maps the memory of all nodes.
     fn map(&self, directory: &Directory) -> Result<MappedWindow, Error> {
         let rank = self.rank().index();
-        // A segment has words even if a node has no items.
-        let words = directory.words(rank).unwrap_or(0).max(1);
-        crate::check_capacity(8 * words as u64, 1)?;
+        let words = self.words(directory)?;
         let segment = Segment::shared(words).map_err(LapserError::from)?;
         let host = Host::listen().map_err(LapserError::from)?;
         let names = self.gather("intendant:hosts", host.name().to_string().as_bytes())?;

@@ -274,7 +274,8 @@ impl<W: Window> Driver<W> {
         Ok(())
     }
 
-    /// Begins an operation as soon as the window has room for it.
+    /// Begins an operation as soon as the window has room for it, and the card that executes it: the caller
+    /// may compute, or wait for other nodes, for long.
     fn begin(
         &mut self,
         members: &Members,
@@ -287,9 +288,18 @@ impl<W: Window> Driver<W> {
                     self.window.wait(LOOK).map_err(LapserError::from)?;
                     self.window.poll(&mut self.events);
                 }
-                began => return Ok(began.map_err(LapserError::from)?),
+                began => {
+                    began.map_err(LapserError::from)?;
+                    break;
+                }
             }
         }
+        while self.window.is_behind() {
+            members.check()?;
+            self.window.wait(LOOK).map_err(LapserError::from)?;
+            self.window.poll(&mut self.events);
+        }
+        Ok(())
     }
 
     /// Tells the node one thing that has happened, or waits until something has, or may have.

@@ -148,10 +148,11 @@ impl<E: Element> Lobby<E> {
                 return Err(lost.map_or(error, Error::from));
             }
         };
-        let Links { tcp, unix, shm } = mesh.links();
+        let Links { tcp, unix, shm, rdma } = mesh.links();
         let over_shm = if shm > 0 { format!("{shm} over shared memory, ") } else { String::new() };
+        let over_rdma = if rdma > 0 { format!("{rdma} over RDMA, ") } else { String::new() };
         tracing::info!(
-            "connections to the other nodes: {over_shm}{unix} over Unix sockets, {tcp} over {over_tcp}"
+            "connections to the other nodes: {over_shm}{over_rdma}{unix} over Unix sockets, {tcp} over {over_tcp}"
         );
         control.watch_arrivals(mesh.arrivals());
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();

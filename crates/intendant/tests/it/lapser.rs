@@ -1,7 +1,7 @@
 //! Items between nodes that are threads: over the memory that processes share, and over other windows.
 
 use intendant::lapser::{
-    Declaration, Get, Item, LapserError, Lobby, Process, Variant, Want, Window, in_process,
+    Declaration, Get, Item, LapserError, Lobby, Process, Variant, Want, Way, Window, in_process,
 };
 use intendant::{Error, NodeId};
 use std::sync::Mutex;
@@ -91,6 +91,42 @@ fn another_window_will_do() {
         iterate(process, 10, 20, 0)
     });
     assert!(oldest.into_iter().all(|oldest| oldest.expect("no error") == 0));
+}
+
+#[test]
+fn nodes_on_one_host_map_memory_unless_they_are_told_otherwise() {
+    let start = |way: fn(u64) -> Way| {
+        on_each(move |lobby| {
+            let rank = u64::from(lobby.rank().0);
+            iterate(lobby.start_by(way(rank), Variant::Push, declared(rank, 10, 0))?, 10, 20, 0)
+        })
+    };
+    let ways: [fn(u64) -> Way; 2] = [|_| Way::Auto, |rank| if rank == 1 { Way::Shm } else { Way::Auto }];
+    for way in ways {
+        assert!(start(way).into_iter().all(|oldest| oldest.expect("no error") == 0));
+    }
+    let refused = |way| start(way).into_iter().map(|ended| ended.expect_err("refused"));
+    for error in refused(|rank| [Way::Auto, Way::Verbs, Way::Shm][rank as usize]) {
+        assert!(matches!(error, Error::Lapser(LapserError::Ways { .. })), "{error}");
+        assert!(error.to_string().contains("node 1 is to reach the memory of others by verbs, node 2 by shm"));
+        assert_eq!(error.exit_code(), 2);
+    }
+}
+
+/// One node is told to use RDMA, the others follow, and all say why they cannot.
+#[cfg(not(feature = "verbs"))]
+#[test]
+fn without_the_feature_all_nodes_say_why_there_is_no_rdma() {
+    let errors = on_each(|lobby| {
+        let way = if lobby.rank() == NodeId(2) { Way::Verbs } else { Way::Auto };
+        let declared = declared(lobby.rank().0.into(), 3, 0);
+        lobby.start_by(way, Variant::Push, declared).map(drop).expect_err("refused")
+    });
+    for (rank, error) in errors.into_iter().enumerate() {
+        let said = format!("node {rank} cannot use RDMA: its program was built without the feature verbs");
+        assert!(error.to_string().contains(&said), "{error}");
+        assert_eq!(error.exit_code(), 2);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a node tells the others before they connect.
 
 use super::VerbsError;
+use intendant_verbs::{Pair, Path, Place};
 
 const MAGIC: [u8; 8] = *b"ITDVRB01";
 /// Bytes before the queue pairs.
@@ -14,6 +15,8 @@ const PAIR: usize = 4 + 4;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     pub(super) path: Path,
+    /// Hints that the node takes from each other one before it looks; not above 65,535.
+    pub(super) hints: u16,
     pub(super) rank: u32,
     /// Of the run: windows of different runs do not connect.
     pub(super) incarnation: u64,
@@ -22,39 +25,14 @@ pub struct Address {
     pub(super) pairs: Vec<Pair>,
 }
 
-/// The way to a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Path {
-    /// As in `ibv_gid`.
-    pub(super) gid: [u8; 16],
-    /// Of InfiniBand; 0 for RoCE.
-    pub(super) lid: u16,
-    /// Whether the port is one of Ethernet.
-    pub(super) ethernet: bool,
-    /// The enumeration of verbs: 1 is 256 bytes, 5 is 4,096.
-    pub(super) mtu: u8,
-    /// Reads that the node answers at the same time.
-    pub(super) reads: u8,
-    /// Hints that the node takes from each other one before it looks; not above 65,535.
-    pub(super) hints: u16,
-}
-
 /// Memory of another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Remote {
-    /// Address of the segment in the other process.
-    pub(super) segment: u64,
+    /// Its segment.
+    pub(super) segment: Place,
     pub(super) words: u64,
-    pub(super) segment_key: u32,
-    pub(super) counters_key: u32,
-    /// Address of the counters: one per node, of the hints that were taken from it.
-    pub(super) counters: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pair {
-    pub(super) number: u32,
-    pub(super) first_packet: u32,
+    /// The counters: one per node, of the hints that were taken from it.
+    pub(super) counters: Place,
 }
 
 impl std::fmt::Debug for Address {
@@ -72,21 +50,21 @@ impl Address {
     /// The address as bytes, little-endian; 80 bytes and 8 per node.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Self { path, rank, incarnation, memory, pairs } = self;
+        let Self { path, hints, rank, incarnation, memory, pairs } = self;
         let mut bytes = Vec::with_capacity(HEAD + PAIR * pairs.len());
         bytes.extend(MAGIC);
         bytes.extend([u8::from(cfg!(target_endian = "big")), u8::from(path.ethernet), path.mtu, path.reads]);
         bytes.extend(path.lid.to_le_bytes());
-        bytes.extend(path.hints.to_le_bytes());
+        bytes.extend(hints.to_le_bytes());
         bytes.extend(rank.to_le_bytes());
         bytes.extend((pairs.len() as u32).to_le_bytes());
         bytes.extend(incarnation.to_le_bytes());
         bytes.extend(path.gid);
-        bytes.extend(memory.segment.to_le_bytes());
+        bytes.extend(memory.segment.address.to_le_bytes());
         bytes.extend(memory.words.to_le_bytes());
-        bytes.extend(memory.segment_key.to_le_bytes());
-        bytes.extend(memory.counters_key.to_le_bytes());
-        bytes.extend(memory.counters.to_le_bytes());
+        bytes.extend(memory.segment.key.to_le_bytes());
+        bytes.extend(memory.counters.key.to_le_bytes());
+        bytes.extend(memory.counters.address.to_le_bytes());
         for pair in pairs {
             bytes.extend(pair.number.to_le_bytes());
             bytes.extend(pair.first_packet.to_le_bytes());
@@ -114,18 +92,17 @@ impl Address {
             let (rank, nodes) = (u32::from_le_bytes(rest.take()?), u32::from_le_bytes(rest.take()?));
             let incarnation = u64::from_le_bytes(rest.take()?);
             let gid = rest.take()?;
-            let memory = Remote {
-                segment: u64::from_le_bytes(rest.take()?),
-                words: u64::from_le_bytes(rest.take()?),
-                segment_key: u32::from_le_bytes(rest.take()?),
-                counters_key: u32::from_le_bytes(rest.take()?),
-                counters: u64::from_le_bytes(rest.take()?),
-            };
-            let path = Path { gid, lid, ethernet: ethernet != 0, mtu, reads, hints };
-            Some((Self { path, rank, incarnation, memory, pairs: Vec::new() }, nodes))
+            let (segment, words) = (u64::from_le_bytes(rest.take()?), u64::from_le_bytes(rest.take()?));
+            let keys = [u32::from_le_bytes(rest.take()?), u32::from_le_bytes(rest.take()?)];
+            let counters = u64::from_le_bytes(rest.take()?);
+            let place = |address, key| Place { address, key };
+            let memory =
+                Remote { segment: place(segment, keys[0]), words, counters: place(counters, keys[1]) };
+            let path = Path { gid, lid, ethernet: ethernet != 0, mtu, reads };
+            Some((Self { path, hints, rank, incarnation, memory, pairs: Vec::new() }, nodes))
         };
         let (mut address, nodes) = parse().ok_or_else(|| wrong(head))?;
-        if !(1..=5).contains(&mtu) || reads == 0 || address.path.hints == 0 {
+        if !(1..=5).contains(&mtu) || reads == 0 || address.hints == 0 {
             return Err(wrong("it has an impossible packet size, or room for no read or hint"));
         }
         if Some(rest.0.len()) != (nodes as usize).checked_mul(PAIR) {

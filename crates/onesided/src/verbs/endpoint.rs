@@ -1,13 +1,12 @@
 //! A node before it is connected.
 
-use super::address::{Address, Pair, Remote};
-use super::ffi::{Access, Completions, Domain, Memory, QueuePair};
+use super::address::{Address, Remote};
 use super::peer::Peer;
 use super::window::now;
 use super::{Card, VerbsError, VerbsWindow};
 use crate::mapped::NODES_MAX;
 use intendant_segment::Segment;
-use rustix::process::{Resource, getrlimit};
+use intendant_verbs::{Access, Completions, DeviceError, Memory, Pair, QueuePair, Room};
 use std::io;
 use std::sync::Arc;
 
@@ -56,37 +55,28 @@ impl Endpoint {
         let device = card.name().to_owned();
         let system = |action| {
             let device = device.clone();
-            move |source| VerbsError::System { device, action, source }
+            move |source| VerbsError::from(DeviceError::System { device, action, source })
         };
         let (operations, hints) = room(&card, nodes)?;
-        let domain = Domain::new(Arc::clone(&card.device))
-            .map_err(system("making a protection domain (ibv_alloc_pd)"))?;
-        let register = |segment: Segment, access| {
-            let bytes = segment.words() * size_of::<u64>();
-            Memory::new(&domain, segment, access).map_err(|error| registering(&device, bytes, error))
-        };
-        let memory = register(segment, Access::ReadAndWrite)?;
+        let domain = card.domain()?;
+        let memory = Memory::new(&domain, segment, Access::ReadAndWrite)?;
         // Of each node: the hints that were taken from it, and the place to which its own such number is
         // read.
-        let counters = Segment::new(2 * nodes).map_err(|error| VerbsError::System {
-            device: device.clone(),
-            action: "making memory for counters",
-            source: io::Error::other(error),
-        })?;
-        let counters = register(counters, Access::Read)?;
-        let completions = Completions::new(&card.device, (nodes - 1).max(1) * (operations + hints))
+        let counters =
+            Segment::new(2 * nodes).map_err(io::Error::other).map_err(system("making memory for counters"))?;
+        let counters = Memory::new(&domain, counters, Access::Read)?;
+        let completions = Completions::new(&domain, (nodes - 1).max(1) * (operations + hints))
             .map_err(system("making a queue of completions (ibv_create_cq)"))?;
         let mut packets = [0; 4];
-        getrandom::fill(&mut packets).map_err(|error| VerbsError::System {
-            device: device.clone(),
-            action: "drawing a random number",
-            source: io::Error::other(error.to_string()),
-        })?;
+        getrandom::fill(&mut packets)
+            .map_err(|error| io::Error::other(error.to_string()))
+            .map_err(system("drawing a random number"))?;
         let first_packet = u32::from_le_bytes(packets) & PACKET_MASK;
+        let room = Room { operations, receptions: hints };
         let (mut pairs, mut numbers) = (Vec::new(), Vec::new());
         for node in 0..nodes {
             let pair = (node != rank)
-                .then(|| QueuePair::new(&domain, &completions, operations, hints, card.port))
+                .then(|| QueuePair::new(&domain, &completions, room, Access::ReadAndWrite))
                 .transpose()
                 .map_err(system("making a queue pair (ibv_create_qp)"))?;
             numbers.push(
@@ -94,13 +84,11 @@ impl Endpoint {
             );
             pairs.push(pair);
         }
-        let (segment, segment_key) = memory.remote();
-        let (counters_at, counters_key) = counters.remote();
         let words = memory.segment().words() as u64;
-        let remote = Remote { segment, words, segment_key, counters_key, counters: counters_at };
+        let remote = Remote { segment: memory.place(), words, counters: counters.place() };
         // `hints` is at most HINTS.
-        let path = card.path(hints as u16);
-        let address = Address { path, rank: rank as u32, incarnation, memory: remote, pairs: numbers };
+        let (path, hints, rank) = (card.path(), hints as u16, rank as u32);
+        let address = Address { path, hints, rank, incarnation, memory: remote, pairs: numbers };
         Ok(Self { address, memory, counters, completions, pairs, card, operations })
     }
 
@@ -131,39 +119,29 @@ impl Endpoint {
                 peers.push(None);
                 continue;
             };
-            let device = || self.card.name().to_owned();
+            let system = |action| {
+                let device = self.card.name().to_owned();
+                move |source| VerbsError::from(DeviceError::System { device, action, source })
+            };
             let first = self.address.pairs[node].first_packet;
-            for _ in 0..self.address.path.hints {
+            for _ in 0..self.address.hints {
                 let action = "making room for hints (ibv_post_recv)";
-                pair.receive(Peer::receive_id(node)).map_err(|source| VerbsError::System {
-                    device: device(),
-                    action,
-                    source,
-                })?;
+                pair.receive(Peer::receive_id(node)).map_err(system(action))?;
             }
-            let asked = self.card.limits.reads_asked.max(1);
-            pair.connect(
-                self.card.port,
-                &self.address.path,
-                first,
-                &address.path,
-                address.pairs[rank],
-                asked,
-            )
-            .map_err(|source| {
-                let action = "connecting a queue pair: is there a route to the other node? (ibv_modify_qp)";
-                VerbsError::System { device: device(), action, source }
-            })?;
+            let asked = self.card.limits().reads_asked.max(1);
+            let action = "connecting a queue pair: is there a route to the other node? (ibv_modify_qp)";
+            pair.connect(&self.address.path, first, &address.path, address.pairs[rank], asked)
+                .map_err(system(action))?;
             peers.push(Some(Peer::new(node, pair, address, self.operations, now())));
         }
-        let part_bytes_max = self.card.state.message_bytes_max;
+        let part_bytes_max = self.card.message_bytes_max();
         Ok(VerbsWindow::new(rank, self.memory, self.counters, self.completions, peers, part_bytes_max))
     }
 }
 
 /// Room for operations and hints of each queue pair.
 fn room(card: &Card, nodes: usize) -> Result<(usize, usize), VerbsError> {
-    let (limits, peers) = (card.limits, (nodes - 1).max(1));
+    let (limits, peers) = (card.limits(), (nodes - 1).max(1));
     let small = |what, limit, needed| VerbsError::TooSmall {
         device: card.name().to_owned(),
         what,
@@ -215,17 +193,4 @@ fn fits(own: &Address, node: usize, address: &Address) -> Result<(), String> {
         return Err(format!("its segment has {} words, which are too many", address.memory.words));
     }
     Ok(())
-}
-
-/// Why memory was not registered.
-fn registering(device: &str, bytes: usize, error: io::Error) -> VerbsError {
-    let device = device.to_owned();
-    let limit = getrlimit(Resource::Memlock).current;
-    // Drivers lock a little more than the segment, and count what the process has locked before.
-    if error.raw_os_error() == Some(rustix::io::Errno::NOMEM.raw_os_error())
-        && let Some(limit) = limit
-    {
-        return VerbsError::LockedMemory { device, bytes, limit: format!("{limit} bytes") };
-    }
-    VerbsError::System { device, action: "registering memory (ibv_reg_mr)", source: error }
 }

@@ -1,42 +1,14 @@
 //! Why there is no window over verbs.
 
-use std::io;
+use intendant_verbs::DeviceError;
 
 /// Why a network card, or a window over it, cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerbsError {
-    /// The machine has no RDMA device, or this process does not see it.
-    #[error(
-        "no RDMA device: looked in /sys/class/infiniband_verbs and for /dev/infiniband/uverbs* ({what}). \
-         Load the driver of the card and ib_uverbs, or make a device of an Ethernet interface: rdma link add \
-         rxe0 type rxe netdev eth0"
-    )]
-    NoDevice {
-        /// What was found instead.
-        what: String,
-    },
-    /// There are devices, and no port of them fits.
-    #[error("no port of an RDMA device fits. Looked for {wanted}. Found {found}")]
-    NoPort {
-        /// What was looked for.
-        wanted: String,
-        /// The ports, and why each does not fit.
-        found: String,
-    },
-    /// The operating system does not let this process hold as much memory in place.
-    #[error(
-        "registering {bytes} bytes of memory with {device}: this process may lock {limit}. Raise the limit \
-         (ulimit -l unlimited, or LimitMEMLOCK= of a service)"
-    )]
-    LockedMemory {
-        /// Name of the device.
-        device: String,
-        /// Bytes of the segment.
-        bytes: usize,
-        /// The limit, as text.
-        limit: String,
-    },
+    /// There is no card, or it refuses something.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The device does not have room for a window of this many nodes.
     #[error("{device} has {limit} {what}; a window of {nodes} nodes needs {needed}")]
     TooSmall {
@@ -78,15 +50,5 @@ pub enum VerbsError {
         node: usize,
         /// What does not fit.
         what: String,
-    },
-    /// The operating system or the driver refused.
-    #[error("{device}: {action}: {source}")]
-    System {
-        /// Name of the device, or the library.
-        device: String,
-        /// What was asked for.
-        action: &'static str,
-        /// Why not.
-        source: io::Error,
     },
 }

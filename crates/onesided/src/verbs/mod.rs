@@ -28,15 +28,13 @@
 //! start, whether they use it or not: hence a feature, which is off by default.
 
 mod address;
-mod card;
 mod endpoint;
 mod error;
-mod ffi;
 mod peer;
 mod window;
 
 pub use address::Address;
-pub use card::Card;
 pub use endpoint::Endpoint;
 pub use error::VerbsError;
+pub use intendant_verbs::{Card, DeviceError};
 pub use window::VerbsWindow;

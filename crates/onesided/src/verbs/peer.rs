@@ -1,8 +1,8 @@
 //! The connection to another node: what is under way, and room for hints.
 
 use super::address::{Address, Remote};
-use super::ffi::{Memory, Place, QueuePair};
 use crate::Event;
+use intendant_verbs::{Memory, QueuePair};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -122,7 +122,7 @@ impl Peer {
             posted: VecDeque::new(),
             posted_max: operations.saturating_sub(RESERVED),
             progress: now,
-            hints_max: u64::from(address.path.hints),
+            hints_max: u64::from(address.hints),
             hints_sent: 0,
             hints_taken: 0,
             hints_late: BTreeSet::new(),
@@ -170,6 +170,11 @@ impl Peer {
 
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= WAITING_MAX
+    }
+
+    /// Whether operations wait for the card.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_open() && !self.waiting.is_empty()
     }
 
     /// Whether hints wait for room.
@@ -225,7 +230,7 @@ impl Peer {
             if last {
                 self.waiting.pop_front();
             }
-            let place = Place::of_segment(&self.remote, remote);
+            let place = self.remote.segment.word(remote);
             let now_hint = hint.filter(|_| self.hint_room() > 0);
             if let (Some(hint), None) = (hint, now_hint) {
                 self.hints_late.insert(hint);
@@ -253,7 +258,7 @@ impl Peer {
         if self.is_open() && self.wants_count(local.now) {
             self.counting = true;
             let Some(pair) = &self.pair else { return Ok(()) };
-            let place = Place::of_counter(&self.remote, local.rank);
+            let place = self.remote.counters.word(local.rank);
             pair.read(self.send_id(), local.counters, local.nodes + self.node, 1, place)?;
             self.posted_one(Posted::Count, local.now);
         }
@@ -269,7 +274,7 @@ impl Peer {
 
     fn post_hint(&mut self, hint: u32, posted: Posted, local: &Local<'_>) -> io::Result<()> {
         let Some(pair) = &self.pair else { return Ok(()) };
-        pair.write(self.send_id(), local.memory, 0, 0, Place::of_segment(&self.remote, 0), Some(hint))?;
+        pair.write(self.send_id(), local.memory, 0, 0, self.remote.segment, Some(hint))?;
         self.hints_sent += 1;
         self.posted_one(posted, local.now);
         Ok(())

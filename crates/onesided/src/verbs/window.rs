@@ -1,10 +1,10 @@
 //! A window to nodes that a network card reaches.
 
-use super::ffi::{Completion, Completions, Memory};
 use super::peer::{Kind, Local, Peer, RECOUNT, Work};
 use crate::window::{check_hint, check_places};
 use crate::{Event, WaitError, Window, WindowError};
 use intendant_segment::Segment;
+use intendant_verbs::{Completion, Completions, Memory};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -241,6 +241,10 @@ impl Window for VerbsWindow {
             }
         }
         out.append(&mut self.events);
+    }
+
+    fn is_behind(&self) -> bool {
+        self.peers.iter().flatten().any(Peer::is_behind)
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {

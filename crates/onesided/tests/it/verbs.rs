@@ -4,7 +4,7 @@
 use crate::cluster::{done, next, polled};
 use crate::killed::counted;
 use crate::process::{Process, rank, say, told};
-use intendant_onesided::verbs::{Address, Card, Endpoint, VerbsError, VerbsWindow};
+use intendant_onesided::verbs::{Address, Card, DeviceError, Endpoint, VerbsError, VerbsWindow};
 use intendant_onesided::{Event, Window, WindowError};
 use intendant_segment::Segment;
 use intendant_segment::slot::{self, Torn};
@@ -134,8 +134,10 @@ fn each_operation_ends_once_however_many_are_begun() {
     };
     assert!(matches!(full, WindowError::Full { node: 1, .. }), "{full}");
     assert!(begun >= 1024, "{begun} operations only");
+    assert!(a.is_behind(), "the card has no room for all of them");
     assert_eq!(done(&mut a, begun as usize), (0..begun).collect::<Vec<_>>());
     assert_eq!((polled(&mut a), a.local().load(8, Relaxed)), (vec![], 33));
+    assert!(!a.is_behind());
 }
 
 /// A writer that changes its own slot, and a reader without a part of it.
@@ -354,7 +356,7 @@ fn register_too_much() {
     let segment = Segment::shared(1 << 17).expect("shared memory");
     let error =
         Endpoint::new(card().expect("the test has found one"), segment, 0, 2, RUN).expect_err("too much");
-    assert!(matches!(error, VerbsError::LockedMemory { .. }), "{error:?}");
+    assert!(matches!(error, VerbsError::Device(DeviceError::LockedMemory { .. })), "{error:?}");
     let text = error.to_string();
     assert!(text.contains("registering 1048576 bytes of memory with "), "{text}");
     assert!(text.contains("may lock 65536 bytes. Raise the limit (ulimit -l unlimited"), "{text}");

@@ -5,11 +5,11 @@
 //! in use are not affected.
 
 use super::hello::{
-    HELLO_BYTES, Hello, Identity, MAGIC, MAGIC_RINGS, PREAMBLE_BYTES, check_hello, check_preamble,
-    encode_verdict,
+    Asks, HELLO_BYTES, Hello, Identity, MAGIC, MAGIC_RDMA, MAGIC_RINGS, PREAMBLE_BYTES, check_hello,
+    check_preamble, encode_verdict,
 };
-use super::rings::Shared;
-use super::stream::Stream;
+use super::rdma::{self, Plane};
+use super::stream::{Extra, Stream};
 use super::unix;
 use crate::tls::{Tls, admit};
 use crate::{HandshakeError, Throttle};
@@ -82,6 +82,8 @@ pub(crate) struct Gate {
     places: Mutex<Vec<Place>>,
     /// The capacity of rings for diallers that ask for them.
     rings: Option<usize>,
+    /// The card, for diallers that ask for a connection of it.
+    rdma: Option<Arc<Plane>>,
     arrivals: UnboundedSender<Arrival>,
     /// Every connection from outside can cause a line in the log.
     refusals: Mutex<Throttle>,
@@ -134,7 +136,7 @@ impl Gate {
     pub(crate) fn new(
         identity: Identity,
         tls: Option<Tls>,
-        rings: Option<usize>,
+        (rings, rdma): (Option<usize>, Option<Arc<Plane>>),
         arrivals: UnboundedSender<Arrival>,
     ) -> Self {
         let places = vec![Place::Free; identity.rank.index() * usize::from(identity.channels)];
@@ -143,6 +145,7 @@ impl Gate {
             tls,
             places: Mutex::new(places),
             rings,
+            rdma,
             arrivals,
             refusals: Mutex::default(),
             failures: Mutex::default(),
@@ -218,11 +221,10 @@ impl Gate {
         };
         // A dialler that knows the token is no stranger any more.
         drop(permit);
-        let rings = self.rings.filter(|_| hello.rings);
-        let welcomed = timeout_at(deadline, welcome(&mut stream, rings)).await;
+        let welcomed = timeout_at(deadline, self.welcome(&mut stream, &hello)).await;
         match welcomed.unwrap_or(Err(HandshakeError::Timeout)) {
-            Ok(shared) => {
-                let stream = stream.with_rings(shared);
+            Ok(extra) => {
+                let stream = stream.with(extra);
                 reservation.keep();
                 // The receiver is dropped only when the mesh has failed or is dropped, and then this task is
                 // dropped as well.
@@ -275,6 +277,52 @@ impl Gate {
         let _ = timeout(patience, farewell).await;
     }
 
+    /// Tells the dialler that it is welcome and waits for its confirmation. Returns what the bytes will go
+    /// through: rings, or a connection of a card, if the dialler asks for them and both sides can use them.
+    async fn welcome(&self, stream: &mut Stream, hello: &Hello) -> Result<Extra, HandshakeError> {
+        stream.tune()?;
+        let rings = self.rings.filter(|_| hello.asks == Asks::Rings && stream.is_unix());
+        let shared = rings.and_then(unix::memory);
+        if let Some(verdict) = encode_verdict(None) {
+            let mut sent = 0;
+            if let (Stream::Unix(stream), Some(shared)) = (&*stream, &shared) {
+                sent = unix::send_with_memory(stream, &verdict, shared).await?;
+            }
+            stream.write_all(&verdict[sent..]).await?;
+            stream.flush().await?;
+        }
+        let mut half = None;
+        if hello.asks == Asks::Rdma {
+            let begun = self.rdma.as_ref().map(|plane| plane.begin(hello.from, hello.channel)).transpose();
+            half = begun.unwrap_or_else(|error| {
+                tracing::warn!("the connection to node {} does not use RDMA: {error}", hello.from);
+                None
+            });
+            let offer = half.as_ref().map_or([0; rdma::OFFER_BYTES], rdma::Half::offer);
+            stream.write_all(&offer).await?;
+        }
+        let mut confirmation = [0; MAGIC.len()];
+        read_all(stream, &mut confirmation).await?;
+        match (confirmation, shared, half) {
+            (MAGIC, ..) => Ok(Extra::None),
+            (MAGIC_RINGS, Some(shared), _) => Ok(Extra::Rings(shared)),
+            (MAGIC_RDMA, _, Some(half)) => {
+                let mut offered = [0; rdma::OFFER_BYTES];
+                read_all(stream, &mut offered).await?;
+                let (last_word, extra) = match half.connect(&offered) {
+                    Ok(connection) => (MAGIC_RDMA, Extra::Rdma(connection)),
+                    Err(reason) => {
+                        tracing::warn!("the connection to node {} does not use RDMA: {reason}", hello.from);
+                        (MAGIC, Extra::None)
+                    }
+                };
+                stream.write_all(&last_word).await?;
+                Ok(extra)
+            }
+            _ => Err(HandshakeError::NotIntendant),
+        }
+    }
+
     /// Logs a warning unless there were many of its kind.
     fn warn(&self, throttle: &Mutex<Throttle>, sentence: std::fmt::Arguments<'_>) {
         let now = Tick(self.opened.elapsed().as_micros() as u64);
@@ -295,28 +343,6 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let place = if self.kept { Place::Taken } else { Place::Free };
         self.gate.with_place(self.rank, self.channel, |now| *now = place);
-    }
-}
-
-/// Tells the dialler that it is welcome and waits for its confirmation. A dialler that asks for rings of some
-/// capacity is offered their memory, which is returned if it uses them.
-async fn welcome(stream: &mut Stream, rings: Option<usize>) -> Result<Option<Shared>, HandshakeError> {
-    stream.tune()?;
-    let shared = if stream.is_unix() { rings.and_then(unix::memory) } else { None };
-    if let Some(verdict) = encode_verdict(None) {
-        let mut sent = 0;
-        if let (Stream::Unix(stream), Some(shared)) = (&*stream, &shared) {
-            sent = unix::send_with_memory(stream, &verdict, shared).await?;
-        }
-        stream.write_all(&verdict[sent..]).await?;
-        stream.flush().await?;
-    }
-    let mut confirmation = [0; MAGIC.len()];
-    read_all(stream, &mut confirmation).await?;
-    match confirmation {
-        MAGIC => Ok(None),
-        MAGIC_RINGS if shared.is_some() => Ok(shared),
-        _ => Err(HandshakeError::NotIntendant),
     }
 }
 

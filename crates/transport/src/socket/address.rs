@@ -18,9 +18,14 @@ pub enum Transport {
     Unix,
     /// Rings in shared memory to nodes of the same host that use them as well, else as [`Self::Unix`].
     Shm,
+    /// RDMA to nodes that use it as well, else as [`Self::Tcp`]. It needs the feature `verbs`.
+    Verbs,
 }
 
 impl Transport {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Tcp, Self::Unix, Self::Shm, Self::Verbs];
+
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,6 +33,7 @@ impl Transport {
             Self::Tcp => "tcp",
             Self::Unix => "unix",
             Self::Shm => "shm",
+            Self::Verbs => "verbs",
         }
     }
 
@@ -35,7 +41,7 @@ impl Transport {
     pub(crate) const fn is_local(self) -> bool {
         match self {
             Self::Auto | Self::Unix | Self::Shm => true,
-            Self::Tcp => false,
+            Self::Tcp | Self::Verbs => false,
         }
     }
 
@@ -43,7 +49,7 @@ impl Transport {
     pub(crate) const fn has_rings(self) -> bool {
         match self {
             Self::Shm => true,
-            Self::Auto | Self::Unix | Self::Tcp => false,
+            Self::Auto | Self::Unix | Self::Tcp | Self::Verbs => false,
         }
     }
 }
@@ -58,7 +64,7 @@ impl FromStr for Transport {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        by_name("a transport", name, [Self::Auto, Self::Tcp, Self::Unix, Self::Shm])
+        by_name("a transport", name, Self::ALL)
     }
 }
 
@@ -137,10 +143,10 @@ mod tests {
 
     #[test]
     fn transports_are_named() {
-        for transport in [Transport::Auto, Transport::Tcp, Transport::Unix, Transport::Shm] {
+        for transport in Transport::ALL {
             assert_eq!(transport.to_string().parse(), Ok(transport));
         }
         let error = "rings".parse::<Transport>().expect_err("no name").to_string();
-        assert!(error.contains("'rings'") && error.contains("auto, tcp, unix or shm"), "{error}");
+        assert!(error.contains("'rings'") && error.contains("auto, tcp, unix, shm or verbs"), "{error}");
     }
 }

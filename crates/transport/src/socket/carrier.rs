@@ -6,6 +6,7 @@
 //! advantage over TCP is lost. So a Unix socket is registered for reading only, and for writing as long as a
 //! write is refused.
 
+use super::rdma::Rdma;
 use super::rings::Rings;
 use super::secure::Secure;
 use super::spare::Spare;
@@ -30,6 +31,8 @@ pub(crate) enum Carrier {
     Unix(Unix),
     /// Rings beside a Unix socket.
     Rings(Box<Rings>),
+    /// A network card, beside TCP.
+    Rdma(Box<Rdma>),
 }
 
 impl Carrier {
@@ -42,7 +45,16 @@ impl Carrier {
     pub(crate) fn rings(&mut self) -> Option<&mut Rings> {
         match self {
             Self::Rings(rings) => Some(rings),
-            Self::Tcp(_) | Self::Tls(_) | Self::Unix(_) => None,
+            Self::Tcp(_) | Self::Tls(_) | Self::Unix(_) | Self::Rdma(_) => None,
+        }
+    }
+
+    /// Nothing is read from now on.
+    pub(crate) fn say_farewell(&mut self) {
+        match self {
+            Self::Rings(rings) => rings.say_farewell(),
+            Self::Rdma(rdma) => rdma.say_farewell(),
+            Self::Tcp(_) | Self::Tls(_) | Self::Unix(_) => {}
         }
     }
 
@@ -52,6 +64,7 @@ impl Carrier {
             Self::Tls(secure) => secure.poll_read_ready(cx),
             Self::Unix(unix) => unix.stream.poll_read_ready(cx),
             Self::Rings(rings) => rings.poll_read_ready(cx),
+            Self::Rdma(rdma) => rdma.poll_read_ready(cx),
         }
     }
 
@@ -67,6 +80,7 @@ impl Carrier {
             Self::Tls(secure) => secure.poll_read(cx, room, spare.cipher()),
             Self::Unix(unix) => pin!(unix.stream.read_buf(room)).poll(cx),
             Self::Rings(rings) => rings.poll_read(cx, room),
+            Self::Rdma(rdma) => rdma.poll_read(cx, room),
         }
     }
 
@@ -76,6 +90,7 @@ impl Carrier {
             Self::Tls(secure) => secure.try_write(slices),
             Self::Unix(unix) => unix.try_write(slices),
             Self::Rings(rings) => rings.try_write(slices),
+            Self::Rdma(rdma) => rdma.try_write(slices),
         }
     }
 
@@ -89,6 +104,7 @@ impl Carrier {
             Self::Tls(secure) => secure.poll_write(cx, slices),
             Self::Unix(unix) => unix.poll_write(cx, slices),
             Self::Rings(rings) => rings.poll_write(cx, slices),
+            Self::Rdma(rdma) => rdma.poll_write(cx, slices),
         }
     }
 
@@ -97,6 +113,7 @@ impl Carrier {
         match self {
             Self::Tcp(_) | Self::Unix(_) | Self::Rings(_) => 0,
             Self::Tls(secure) => secure.unsent(),
+            Self::Rdma(rdma) => rdma.unsent(),
         }
     }
 
@@ -105,13 +122,14 @@ impl Carrier {
         match self {
             Self::Tcp(_) | Self::Unix(_) | Self::Rings(_) => Poll::Ready(Ok(())),
             Self::Tls(secure) => secure.poll_flush(cx),
+            Self::Rdma(rdma) => rdma.poll_flush(cx),
         }
     }
 
     /// Everything is written for now.
     pub(crate) fn rest(&mut self) {
         match self {
-            Self::Tcp(_) | Self::Tls(_) | Self::Rings(_) => {}
+            Self::Tcp(_) | Self::Tls(_) | Self::Rings(_) | Self::Rdma(_) => {}
             Self::Unix(unix) => unix.full = None,
         }
     }
@@ -123,6 +141,7 @@ impl Carrier {
             Self::Unix(unix) => Poll::Ready(Ok(shutdown(&unix.stream, Shutdown::Write)?)),
             // The goodbye is the last that is written. The socket still carries doorbells.
             Self::Rings(_) => Poll::Ready(Ok(())),
+            Self::Rdma(rdma) => rdma.poll_shutdown(cx),
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use super::accept::{HANDSHAKE_DEADLINE, read_all};
 use super::address::Address;
-use super::hello::{Hello, Identity, MAGIC, MAGIC_RINGS, VERDICT_BYTES, decode_verdict};
-use super::rings::Shared;
-use super::stream::Stream;
+use super::hello::{
+    Asks, Hello, Identity, MAGIC, MAGIC_RDMA, MAGIC_RINGS, VERDICT_BYTES, decode_verdict,
+};
+use super::rdma::{self, Plane};
+use super::stream::{Extra, Stream};
 use super::unix;
 use crate::{HandshakeError, Tls};
 use intendant_core::lock;
@@ -31,6 +33,8 @@ pub(crate) struct Ways {
     pub(crate) local: bool,
     /// Whether they are asked for rings.
     pub(crate) rings: bool,
+    /// Over plain TCP, they are asked for a connection of this card.
+    pub(crate) rdma: Option<Arc<Plane>>,
     /// Encrypts connections over TCP.
     pub(crate) tls: Option<Tls>,
 }
@@ -56,8 +60,8 @@ pub(crate) async fn reach(
         let attempt = async {
             let mut stream = Stream::connect(&address, ways.local && !fruitless, ways.tls.as_ref()).await?;
             over_unix = stream.is_unix();
-            let shared = introduce(&identity, to, channel, &mut stream, ways.rings).await?;
-            Ok(stream.with_rings(shared))
+            let extra = introduce(&identity, to, channel, &mut stream, &ways).await?;
+            Ok(stream.with(extra))
         };
         let attempt = timeout(HANDSHAKE_DEADLINE, attempt).await;
         drop(permit);
@@ -81,28 +85,67 @@ pub(crate) async fn reach(
     }
 }
 
-/// The handshake of one attempt. Returns the memory of the rings, if there are any.
+/// The handshake of one attempt. Returns what the bytes will go through.
 async fn introduce(
     identity: &Identity,
     to: NodeId,
     channel: ChannelId,
     stream: &mut Stream,
-    rings: bool,
-) -> Result<Option<Shared>, HandshakeError> {
+    ways: &Ways,
+) -> Result<Extra, HandshakeError> {
     stream.tune()?;
-    let hello = Hello::new(identity, to, channel, rings && stream.is_unix());
+    let asks = match &*stream {
+        Stream::Unix(_) if ways.rings => Asks::Rings,
+        Stream::Tcp(_) if ways.rdma.is_some() => Asks::Rdma,
+        Stream::Unix(_) | Stream::Tcp(_) | Stream::Tls(_) | Stream::Rings(..) | Stream::Rdma(..) => Asks::Nothing,
+    };
+    let hello = Hello::new(identity, to, channel, asks);
     stream.write_all(&hello.encode()).await?;
     let mut verdict = [0; VERDICT_BYTES];
     let mut shared = None;
     if let Stream::Unix(stream) = stream
-        && hello.rings
+        && asks == Asks::Rings
     {
         shared = unix::read_with_memory(stream, &mut verdict).await?;
     } else {
         read_all(stream, &mut verdict).await?;
     }
     decode_verdict(identity, &hello, &verdict)?;
+    if let Some(plane) = ways.rdma.as_ref().filter(|_| asks == Asks::Rdma) {
+        return connect(plane, to, channel, stream).await;
+    }
     stream.write_all(if shared.is_some() { &MAGIC_RINGS } else { &MAGIC }).await?;
     stream.flush().await?;
-    Ok(shared)
+    Ok(shared.map_or(Extra::None, Extra::Rings))
+}
+
+/// Connects to what the peer offers over RDMA, if it offers something and it can be used.
+async fn connect(
+    plane: &Plane,
+    to: NodeId,
+    channel: ChannelId,
+    stream: &mut Stream,
+) -> Result<Extra, HandshakeError> {
+    let mut offered = [0; rdma::OFFER_BYTES];
+    read_all(stream, &mut offered).await?;
+    let half = plane.begin(to, channel).map_err(|error| error.to_string());
+    let connected = half.and_then(|half| Ok((half.offer(), half.connect(&offered)?)));
+    let refused = match connected {
+        Ok((own, connection)) => {
+            stream.write_all(&[&MAGIC_RDMA[..], &own].concat()).await?;
+            let mut last_word = [0; MAGIC.len()];
+            read_all(stream, &mut last_word).await?;
+            match last_word {
+                MAGIC_RDMA => return Ok(Extra::Rdma(connection)),
+                MAGIC => "the peer cannot connect".to_owned(),
+                _ => return Err(HandshakeError::NotIntendant),
+            }
+        }
+        Err(reason) => {
+            stream.write_all(&MAGIC).await?;
+            reason
+        }
+    };
+    tracing::warn!("the connection to node {to} does not use RDMA: {refused}");
+    Ok(Extra::None)
 }

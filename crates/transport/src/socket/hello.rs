@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! dialler   hello    magic [8] · protocol u32 · token [32] · cluster u64 · layout u64 · element u8
-//!                    · rings u8 · from u16 · to u16 · nodes u16 · channels u16 · channel u16 (72 bytes)
+//!                    · asks u8 · from u16 · to u16 · nodes u16 · channels u16 · channel u16 (72 bytes)
 //! acceptor  verdict  magic [8] · code u8 · 0 [7] · what the acceptor has u64                     (24 bytes)
 //! dialler   confirm  magic [8]                                                                    (8 bytes)
 //! ```
-//! `rings` is 1 if the dialler asks for rings in shared memory, which it does over Unix sockets only. The
+//! `asks` is 1 if the dialler asks for rings in shared memory, which it does over Unix sockets only. The
 //! acceptor's verdict then brings a descriptor of their memory, unless the acceptor has none to give. If the
 //! dialler can use it, it confirms with another magic. So each side knows what the other one does.
+//!
+//! `asks` is 2 if the dialler asks for RDMA, which it does over plain TCP only. An offer (`rdma.rs`) follows the
+//! verdict, empty if the acceptor has none. If the dialler can connect to it, it confirms with a third magic, and
+//! its own offer. The acceptor then has the last word: the same magic if it is connected, else the usual one.
 //!
 //! Numbers are little-endian. The hello's first twelve bytes and the verdict never change, so that any two
 //! versions can detect that they differ. The acceptor reads nothing behind the token before it has verified
@@ -26,6 +30,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"INTENDNT";
 
 /// The confirmation of a dialler that uses the rings which it was sent.
 pub(crate) const MAGIC_RINGS: [u8; 8] = *b"INTRINGS";
+
+/// The confirmation of a dialler that is connected over RDMA, and the last word of an acceptor that is.
+pub(crate) const MAGIC_RDMA: [u8; 8] = *b"INTVERBS";
 
 /// Magic and protocol version, which every version understands.
 pub(crate) const PREAMBLE_BYTES: usize = MAGIC.len() + 4;
@@ -230,6 +237,21 @@ impl std::fmt::Display for Element {
     }
 }
 
+/// What a dialler asks for beside the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    Nothing = 0,
+    Rings = 1,
+    Rdma = 2,
+}
+
+impl Asks {
+    /// What is not known is not given.
+    fn of_byte(byte: u8) -> Self {
+        [Self::Rings, Self::Rdma].into_iter().find(|asks| *asks as u8 == byte).unwrap_or(Self::Nothing)
+    }
+}
+
 /// The first message of a dialler.
 #[derive(Clone, Debug)]
 pub(crate) struct Hello {
@@ -238,7 +260,7 @@ pub(crate) struct Hello {
     pub(crate) cluster: u64,
     pub(crate) layout: u64,
     pub(crate) element: u8,
-    pub(crate) rings: bool,
+    pub(crate) asks: Asks,
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) nodes: u16,
@@ -248,14 +270,14 @@ pub(crate) struct Hello {
 
 impl Hello {
     /// The hello of the node with this identity to `to`.
-    pub(crate) fn new(identity: &Identity, to: NodeId, channel: ChannelId, rings: bool) -> Self {
+    pub(crate) fn new(identity: &Identity, to: NodeId, channel: ChannelId, asks: Asks) -> Self {
         Self {
             protocol: identity.protocol,
             token: identity.token.clone(),
             cluster: identity.cluster,
             layout: identity.layout,
             element: identity.element as u8,
-            rings,
+            asks,
             from: identity.rank,
             to,
             nodes: identity.nodes,
@@ -272,7 +294,7 @@ impl Hello {
         bytes.put_u64_le(self.cluster);
         bytes.put_u64_le(self.layout);
         bytes.put_u8(self.element);
-        bytes.put_u8(u8::from(self.rings));
+        bytes.put_u8(self.asks as u8);
         for word in [self.from.0, self.to.0, self.nodes, self.channels, self.channel.0] {
             bytes.put_u16_le(word);
         }
@@ -284,8 +306,8 @@ impl Hello {
         let mut bytes = &rest[..];
         let mut token = [0; TOKEN_BYTES];
         bytes.copy_to_slice(&mut token);
-        let (cluster, layout, element, rings) =
-            (bytes.get_u64_le(), bytes.get_u64_le(), bytes.get_u8(), bytes.get_u8() == 1);
+        let (cluster, layout, element, asks) =
+            (bytes.get_u64_le(), bytes.get_u64_le(), bytes.get_u8(), Asks::of_byte(bytes.get_u8()));
         let mut word = || bytes.get_u16_le();
         let (from, to) = (NodeId(word()), NodeId(word()));
         let (nodes, channels, channel) = (word(), word(), ChannelId(word()));
@@ -295,7 +317,7 @@ impl Hello {
             cluster,
             layout,
             element,
-            rings,
+            asks,
             from,
             to,
             nodes,
@@ -466,7 +488,7 @@ mod tests {
     #[test]
     fn faults_are_found_in_their_order() {
         let (dialler, acceptor) = (identity(1), identity(2));
-        let mut hello = Hello::new(&dialler, NodeId(2), ChannelId(1), false);
+        let mut hello = Hello::new(&dialler, NodeId(2), ChannelId(1), Asks::Nothing);
         let verdict = |hello: &Hello| {
             let bytes = hello.encode();
             let (preamble, rest) = split(&bytes);
@@ -505,7 +527,7 @@ mod tests {
     fn both_sides_report_their_own_point_of_view() {
         let (mut dialler, acceptor) = (identity(1), identity(2));
         dialler.layout = 0xabc;
-        let hello = Hello::new(&dialler, NodeId(2), ChannelId(0), false);
+        let hello = Hello::new(&dialler, NodeId(2), ChannelId(0), Asks::Nothing);
         let refusal = check_hello(&acceptor, &hello).unwrap_err();
         let told = decode_verdict(&dialler, &hello, &encode_verdict(Some(&refusal)).unwrap()).unwrap_err();
         assert!(
@@ -517,7 +539,7 @@ mod tests {
 
     #[test]
     fn a_good_hello_is_welcome() {
-        let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1), false);
+        let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1), Asks::Nothing);
         let bytes = hello.encode();
         let (preamble, rest) = split(&bytes);
         assert_eq!(check_preamble(&identity(2), preamble).unwrap(), 1);
@@ -529,7 +551,7 @@ mod tests {
     /// first twelve.
     #[test]
     fn a_hello_on_the_wire() {
-        let bytes = Hello::new(&identity(1), NodeId(2), ChannelId(1), false).encode();
+        let bytes = Hello::new(&identity(1), NodeId(2), ChannelId(1), Asks::Nothing).encode();
         let mut expected = b"INTENDNT\x01\0\0\0".to_vec();
         expected.extend_from_slice(&[9; 32]);
         expected
@@ -560,7 +582,7 @@ mod tests {
             if magic {
                 bytes[..8].copy_from_slice(&MAGIC);
             }
-            let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1), false);
+            let hello = Hello::new(&identity(1), NodeId(2), ChannelId(1), Asks::Nothing);
             let welcome = decode_verdict(&identity(1), &hello, &bytes).is_ok();
             prop_assert_eq!(welcome, magic && bytes[8] == 0);
         }

@@ -197,9 +197,7 @@ impl Link {
         let item = self.incoming.next()?;
         if matches!(item, Some(Item::Goodbye)) {
             self.reading = false;
-            if let Some(rings) = self.carrier.rings() {
-                rings.say_farewell();
-            }
+            self.carrier.say_farewell();
         }
         Ok(item)
     }

@@ -6,6 +6,7 @@ use super::arrivals::Arrivals;
 use super::dial::{Trouble, Ways, reach};
 use super::fabric::Builder;
 use super::hello::{Identity, check_identity};
+use super::rdma::{Plane, Port};
 use super::rings;
 use super::stream::{Parked, Stream};
 use super::unix;
@@ -35,6 +36,8 @@ pub struct Listener {
     address: Address,
     transport: Transport,
     tls: Option<Tls>,
+    /// The network card, with [`Transport::Verbs`].
+    port: Option<Port>,
 }
 
 /// The connections of one node. The gate for late comers stays open as long as it lives; dropping it does not
@@ -56,12 +59,16 @@ pub struct Links {
     pub unix: usize,
     /// Over rings in shared memory, to nodes of the same host.
     pub shm: usize,
+    /// Over RDMA.
+    pub rdma: usize,
 }
 
 impl Links {
     fn count(&mut self, link: &Parked) {
         let count = if link.has_rings() {
             &mut self.shm
+        } else if link.is_rdma() {
+            &mut self.rdma
         } else if link.is_unix() {
             &mut self.unix
         } else {
@@ -73,18 +80,20 @@ impl Links {
 
 impl Listener {
     /// Listens on `address`, where port 0 lets the system choose, and unless `transport` is
-    /// [`Transport::Tcp`] on a Unix socket as well, if the system has such sockets.
+    /// [`Transport::Tcp`] or [`Transport::Verbs`] on a Unix socket as well, if the system has such sockets.
     ///
     /// # Errors
-    /// If the address cannot be listened on; the error names it.
+    /// If the address cannot be listened on; the error names it. With [`Transport::Verbs`], if there is no
+    /// network card; the error says what was looked for.
     pub fn bind(address: SocketAddr, transport: Transport) -> Result<Self, TransportError> {
         // Before the TCP socket: a peer that reaches that one finds this one too.
         let (name, unix) = if transport.is_local() { listen_on_unix().unzip() } else { (None, None) };
+        let port = (transport == Transport::Verbs).then(|| Port::find(address.ip())).transpose()?;
         let bind = || {
             let tcp = net::TcpListener::bind(address)?;
             tcp.set_nonblocking(true)?;
             let address = Address { tcp: tcp.local_addr()?, unix: name };
-            Ok(Self { tcp, unix, address, transport, tls: None })
+            Ok(Self { tcp, unix, address, transport, tls: None, port })
         };
         bind().map_err(|error| TransportError::Bind { address, error })
     }
@@ -116,12 +125,13 @@ impl Listener {
     ///
     /// # Errors
     /// If `identity` or `roster` contradict themselves, the cluster has no token and the address is not a
-    /// loopback one, a peer refuses this node, or a peer is missing when time is over.
+    /// loopback one, a peer refuses this node, or a peer is missing when time is over. With
+    /// [`Transport::Verbs`], if the memory of the connections may not be locked, or the cluster uses TLS.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
     pub async fn mesh(
-        self,
+        mut self,
         identity: &Identity,
         roster: &[Address],
         within: Duration,
@@ -134,12 +144,19 @@ impl Listener {
         if identity.token.is_open() && !self.address.tcp.ip().is_loopback() {
             return Err(TransportError::OpenBeyondLoopback { address: self.address.tcp });
         }
+        let rdma = match self.port.take() {
+            Some(_) if self.tls.is_some() => return Err(TransportError::Unencrypted),
+            Some(port) => Some(Plane::new(port, identity.rank, roster.len(), identity.channels)?),
+            None => None,
+        };
+        let rdma = rdma.map(Arc::new);
         let (arrived, arrivals) = unbounded_channel();
         // As many as if all peers were on this host.
         let connections = roster.len().saturating_sub(1) * usize::from(identity.channels);
         let rings = self.transport.has_rings().then(|| rings::capacity(connections)).flatten();
-        let gate = Arc::new(Gate::new(identity.clone(), self.tls.clone(), rings, arrived));
-        let ways = Ways { local: self.transport.is_local(), rings: rings.is_some(), tls: self.tls.clone() };
+        let gate = Arc::new(Gate::new(identity.clone(), self.tls.clone(), (rings, rdma.clone()), arrived));
+        let (local, tls) = (self.transport.is_local(), self.tls.clone());
+        let ways = Ways { local, rings: rings.is_some(), rdma, tls };
         let task = tokio::spawn(gate.run(self.open()?));
         let counts = Arc::new(Arrivals::new(roster.len()));
         let mut mesh = Mesh {

@@ -36,6 +36,8 @@ mod incoming;
 mod link;
 mod mesh;
 mod outgoing;
+#[cfg_attr(not(all(feature = "verbs", target_os = "linux")), path = "no_rdma.rs")]
+mod rdma;
 mod ready;
 mod rings;
 mod secure;

@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::carrier::{Carrier, Unix};
+use super::rdma::{self, Rdma};
 use super::rings::{Rings, Shared};
 use super::secure::Secure;
 use super::unix;
@@ -39,6 +40,16 @@ pub(crate) enum Stream {
     Unix(UnixStream),
     /// A Unix socket whose bytes will go through rings, once the handshake is over.
     Rings(UnixStream, Shared),
+    /// TCP, whose bytes will go through a network card.
+    Rdma(TcpStream, Box<rdma::Connection>),
+}
+
+/// What the bytes of a connection will go through instead of its socket.
+#[derive(Debug)]
+pub(crate) enum Extra {
+    None,
+    Rings(Shared),
+    Rdma(Box<rdma::Connection>),
 }
 
 /// A connection that no runtime knows, on its way to the thread that will use it.
@@ -48,13 +59,14 @@ pub(crate) enum Parked {
     Tls(net::TcpStream, Box<Connection>),
     Unix(std_unix::UnixStream),
     Rings(std_unix::UnixStream, Shared),
+    Rdma(net::TcpStream, Box<rdma::Connection>),
 }
 
 /// The same expression for a connection of any kind.
 macro_rules! either {
     ($stream:expr, $inner:ident => $result:expr) => {
         match $stream {
-            Stream::Tcp($inner) => $result,
+            Stream::Tcp($inner) | Stream::Rdma($inner, _) => $result,
             Stream::Tls($inner) => $result,
             Stream::Unix($inner) | Stream::Rings($inner, _) => $result,
         }
@@ -87,10 +99,11 @@ impl Stream {
         matches!(self, Self::Unix(_) | Self::Rings(..))
     }
 
-    /// Lets the bytes go through rings from now on, if it is a Unix socket.
-    pub(crate) fn with_rings(self, shared: Option<Shared>) -> Self {
-        match (self, shared) {
-            (Self::Unix(stream), Some(shared)) => Self::Rings(stream, shared),
+    /// Lets the bytes go through something else from now on, if it fits to this kind of socket.
+    pub(crate) fn with(self, extra: Extra) -> Self {
+        match (self, extra) {
+            (Self::Unix(stream), Extra::Rings(shared)) => Self::Rings(stream, shared),
+            (Self::Tcp(stream), Extra::Rdma(connection)) => Self::Rdma(stream, connection),
             (other, _) => other,
         }
     }
@@ -98,7 +111,7 @@ impl Stream {
     /// Sets what every connection needs: small frames leave at once, and a cut is noticed.
     pub(crate) fn tune(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => tune_tcp(stream),
+            Self::Tcp(stream) | Self::Rdma(stream, _) => tune_tcp(stream),
             Self::Tls(stream) => tune_tcp(stream.tcp()),
             Self::Unix(stream) | Self::Rings(stream, _) => unix::tune(stream),
         }
@@ -113,6 +126,7 @@ impl Stream {
             }
             Self::Unix(stream) => Parked::Unix(stream.into_std()?),
             Self::Rings(stream, shared) => Parked::Rings(stream.into_std()?, shared),
+            Self::Rdma(stream, connection) => Parked::Rdma(stream.into_std()?, connection),
         })
     }
 }
@@ -127,6 +141,7 @@ impl Parked {
             }
             Self::Unix(stream) => Carrier::Unix(Unix::new(stream)?),
             Self::Rings(stream, shared) => Carrier::Rings(Box::new(Rings::new(stream, shared)?)),
+            Self::Rdma(stream, connection) => Carrier::Rdma(Box::new(Rdma::new(stream, connection)?)),
         })
     }
 
@@ -136,6 +151,10 @@ impl Parked {
 
     pub(crate) fn has_rings(&self) -> bool {
         matches!(self, Self::Rings(..))
+    }
+
+    pub(crate) fn is_rdma(&self) -> bool {
+        matches!(self, Self::Rdma(..))
     }
 }
 

@@ -2,7 +2,7 @@
 //! goes on.
 
 use crate::common::{
-    KINDS, LOOPBACK, PATIENCE, Socket, bind, dial, identity, lost, next, next_frame, raw_hello,
+    kinds, LOOPBACK, PATIENCE, Socket, bind, dial, identity, lost, next, next_frame, raw_hello,
 };
 use bytes::Bytes;
 use intendant_core::limits::FRAME_BYTES_MAX;
@@ -36,7 +36,7 @@ async fn pair(kind: Transport) -> (Fabric, Box<dyn Socket>, Mesh) {
 
 #[tokio::test]
 async fn an_oversize_length_loses_the_link() {
-    for &kind in KINDS {
+    for kind in kinds() {
         for announced in [FRAME_BYTES_MAX as u32 + 1, u32::MAX - 1, 1 << 31] {
             let (mut fabric, mut peer, _mesh) = pair(kind).await;
             peer.write_all(&announced.to_le_bytes()).await.expect("four bytes");
@@ -49,7 +49,7 @@ async fn an_oversize_length_loses_the_link() {
 
 #[tokio::test]
 async fn what_came_before_the_fault_still_counts() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let (mut fabric, mut peer, _mesh) = pair(kind).await;
         peer.write_all(b"\x02\0\0\0ok\0\0\0\0\xff\xff\xff\xfe").await.expect("a few bytes");
         assert_eq!(next_frame(&mut fabric).await, (NodeId(0), Bytes::from_static(b"ok")));
@@ -60,7 +60,7 @@ async fn what_came_before_the_fault_still_counts() {
 
 #[tokio::test]
 async fn an_end_inside_a_frame_is_told_apart_from_one_between_frames() {
-    for &kind in KINDS {
+    for kind in kinds() {
         for (says, truncated) in [(&b"\x05\0\0\0abc"[..], Some(7)), (b"\x05\0", Some(2)), (b"", None)] {
             let (mut fabric, mut peer, _mesh) = pair(kind).await;
             peer.write_all(says).await.expect("a few bytes");
@@ -78,7 +78,7 @@ async fn an_end_inside_a_frame_is_told_apart_from_one_between_frames() {
 
 #[tokio::test]
 async fn a_reset_inside_a_frame_loses_the_link() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let (mut fabric, mut peer, _mesh) = pair(kind).await;
         fabric.send(NodeId(0), Bytes::from_static(b"unread"));
         assert!(fabric.try_next().is_none());
@@ -90,7 +90,7 @@ async fn a_reset_inside_a_frame_loses_the_link() {
 
 #[tokio::test]
 async fn a_peer_that_resets_while_frames_wait_is_lost_once() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let (mut fabric, peer, _mesh) = pair(kind).await;
         for _ in 0..4 {
             fabric.send(NodeId(0), Bytes::from(vec![1; FRAME_BYTES_MAX]));
@@ -108,7 +108,7 @@ async fn a_peer_that_resets_while_frames_wait_is_lost_once() {
 
 #[tokio::test]
 async fn bytes_after_the_goodbye_lose_the_link() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let (mut fabric, mut peer, _mesh) = pair(kind).await;
         peer.write_all(b"\xff\xff\xff\xff\x01\0\0\0a").await.expect("a few bytes");
         assert!(matches!(lost(&mut fabric).await, LinkError::AfterGoodbye { bytes: 5 }));
@@ -117,7 +117,7 @@ async fn bytes_after_the_goodbye_lose_the_link() {
 
 #[tokio::test]
 async fn an_orderly_peer_is_not_lost() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let (mut fabric, mut peer, _mesh) = pair(kind).await;
         peer.write_all(b"\x01\0\0\0a\xff\xff\xff\xff").await.expect("a few bytes");
         peer.shutdown().await.expect("a half-close");
@@ -135,7 +135,7 @@ async fn an_orderly_peer_is_not_lost() {
 /// Frames cut into single bytes and odd pieces by the sender's socket arrive whole.
 #[tokio::test]
 async fn a_trickle_becomes_frames() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let (mut fabric, mut peer, _mesh) = pair(kind).await;
         peer.write_at_once();
         let sender = tokio::spawn(async move {
@@ -157,7 +157,7 @@ async fn a_trickle_becomes_frames() {
 /// Random bytes in place of frames: whatever they spell, the fabric survives and the link ends.
 #[tokio::test]
 async fn garbage_ends_the_link_and_nothing_else() {
-    for &kind in KINDS {
+    for kind in kinds() {
         for seed in 0..40 {
             let (mut fabric, mut peer, _mesh) = pair(kind).await;
             let garbage: Vec<u8> = (0..200 + seed).map(|i| (random::stream(seed, &[i]) % 7) as u8).collect();
@@ -187,7 +187,7 @@ async fn garbage_ends_the_link_and_nothing_else() {
 
 #[tokio::test]
 async fn one_broken_peer_does_not_touch_the_link_to_another() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let listeners: Vec<Listener> = (0..2).map(|_| bind(kind)).collect();
         let roster = [LOOPBACK.into(), listeners[0].address(), listeners[1].address()];
         let mut listeners = listeners.into_iter();

@@ -1,6 +1,6 @@
 //! What every flavour promises: order, content, both ways at once, fairness, and how links end.
 
-use crate::common::{Flavour, KINDS, PATIENCE, builders, content, fabrics, next, next_frame};
+use crate::common::{Flavour, kinds, PATIENCE, builders, content, fabrics, next, next_frame};
 use bytes::Bytes;
 use intendant_core::limits::FRAME_BYTES_MAX;
 use intendant_core::{NodeId, random};
@@ -9,7 +9,7 @@ use std::thread;
 
 /// All flavours that this system has.
 fn flavours() -> impl Iterator<Item = Flavour> {
-    std::iter::once(Flavour::Local).chain(KINDS.iter().copied().map(Flavour::Socket))
+    std::iter::once(Flavour::Local).chain(kinds().into_iter().map(Flavour::Socket))
 }
 
 /// A plan of frame lengths: empty ones, many small ones, around every internal threshold, large and largest.
@@ -131,8 +131,8 @@ async fn channels_do_not_mix() {
 
 #[tokio::test]
 async fn large_frames_leave_before_all_is_flushed() {
-    for kind in KINDS {
-        let (mut fabrics, _meshes) = fabrics(Flavour::Socket(*kind), 3).await;
+    for kind in kinds() {
+        let (mut fabrics, _meshes) = fabrics(Flavour::Socket(kind), 3).await;
         let [a, b, c] = &mut fabrics[..] else { panic!("three nodes") };
         let frame = |index| content(5, index, 20_000);
         // A socket is known to be writable after the first wait for it.
@@ -195,8 +195,8 @@ async fn a_channel_whose_writes_are_blocked_keeps_reading() {
 
 #[tokio::test]
 async fn a_peer_that_floods_does_not_silence_another() {
-    for kind in KINDS {
-        let (mut fabrics, _meshes) = fabrics(Flavour::Socket(*kind), 3).await;
+    for kind in kinds() {
+        let (mut fabrics, _meshes) = fabrics(Flavour::Socket(kind), 3).await;
         let [a, b, c] = &mut fabrics[..] else { panic!("three nodes") };
         let flood = 4_000;
         for index in 0..flood {
@@ -388,8 +388,8 @@ async fn an_oversize_frame_is_a_mistake_on_every_fabric() {
 /// Heartbeats that wait behind data do not make their sender count as lost.
 #[tokio::test]
 async fn data_that_arrives_counts_as_a_sign_of_life() {
-    for kind in KINDS {
-        let (mut fabrics, meshes) = fabrics(Flavour::Socket(*kind), 3).await;
+    for kind in kinds() {
+        let (mut fabrics, meshes) = fabrics(Flavour::Socket(kind), 3).await;
         let arrivals = meshes[1].arrivals();
         let counts = || [0, 2].map(|peer| arrivals.count(NodeId(peer)));
         assert_eq!(counts(), [0, 0]);

@@ -1,7 +1,7 @@
 //! Who gets in, who does not, and what each is told; over real sockets, while a cluster is at work.
 
 use crate::common::{
-    KINDS, LOOPBACK, PATIENCE, bind, cluster, dial, identity, next, next_frame, raw_hello, stranger,
+    kinds, LOOPBACK, PATIENCE, bind, cluster, dial, identity, next, next_frame, raw_hello, stranger,
 };
 use bytes::Bytes;
 use intendant_core::{ElementType, NodeId};
@@ -67,7 +67,7 @@ fn spoiled(rank: u16, spoil: fn(&mut Identity)) -> Identity {
 
 #[tokio::test]
 async fn strangers_learn_why_and_the_cluster_works_on() {
-    for &kind in KINDS {
+    for kind in kinds() {
         use HandshakeError as E;
         let (mut meshes, roster) = cluster(kind, 3, 1).await;
         let mut fabrics: Vec<Fabric> = Vec::new();
@@ -164,7 +164,7 @@ async fn verdict(address: Address, says: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn raw_bytes_are_answered_in_words_that_every_version_knows() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let (mut meshes, roster) = cluster(kind, 3, 2).await;
         let _builders = meshes[1].take_builders();
         let hello = |spoil: fn(&mut Identity), to: u16, channel: u16| {
@@ -196,7 +196,7 @@ async fn raw_bytes_are_answered_in_words_that_every_version_knows() {
 
 #[tokio::test]
 async fn silent_and_slow_diallers_do_not_delay_good_ones() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let listener = bind(kind);
         let address = listener.address();
         let good = bind(kind);
@@ -222,7 +222,7 @@ async fn silent_and_slow_diallers_do_not_delay_good_ones() {
 
 #[tokio::test]
 async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let listener = bind(kind);
         let good = bind(kind);
         let roster = [good.address(), listener.address()];
@@ -255,7 +255,7 @@ async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
 
 #[tokio::test]
 async fn a_handshake_under_way_makes_the_next_wait_and_not_fail() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let listener = bind(kind);
         let good = bind(kind);
         let roster = [good.address(), listener.address()];
@@ -282,7 +282,7 @@ async fn a_handshake_under_way_makes_the_next_wait_and_not_fail() {
 
 #[tokio::test]
 async fn a_mesh_that_is_dropped_or_fails_frees_its_port_and_name() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let (meshes, mut roster) = cluster(kind, 2, 1).await;
         drop(meshes);
         let failed = bind(kind);
@@ -392,7 +392,7 @@ fn a_port_in_use_is_named() {
 
 #[tokio::test]
 async fn a_dialler_that_confirms_with_other_bytes_gets_no_link() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let listener = bind(kind);
         let good = bind(kind);
         let roster = [good.address(), listener.address()];
@@ -417,7 +417,7 @@ async fn a_dialler_that_confirms_with_other_bytes_gets_no_link() {
 /// depends on how fast this machine is.
 #[tokio::test(start_paused = true)]
 async fn silent_connections_of_a_crowd_are_cut_before_those_that_came_earlier() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let listener = bind(kind);
         let roster = [LOOPBACK.into(), listener.address()];
         let mine = identity(1, 2, 1);
@@ -450,7 +450,7 @@ impl std::io::Write for Log {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_strangers_leaves_a_few_lines_in_the_log() {
-    for &kind in KINDS {
+    for kind in kinds() {
         let log = Log::default();
         let writer = log.clone();
         let subscriber =
@@ -485,7 +485,7 @@ async fn a_name_that_does_not_exist_here_means_tcp() {
     let mut roster = [0, 1].map(|node: usize| listeners[node].address());
     roster[1].unix = Some(UnixName::new(1));
     for mesh in meet(listeners, roster).await {
-        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0, shm: 0 });
+        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0, shm: 0, rdma: 0 });
     }
 }
 
@@ -495,7 +495,7 @@ async fn one_node_that_asks_for_tcp_is_enough() {
         let listeners = transports.map(bind);
         let roster = [0, 1].map(|node: usize| listeners[node].address());
         for mesh in meet(listeners, roster).await {
-            assert_eq!(mesh.links(), Links { tcp: 2, unix: 0, shm: 0 });
+            assert_eq!(mesh.links(), Links { tcp: 2, unix: 0, shm: 0, rdma: 0 });
         }
     }
 }
@@ -514,7 +514,7 @@ async fn a_unix_socket_that_hangs_up_means_tcp() {
     let mut roster = [0, 1].map(|node: usize| listeners[node].address());
     roster[1].unix = Some(name);
     for mesh in meet(listeners, roster).await {
-        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0, shm: 0 });
+        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0, shm: 0, rdma: 0 });
     }
     hang_up.join().expect("no panic").expect("it was dialled");
 }
@@ -545,7 +545,7 @@ async fn processes_of_other_users_use_tcp() {
                 told.send(listener.address()).expect("it is awaited");
                 let roster = hear.await.expect("it is told");
                 let mesh = listener.mesh(&identity(theirs, 2, 1), &roster, PATIENCE).await;
-                assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0, shm: 0 });
+                assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0, shm: 0, rdma: 0 });
             });
         }));
         let (listener, their_address) = (bind(Transport::Auto), heard.await.expect("it listens"));
@@ -553,7 +553,7 @@ async fn processes_of_other_users_use_tcp() {
         roster[usize::from(theirs)] = their_address;
         tell.send(roster).expect("it is awaited");
         let mesh = listener.mesh(&identity(1 - theirs, 2, 1), &roster, PATIENCE).await;
-        assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0, shm: 0 });
+        assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0, shm: 0, rdma: 0 });
         thread.join().expect("no panic");
     }
     // A process of another user that dials all the same is hung up on.

@@ -4,6 +4,8 @@ mod broken_peers;
 mod common;
 mod fabrics;
 mod handshake;
+#[cfg(all(target_os = "linux", feature = "verbs"))]
+mod rdma;
 #[cfg(target_os = "linux")]
 mod rings;
 mod tls;

@@ -20,12 +20,22 @@ pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// All kinds of connections between processes; all nodes of these tests are on one host. Other systems than
-/// Linux have TCP only.
-pub(crate) const KINDS: &[Transport] = if cfg!(target_os = "linux") {
-    &[Transport::Tcp, Transport::Auto, Transport::Shm]
-} else {
-    &[Transport::Tcp]
-};
+/// Linux have TCP only. RDMA needs a card: without one, it is left out, unless `REQUIRE_VERBS` is set, as
+/// `scripts/rxe.sh` does.
+pub(crate) fn kinds() -> Vec<Transport> {
+    let mut kinds = vec![Transport::Tcp];
+    if cfg!(target_os = "linux") {
+        kinds.extend([Transport::Auto, Transport::Shm]);
+    }
+    if cfg!(feature = "verbs") {
+        match Listener::bind(LOOPBACK, Transport::Verbs) {
+            Ok(_) => kinds.push(Transport::Verbs),
+            Err(error) if std::env::var_os("REQUIRE_VERBS").is_none() => eprintln!("skipped: {error}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    kinds
+}
 
 /// A node's sockets.
 pub(crate) fn bind(transport: Transport) -> Listener {
@@ -98,10 +108,11 @@ pub(crate) async fn cluster(transport: Transport, nodes: u16, channels: u16) -> 
     meshes.sort_by_key(|(rank, _)| *rank);
     let all = usize::from(nodes - 1) * usize::from(channels);
     for (_, mesh) in &meshes {
-        let Links { tcp, unix, shm } = mesh.links();
+        let Links { tcp, unix, shm, rdma } = mesh.links();
         assert_eq!(unix + shm, if roster[0].unix.is_some() { all } else { 0 });
         assert_eq!(shm, if transport == Transport::Shm { all } else { 0 });
-        assert_eq!(tcp + unix + shm, all);
+        assert_eq!(rdma, if transport == Transport::Verbs { all } else { 0 });
+        assert_eq!(tcp + unix + shm + rdma, all);
     }
     (meshes.into_iter().map(|(_, mesh)| mesh).collect(), roster)
 }

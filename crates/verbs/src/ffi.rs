@@ -13,13 +13,13 @@
 
 #![allow(unsafe_code)]
 
-use super::address::{Pair, Path, Remote};
+use crate::{DeviceError, Pair, Path};
 use ibverbs_sys as sys;
 use intendant_segment::Segment;
 use rustix::event::{PollFd, PollFlags};
 use std::ffi::{CStr, c_int};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,9 +58,9 @@ fn made<T>(object: *mut T) -> io::Result<NonNull<T>> {
 
 /// An open device.
 #[derive(Debug)]
-pub(super) struct Device {
+pub(crate) struct Device {
     context: NonNull<sys::ibv_context>,
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 // SAFETY: see the third rule of this module.
@@ -76,7 +76,7 @@ impl Drop for Device {
 }
 
 /// All devices, each by name, or why it cannot be opened.
-pub(super) fn devices() -> io::Result<Vec<(String, io::Result<Device>)>> {
+pub(crate) fn devices() -> io::Result<Vec<(String, io::Result<Device>)>> {
     let mut count = 0;
     // SAFETY: `count` may be written. The list is freed below.
     let list = made(unsafe { sys::ibv_get_device_list(&raw mut count) })?;
@@ -98,38 +98,42 @@ pub(super) fn devices() -> io::Result<Vec<(String, io::Result<Device>)>> {
 
 /// What a device can do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) completions: usize,
-    pub(super) operations: usize,
-    pub(super) pairs: usize,
+pub struct Limits {
+    /// Completions that a queue has room for.
+    pub completions: usize,
+    /// Operations that a queue pair has room for.
+    pub operations: usize,
+    /// Queue pairs.
+    pub pairs: usize,
     /// Reads that a queue pair answers at the same time.
-    pub(super) reads_answered: u8,
+    pub reads_answered: u8,
     /// Reads that a queue pair asks for at the same time.
-    pub(super) reads_asked: u8,
-    pub(super) ports: u8,
+    pub reads_asked: u8,
+    /// Ports, from 1.
+    pub ports: u8,
 }
 
 /// A port of a device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PortState {
-    pub(super) active: bool,
-    pub(super) ethernet: bool,
-    pub(super) lid: u16,
-    pub(super) mtu: u8,
-    pub(super) gids: u32,
-    pub(super) message_bytes_max: usize,
+pub(crate) struct PortState {
+    pub(crate) active: bool,
+    pub(crate) ethernet: bool,
+    pub(crate) lid: u16,
+    pub(crate) mtu: u8,
+    pub(crate) gids: u32,
+    pub(crate) message_bytes_max: usize,
 }
 
 /// An address of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gid {
-    pub(super) index: u8,
-    pub(super) kind: GidKind,
-    pub(super) bytes: [u8; 16],
+pub(crate) struct Gid {
+    pub(crate) index: u8,
+    pub(crate) kind: GidKind,
+    pub(crate) bytes: [u8; 16],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GidKind {
+pub(crate) enum GidKind {
     InfiniBand,
     RoceV1,
     RoceV2,
@@ -140,7 +144,7 @@ fn count(number: c_int) -> usize {
 }
 
 impl Device {
-    pub(super) fn limits(&self) -> io::Result<Limits> {
+    pub(crate) fn limits(&self) -> io::Result<Limits> {
         let mut attributes = sys::ibv_device_attr::default();
         // SAFETY: the context is open, and the attributes may be written.
         done(unsafe { sys::ibv_query_device(self.context.as_ptr(), &raw mut attributes) })?;
@@ -156,7 +160,7 @@ impl Device {
     }
 
     /// The state of a port, from 1.
-    pub(super) fn port(&self, port: u8) -> io::Result<PortState> {
+    pub(crate) fn port(&self, port: u8) -> io::Result<PortState> {
         let mut attributes = sys::ibv_port_attr::default();
         // SAFETY: the context is open. The library writes the fields of an older version of the structure,
         // which are the first ones of this one; the others remain zero. The macro of the C header does the
@@ -173,7 +177,7 @@ impl Device {
     }
 
     /// An address of a port; none if its place in the table is empty.
-    pub(super) fn gid(&self, port: u8, index: u8) -> Option<Gid> {
+    pub(crate) fn gid(&self, port: u8, index: u8) -> Option<Gid> {
         let mut entry = sys::ibv_gid_entry::default();
         // SAFETY: the context is open, and the entry, whose size the library is told, may be written.
         let code = unsafe {
@@ -198,11 +202,14 @@ impl Device {
     }
 }
 
-/// What queue pairs and registrations belong to.
+/// What queue pairs and registrations belong to: they fit together if they are of one domain.
 #[derive(Debug)]
-pub(super) struct Domain {
+pub struct Domain {
     domain: NonNull<sys::ibv_pd>,
-    _device: Arc<Device>,
+    device: Arc<Device>,
+    /// The port that its connections go through, and the place of its address in the table.
+    port: u8,
+    gid_index: u8,
 }
 
 // SAFETY: see the third rule of this module.
@@ -211,10 +218,16 @@ unsafe impl Send for Domain {}
 unsafe impl Sync for Domain {}
 
 impl Domain {
-    pub(super) fn new(device: Arc<Device>) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(device: Arc<Device>, port: u8, gid_index: u8) -> io::Result<Arc<Self>> {
         // SAFETY: the context is open.
         let domain = made(unsafe { sys::ibv_alloc_pd(device.context.as_ptr()) })?;
-        Ok(Arc::new(Self { domain, _device: device }))
+        Ok(Arc::new(Self { domain, device, port, gid_index }))
+    }
+
+    /// The name of the device.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device.name
     }
 }
 
@@ -227,7 +240,7 @@ impl Drop for Domain {
 
 /// A segment that a card may access.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub struct Memory {
     registration: NonNull<sys::ibv_mr>,
     segment: Segment,
     _domain: Arc<Domain>,
@@ -238,21 +251,35 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// What other nodes may do with memory.
+/// What other nodes may do with memory, or through a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub enum Access {
+    /// Nothing: only this node's card accesses it, for messages.
+    Local,
+    /// Read.
     Read,
+    /// Read and write.
     ReadAndWrite,
 }
 
+impl Access {
+    fn flags(self) -> sys::ibv_access_flags {
+        use sys::ibv_access_flags as flags;
+        match self {
+            Self::Local => flags(0),
+            Self::Read => flags::IBV_ACCESS_REMOTE_READ,
+            Self::ReadAndWrite => flags::IBV_ACCESS_REMOTE_READ | flags::IBV_ACCESS_REMOTE_WRITE,
+        }
+    }
+}
+
 impl Memory {
-    pub(super) fn new(domain: &Arc<Domain>, segment: Segment, access: Access) -> io::Result<Self> {
-        let local =
-            sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE | sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ;
-        let flags = match access {
-            Access::Read => local,
-            Access::ReadAndWrite => local | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE,
-        };
+    /// Registers a segment. It is locked: not swapped out.
+    ///
+    /// # Errors
+    /// If the process may not lock this much memory, or the driver refuses.
+    pub fn new(domain: &Arc<Domain>, segment: Segment, access: Access) -> Result<Self, DeviceError> {
+        let flags = sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE | access.flags();
         let bytes = segment.words() * WORD_BYTES;
         // SAFETY: the words of the segment are `bytes` bytes of valid memory that stays in place until the
         // last clone of it is dropped; this value has one, and drops it after the registration.
@@ -263,29 +290,33 @@ impl Memory {
                 bytes,
                 flags.0 as c_int,
             )
-        })?;
+        })
+        .map_err(|error| DeviceError::registering(domain.device(), bytes, error))?;
         Ok(Self { registration, segment, _domain: Arc::clone(domain) })
     }
 
-    pub(super) fn segment(&self) -> &Segment {
+    /// The memory.
+    #[must_use]
+    pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// Address and key for other nodes.
-    pub(super) fn remote(&self) -> (u64, u32) {
+    /// Its first word, for other nodes.
+    #[must_use]
+    pub fn place(&self) -> Place {
         // SAFETY: the registration is valid until this value is dropped.
         let key = unsafe { self.registration.as_ref() }.rkey;
-        (self.segment.address().as_ptr().addr() as u64, key)
+        Place { address: self.segment.address().as_ptr().addr() as u64, key }
     }
 
-    /// These words, for a card.
+    /// So many bytes from word `at` on, for a card.
     ///
     /// # Panics
     /// If the segment does not have them.
-    fn part(&self, at: usize, words: usize) -> sys::ibv_sge {
-        let end = at.checked_add(words).expect("the place of an operation was checked");
+    fn part(&self, at: usize, bytes: usize) -> sys::ibv_sge {
+        let end = at.checked_add(bytes.div_ceil(WORD_BYTES)).expect("the place of an operation was checked");
         assert!(end <= self.segment.words(), "word {end} of a segment of {} words", self.segment.words());
-        let length = u32::try_from(words * WORD_BYTES).expect("operations are cut into parts");
+        let length = u32::try_from(bytes).expect("operations are cut into parts");
         // SAFETY: the registration is valid until this value is dropped.
         let lkey = unsafe { self.registration.as_ref() }.lkey;
         let addr = (self.segment.address().as_ptr().addr() + at * WORD_BYTES) as u64;
@@ -307,7 +338,7 @@ impl Drop for Memory {
 
 /// Where a card reports what has ended, and wakes a thread that waits for it.
 #[derive(Debug)]
-pub(super) struct Completions {
+pub struct Completions {
     queue: NonNull<sys::ibv_cq>,
     channel: Channel,
 }
@@ -340,16 +371,22 @@ impl Drop for Completions {
 
 /// The end of an operation.
 #[derive(Clone, Debug)]
-pub(super) struct Completion {
+pub struct Completion {
     /// The number that the operation was begun with.
-    pub(super) id: u64,
-    /// The hint that an operation of another node has brought; or why the operation failed.
-    pub(super) result: Result<Option<u32>, String>,
+    pub id: u64,
+    /// The number that an operation of another node has brought; or why the operation failed.
+    pub result: Result<Option<u32>, String>,
+    /// Bytes of the message that has arrived.
+    pub bytes: usize,
 }
 
 impl Completions {
     /// A queue for `size` completions.
-    pub(super) fn new(device: &Arc<Device>, size: usize) -> io::Result<Arc<Self>> {
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn new(domain: &Arc<Domain>, size: usize) -> io::Result<Arc<Self>> {
+        let device = &domain.device;
         // SAFETY: the context is open.
         let channel = made(unsafe { sys::ibv_create_comp_channel(device.context.as_ptr()) })?;
         let channel = Channel { channel, _device: Arc::clone(device) };
@@ -367,18 +404,16 @@ impl Completions {
         })?;
         let completions = Self { queue, channel };
         // A thread that takes an event does not wait for one that another thread has taken.
-        let flags = rustix::fs::fcntl_getfl(completions.fd())?;
-        rustix::fs::fcntl_setfl(completions.fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
+        let flags = rustix::fs::fcntl_getfl(completions.as_fd())?;
+        rustix::fs::fcntl_setfl(completions.as_fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
         Ok(Arc::new(completions))
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the channel is valid, and so is its descriptor, as long as `self` lives.
-        unsafe { BorrowedFd::borrow_raw(self.channel.channel.as_ref().fd) }
-    }
-
     /// Takes some completions. Returns whether there may be more.
-    pub(super) fn take(&self, out: &mut Vec<Completion>) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// If the queue is broken.
+    pub fn take(&self, out: &mut Vec<Completion>) -> io::Result<bool> {
         let mut taken = [sys::ibv_wc::default(); COMPLETIONS];
         // SAFETY: the queue and its context are valid; `ibv_poll_cq` of the C header is this call.
         let found = unsafe {
@@ -393,12 +428,16 @@ impl Completions {
                 None => Ok(completion.imm_data().map(u32::from_be)),
                 Some((status, _)) => Err(status_text(status)),
             },
+            bytes: if completion.error().is_none() { completion.len() } else { 0 },
         }));
         Ok(found == COMPLETIONS)
     }
 
     /// Asks to be woken by the next completion. Those that came before this call may not wake.
-    pub(super) fn arm(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn arm(&self) -> io::Result<()> {
         // SAFETY: as for `take`; `ibv_req_notify_cq` of the C header is this call.
         done(unsafe {
             let arm = (*self.queue.as_ref().context).ops.req_notify_cq.ok_or_else(unsupported)?;
@@ -407,25 +446,43 @@ impl Completions {
     }
 
     /// Waits until a completion has come since [`Self::arm`], at most for `timeout`.
-    pub(super) fn sleep(&self, timeout: Duration) -> io::Result<()> {
-        let fd = self.fd();
+    ///
+    /// # Errors
+    /// If the operating system refuses to wait.
+    pub fn sleep(&self, timeout: Duration) -> io::Result<()> {
+        let fd = self.as_fd();
         let mut watched = [PollFd::new(&fd, PollFlags::IN)];
         match rustix::event::poll(&mut watched, timeout.try_into().ok().as_ref()) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Ok(_) => self.take_event().map(drop),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Takes one wake-up from the descriptor. Returns whether there was one.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn take_event(&self) -> io::Result<bool> {
         let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the channel is valid, and both pointers may be written.
         let code =
             unsafe { sys::ibv_get_cq_event(self.channel.channel.as_ptr(), &raw mut queue, &raw mut context) };
         if code != 0 {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) };
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(false) } else { Err(error) };
         }
         // SAFETY: the event was of this queue, the only one of the channel; each event is acknowledged once.
         unsafe { sys::ibv_ack_cq_events(self.queue.as_ptr(), 1) };
-        Ok(())
+        Ok(true)
+    }
+}
+
+/// Readable after a completion has come since [`Completions::arm`].
+impl AsFd for Completions {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel is valid, and so is its descriptor, as long as `self` lives.
+        unsafe { BorrowedFd::borrow_raw(self.channel.channel.as_ref().fd) }
     }
 }
 
@@ -440,9 +497,9 @@ fn status_text(status: sys::ibv_wc_status::Type) -> String {
 
 /// A reliable connection to a node.
 #[derive(Debug)]
-pub(super) struct QueuePair {
+pub struct QueuePair {
     pair: NonNull<sys::ibv_qp>,
-    _domain: Arc<Domain>,
+    domain: Arc<Domain>,
     _completions: Arc<Completions>,
 }
 
@@ -458,30 +515,34 @@ impl Drop for QueuePair {
     }
 }
 
-/// The port of this node.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LocalPort {
-    pub(super) number: u8,
-    pub(super) gid_index: u8,
+/// What a queue pair has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Operations of this node that are under way.
+    pub operations: usize,
+    /// Messages and hints of the other node that were not taken.
+    pub receptions: usize,
 }
 
 impl QueuePair {
-    /// A queue pair that answers no other node yet. It has room for `operations` operations and `hints` hints
-    /// under way.
-    pub(super) fn new(
+    /// A queue pair that answers no other node yet. Through it, the other node may do what `access` says.
+    /// Other connections may use the same queue of completions, if it has room.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn new(
         domain: &Arc<Domain>,
         completions: &Arc<Completions>,
-        operations: usize,
-        hints: usize,
-        port: LocalPort,
+        room: Room,
+        access: Access,
     ) -> io::Result<Self> {
         let queue = completions.queue.as_ptr();
         let mut attributes = sys::ibv_qp_init_attr {
             send_cq: queue,
             recv_cq: queue,
             cap: sys::ibv_qp_cap {
-                max_send_wr: operations as u32,
-                max_recv_wr: hints as u32,
+                max_send_wr: room.operations as u32,
+                max_recv_wr: room.receptions as u32,
                 max_send_sge: 1,
                 max_recv_sge: 1,
                 max_inline_data: 0,
@@ -492,14 +553,12 @@ impl QueuePair {
         };
         // SAFETY: domain and queue are valid, and the result holds them; the attributes may be written.
         let pair = made(unsafe { sys::ibv_create_qp(domain.domain.as_ptr(), &raw mut attributes) })?;
-        let pair = Self { pair, _domain: Arc::clone(domain), _completions: Arc::clone(completions) };
-        let access =
-            sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
+        let pair = Self { pair, domain: Arc::clone(domain), _completions: Arc::clone(completions) };
         let mut attributes = sys::ibv_qp_attr {
             qp_state: sys::ibv_qp_state::IBV_QPS_INIT,
             pkey_index: PARTITION,
-            port_num: port.number,
-            qp_access_flags: access.0,
+            port_num: domain.port,
+            qp_access_flags: access.flags().0,
             ..Default::default()
         };
         use sys::ibv_qp_attr_mask as mask;
@@ -510,7 +569,9 @@ impl QueuePair {
         Ok(pair)
     }
 
-    pub(super) fn number(&self) -> u32 {
+    /// The number that the other node connects to.
+    #[must_use]
+    pub fn number(&self) -> u32 {
         // SAFETY: the pair is valid until this value is dropped.
         unsafe { self.pair.as_ref() }.qp_num
     }
@@ -521,9 +582,12 @@ impl QueuePair {
     }
 
     /// Connects to the queue pair of another node: answers its operations, and may begin own ones.
-    pub(super) fn connect(
+    /// `first_packet` is this node's, `reads_asked` how many reads it begins at the same time.
+    ///
+    /// # Errors
+    /// If there is no way to the other port, or the driver refuses.
+    pub fn connect(
         &self,
-        port: LocalPort,
         own: &Path,
         first_packet: u32,
         peer: &Path,
@@ -531,11 +595,11 @@ impl QueuePair {
         reads_asked: u8,
     ) -> io::Result<()> {
         use sys::ibv_qp_attr_mask as mask;
-        let mut way = sys::ibv_ah_attr { port_num: port.number, dlid: peer.lid, ..Default::default() };
+        let mut way = sys::ibv_ah_attr { port_num: self.domain.port, dlid: peer.lid, ..Default::default() };
         if own.ethernet {
             way.is_global = 1;
             way.grh.dgid = sys::ibv_gid { raw: peer.gid };
-            way.grh.sgid_index = port.gid_index;
+            way.grh.sgid_index = self.domain.gid_index;
             way.grh.hop_limit = HOPS;
         }
         let mut attributes = sys::ibv_qp_attr {
@@ -579,26 +643,71 @@ impl QueuePair {
     }
 
     /// Ends the connection: whatever is under way fails.
-    pub(super) fn fail(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn fail(&self) -> io::Result<()> {
         let mut attributes =
             sys::ibv_qp_attr { qp_state: sys::ibv_qp_state::IBV_QPS_ERR, ..Default::default() };
         self.modify(&mut attributes, sys::ibv_qp_attr_mask::IBV_QP_STATE)
     }
 
     /// Makes room for one more hint.
-    pub(super) fn receive(&self, id: u64) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn receive(&self, id: u64) -> io::Result<()> {
+        self.post_receive(id, None)
+    }
+
+    /// Makes room for one more message: `bytes` bytes from word `at` of `memory`.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Panics
+    /// If the memory does not have these bytes.
+    pub fn receive_into(&self, id: u64, memory: &Memory, at: usize, bytes: usize) -> io::Result<()> {
+        self.post_receive(id, Some(memory.part(at, bytes)))
+    }
+
+    fn post_receive(&self, id: u64, mut part: Option<sys::ibv_sge>) -> io::Result<()> {
         let mut request = sys::ibv_recv_wr { wr_id: id, ..Default::default() };
+        if let Some(part) = &mut part {
+            request.sg_list = part;
+            request.num_sge = 1;
+        }
         let mut bad = std::ptr::null_mut();
-        // SAFETY: the pair and its context are valid; the request has no memory, and is the last of its list.
-        // The library does not keep it. `ibv_post_recv` of the C header is this call.
+        // SAFETY: the pair and its context are valid; the request is the last of its list. It and its part
+        // live until the call returns, and the library keeps neither. The part is of memory that is
+        // registered, with its own key; should the registration end before a message comes, the card refuses
+        // the access. `ibv_post_recv` of the C header is this call.
         done(unsafe {
             let post = (*self.pair.as_ref().context).ops.post_recv.ok_or_else(unsupported)?;
             post(self.pair.as_ptr(), &raw mut request, &raw mut bad)
         })
     }
 
-    /// Begins to read `words` words from word `at` of `memory`, registered here, on the other node.
-    pub(super) fn read(
+    /// Begins to send `bytes` bytes from word `at` of `memory` as a message, and a number with it.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Panics
+    /// If the memory does not have these bytes.
+    pub fn send(&self, id: u64, memory: &Memory, at: usize, bytes: usize, number: u32) -> io::Result<()> {
+        let part = (bytes > 0).then(|| memory.part(at, bytes));
+        self.post(id, part, sys::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM, Place::NONE, Some(number))
+    }
+
+    /// Begins to read `words` words from place `from` of the other node to word `into` of `memory`.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Panics
+    /// If the memory does not have these words.
+    pub fn read(
         &self,
         id: u64,
         memory: &Memory,
@@ -606,11 +715,18 @@ impl QueuePair {
         words: usize,
         from: Place,
     ) -> io::Result<()> {
-        self.send(id, Some(memory.part(into, words)), sys::ibv_wr_opcode::IBV_WR_RDMA_READ, from, None)
+        let part = Some(memory.part(into, words * WORD_BYTES));
+        self.post(id, part, sys::ibv_wr_opcode::IBV_WR_RDMA_READ, from, None)
     }
 
     /// Begins to write `words` words from word `at` of `memory` to the other node, and then to send a hint.
-    pub(super) fn write(
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    ///
+    /// # Panics
+    /// If the memory does not have these words.
+    pub fn write(
         &self,
         id: u64,
         memory: &Memory,
@@ -619,28 +735,28 @@ impl QueuePair {
         to: Place,
         hint: Option<u32>,
     ) -> io::Result<()> {
-        let part = (words > 0).then(|| memory.part(at, words));
+        let part = (words > 0).then(|| memory.part(at, words * WORD_BYTES));
         let opcode = match hint {
             Some(_) => sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE_WITH_IMM,
             None => sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE,
         };
-        self.send(id, part, opcode, to, hint)
+        self.post(id, part, opcode, to, hint)
     }
 
-    fn send(
+    fn post(
         &self,
         id: u64,
         mut part: Option<sys::ibv_sge>,
         opcode: sys::ibv_wr_opcode::Type,
         place: Place,
-        hint: Option<u32>,
+        number: Option<u32>,
     ) -> io::Result<()> {
         let mut request = sys::ibv_send_wr { wr_id: id, opcode, ..Default::default() };
         if let Some(part) = &mut part {
             request.sg_list = part;
             request.num_sge = 1;
         }
-        request.__bindgen_anon_1.imm_data = hint.unwrap_or(0).to_be();
+        request.__bindgen_anon_1.imm_data = number.unwrap_or(0).to_be();
         request.wr.rdma.remote_addr = place.address;
         request.wr.rdma.rkey = place.key;
         let mut bad = std::ptr::null_mut();
@@ -656,20 +772,21 @@ impl QueuePair {
 }
 
 /// Memory of another node.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    address: u64,
-    key: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Address in the other process.
+    pub address: u64,
+    /// The key of its registration.
+    pub key: u32,
 }
 
 impl Place {
-    /// A word of the other node's segment.
-    pub(super) fn of_segment(remote: &Remote, word: usize) -> Self {
-        Self { address: remote.segment.wrapping_add((word * WORD_BYTES) as u64), key: remote.segment_key }
-    }
+    /// No memory: messages go where the other node has made room.
+    const NONE: Self = Self { address: 0, key: 0 };
 
-    /// One of the other node's counters.
-    pub(super) fn of_counter(remote: &Remote, node: usize) -> Self {
-        Self { address: remote.counters.wrapping_add((node * WORD_BYTES) as u64), key: remote.counters_key }
+    /// The word that is so many words further on.
+    #[must_use]
+    pub fn word(self, words: usize) -> Self {
+        Self { address: self.address.wrapping_add((words * WORD_BYTES) as u64), ..self }
     }
 }

@@ -1,7 +1,7 @@
 //! The network card: which device and port, and by which address.
 
-use super::ffi::{self, Device, Gid, GidKind, Limits, LocalPort, PortState};
-use super::{VerbsError, address::Path};
+use crate::ffi::{self, Device, Domain, Gid, GidKind, Limits, PortState};
+use crate::DeviceError;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -9,11 +9,36 @@ use std::sync::Arc;
 /// A port of an RDMA device, of the kinds RoCE version 2 (Ethernet) or InfiniBand.
 #[derive(Debug)]
 pub struct Card {
-    pub(super) device: Arc<Device>,
-    pub(super) limits: Limits,
-    pub(super) port: LocalPort,
-    pub(super) state: PortState,
+    device: Arc<Device>,
+    limits: Limits,
+    /// The number of the port.
+    port: u8,
+    state: PortState,
     gid: Option<Gid>,
+}
+
+/// The way to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// As in `ibv_gid`.
+    pub gid: [u8; 16],
+    /// Of InfiniBand; 0 for RoCE.
+    pub lid: u16,
+    /// Whether the port is one of Ethernet.
+    pub ethernet: bool,
+    /// The enumeration of verbs: 1 is 256 bytes, 5 is 4,096.
+    pub mtu: u8,
+    /// Reads that the node answers at the same time.
+    pub reads: u8,
+}
+
+/// One end of a connection: the number of a queue pair, and that of the first packet that it sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pair {
+    /// The number that the card has given it.
+    pub number: u32,
+    /// A random number of 24 bits.
+    pub first_packet: u32,
 }
 
 impl Card {
@@ -26,10 +51,10 @@ impl Card {
     ///
     /// # Errors
     /// If there is no device, no port fits, or the operating system refuses access to the devices.
-    pub fn find(device: Option<&str>, address: Option<IpAddr>) -> Result<Self, VerbsError> {
-        let devices = ffi::devices().map_err(|error| VerbsError::NoDevice { what: no_devices(&error) })?;
+    pub fn find(device: Option<&str>, address: Option<IpAddr>) -> Result<Self, DeviceError> {
+        let devices = ffi::devices().map_err(|error| DeviceError::NoDevice { what: no_devices(&error) })?;
         if devices.is_empty() {
-            return Err(VerbsError::NoDevice { what: "there is none, or the container hides it".to_owned() });
+            return Err(DeviceError::NoDevice { what: "there is none, or the container hides it".to_owned() });
         }
         let mut found = Vec::new();
         for (name, opened) in devices {
@@ -55,7 +80,7 @@ impl Card {
             (None, Some(address)) => format!("an active port of RoCE version 2 with the address {address}"),
             (Some(name), Some(address)) => format!("an active port of {name} with the address {address}"),
         };
-        Err(VerbsError::NoPort { wanted, found: found.join("; ") })
+        Err(DeviceError::NoPort { wanted, found: found.join("; ") })
     }
 
     fn of_port(
@@ -91,8 +116,7 @@ impl Card {
         } else {
             None
         };
-        let port = LocalPort { number, gid_index: gid.map_or(0, |gid| gid.index) };
-        Ok(Self { device: Arc::clone(device), limits, port, state, gid })
+        Ok(Self { device: Arc::clone(device), limits, port: number, state, gid })
     }
 
     /// The name of the device, such as `mlx5_0` or `rxe0`.
@@ -108,15 +132,38 @@ impl Card {
     }
 
     /// The way to this port.
-    pub(super) fn path(&self, hints: u16) -> Path {
+    #[must_use]
+    pub fn path(&self) -> Path {
         Path {
             gid: self.gid.map_or([0; 16], |gid| gid.bytes),
             lid: self.state.lid,
             ethernet: self.state.ethernet,
             mtu: self.state.mtu,
             reads: self.limits.reads_answered.max(1),
-            hints,
         }
+    }
+
+    /// What the device can do.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The longest operation.
+    #[must_use]
+    pub fn message_bytes_max(&self) -> usize {
+        self.state.message_bytes_max
+    }
+
+    /// A domain for memory and connections of this port.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn domain(&self) -> Result<Arc<Domain>, DeviceError> {
+        let action = "making a protection domain (ibv_alloc_pd)";
+        let gid_index = self.gid.map_or(0, |gid| gid.index);
+        Domain::new(Arc::clone(&self.device), self.port, gid_index)
+            .map_err(|source| DeviceError::System { device: self.name().to_owned(), action, source })
     }
 }
 

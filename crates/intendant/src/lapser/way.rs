@@ -1,0 +1,74 @@
+//! By which way nodes reach each other's memory.
+
+use intendant_onesided::Window;
+use std::fmt;
+
+/// A window of the kind that the nodes have chosen when they started.
+pub type AnyWindow = Box<dyn Window>;
+
+/// By which way nodes reach each other's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// They map it, if all nodes are on one host; else [`Self::Verbs`], if all nodes can and the cluster does
+    /// not encrypt its connections.
+    #[default]
+    Auto,
+    /// They map it: all nodes are on one host.
+    Shm,
+    /// Over RDMA: each node has a card, and its program is built with the feature `verbs`. RDMA does not
+    /// encrypt.
+    Verbs,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Auto, Self::Shm, Self::Verbs];
+
+    /// The name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Shm => "shm",
+            Self::Verbs => "verbs",
+        }
+    }
+
+    /// The way that this byte stands for among nodes.
+    pub(super) fn of_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| *way as u8 == byte)
+    }
+
+    /// The way that nodes go which are told these, by rank; or two nodes that are told different ones.
+    pub(super) fn of_all(ways: &[Self]) -> Result<Self, [usize; 2]> {
+        let told = |way: &Self| *way != Self::Auto;
+        let Some(one) = ways.iter().position(told) else { return Ok(Self::Auto) };
+        match ways.iter().position(|way| told(way) && *way != ways[one]) {
+            Some(other) => Err([one, other]),
+            None => Ok(ways[one]),
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_told_nothing_follows_the_others() {
+        use Way::{Auto, Shm, Verbs};
+        assert_eq!(Way::of_all(&[Auto, Auto]), Ok(Auto));
+        assert_eq!(Way::of_all(&[Auto, Verbs, Auto, Verbs]), Ok(Verbs));
+        assert_eq!(Way::of_all(&[Shm, Auto]), Ok(Shm));
+        assert_eq!(Way::of_all(&[Auto, Verbs, Auto, Shm, Verbs]), Err([1, 3]));
+        for way in Way::ALL {
+            assert_eq!(Way::of_byte(way as u8), Some(way));
+        }
+        assert_eq!(Way::of_byte(3), None);
+    }
+}
