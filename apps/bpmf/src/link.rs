@@ -162,22 +162,24 @@ impl Link {
     /// made this step (`meets`).
     pub(crate) fn send(&mut self, block: &Block, produced: &Produced, meets: bool) -> Result<(), TrainError> {
         self.timed(|link| {
-            let (mut value, mut words) = (Vec::new(), Vec::new());
-            let mut all: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
-            for item in &produced.items {
+            let joins = link.exchange == Exchange::AllGather;
+            let is_joined = |item: &Item| joins && matches!(item, Item::Row(..));
+            let (joined, each): (Vec<Item>, Vec<Item>) =
+                produced.items.iter().partition(|item| is_joined(item));
+            let mut value = Vec::new();
+            let mut bits = |item: Item, words: &mut Vec<u64>| {
                 value.clear();
-                block.value(*item, &mut value);
-                match item {
-                    Item::Row(side, _) if link.exchange == Exchange::AllGather => {
-                        all[*side as usize].extend(value.iter().map(|number| number.to_bits()));
-                    }
-                    Item::Row(..) | Item::Statistics(..) | Item::Hyperparameters(_) => {
-                        words.clear();
-                        words.extend(value.iter().map(|number| number.to_bits()));
-                        link.process.set(link.model.key(*item), produced.clock, &words)?;
-                    }
+                block.value(item, &mut value);
+                words.extend(value.iter().map(|number| number.to_bits()));
+            };
+            let mut all: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
+            for item in joined {
+                if let Item::Row(side, _) = item {
+                    bits(item, &mut all[side as usize]);
                 }
             }
+            let keys: Vec<u64> = each.iter().map(|item| link.model.key(*item)).collect();
+            link.process.set_all(&keys, produced.clock, |at, words| bits(each[at], words))?;
             for (side, all) in Side::BOTH.into_iter().zip(all).filter(|(_, all)| !all.is_empty()) {
                 if let Some(item) = link.items().joined(side, link.rank()) {
                     link.process.set(item.key, produced.clock, &all)?;
