@@ -271,26 +271,28 @@ fn a_chain_goes_on_for_longer_and_others_begin_with_its_sample() {
 #[test]
 fn checkpoints_that_do_not_fit_are_refused_with_the_reason() {
     let run = Run::new();
-    end(start(run.command(&[&SMALL[..], &["--epochs", "3"]].concat())), 0);
+    // Without the rank.
+    let small = &SMALL[..4];
+    end(start(run.command(&[small, &["--rank", "6", "--epochs", "3"]].concat())), 0);
     let cuts = run.path("cuts");
     let cuts = cuts.to_str().unwrap();
     let place = ["--epochs", "3", "--checkpoint", cuts];
     for (flags, said) in [
-        (&[][..], "there are checkpoints of an earlier run; add --resume to continue it"),
+        (&["--rank", "6"][..], "there are checkpoints of an earlier run; add --resume to continue it"),
         (
-            &["--resume", "--seed", "2"],
+            &["--resume", "--rank", "6", "--seed", "2"],
             "--seed is 2 here and 1 there; --from begins a new run with its parameters",
         ),
         (&["--resume", "--rank", "7"], "--nu is 7.0 here and 6.0 there; name another folder"),
-        (&["--resume", "--interval", "0.9"], "--interval is 0.9 here and 0.95 there"),
-        (&["--resume", "--test", "0.2"], "the digest of the data is "),
+        (&["--resume", "--rank", "6", "--interval", "0.9"], "--interval is 0.9 here and 0.95 there"),
+        (&["--resume", "--rank", "6", "--test", "0.2"], "the digest of the data is "),
     ] {
-        let (code, error) = refused(&[&SMALL[..], &place, flags].concat());
+        let (code, error) = refused(&[small, &place, flags].concat());
         assert_eq!(code, Some(2), "{flags:?}: {error}");
         assert!(error.contains("--checkpoint") || error.contains("--resume: "), "{flags:?}: {error}");
         assert!(error.contains(said), "{flags:?}: {error}");
     }
-    let (code, error) = refused(&[&SMALL[..], &["--rank", "7", "--from", cuts, "--nodes", "2"]].concat());
+    let (code, error) = refused(&[small, &["--rank", "7", "--from", cuts, "--nodes", "2"]].concat());
     assert_eq!(code, Some(2), "{error}");
     let said = "the model has 600 row of length 7, 100 column of length 7 here and 600 row of length 6, 100 column of \
                 length 6 there";
@@ -334,6 +336,7 @@ fn an_export_that_cannot_be_written_holds_up_no_node() {
         std::thread::sleep(Duration::from_millis(5));
     }
     fs::remove_dir(&place).unwrap();
+    fs::write(&place, "no folder").unwrap();
     for (rank, node) in nodes.into_iter().enumerate() {
         let said = end(node, i32::from(rank == 0));
         assert_eq!(said.contains("error: [rank 0] export failed: "), rank == 0, "{said}");
