@@ -1,8 +1,15 @@
 //! The flags of this application, as the user typed them. The common ones are `intendant-train`'s.
 
+use intendant_train::TestSource;
+
 // The model and the chain. (Not a documentation comment: it would become the description of the program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Flags {
+    /// Validation data: a file, or the fraction of the training data to hold out. Without, the quality after
+    /// each iteration is that on the test data
+    #[arg(long, value_name = "FILE|FRACTION", help_heading = "Data")]
+    pub(crate) valid: Option<TestSource>,
+
     /// Factors of each row and column
     #[arg(long, value_name = "K", default_value_t = 16)]
     pub(crate) rank: usize,

@@ -1,14 +1,18 @@
 //! The chain, on the threads of this node.
 
-use crate::link::{Link, Results};
+use crate::items::{Items, What};
+use crate::link::Link;
 use crate::plan::usage;
+use crate::results::{self, Others, malformed};
 use intendant::Aborter;
-use intendant_bpmf::{Block, BpmfError, Config, Model, Posterior, Scratch, Side, Step, Sums, Task};
-use intendant_formats::{Matrix, WriteError, write_text};
-use intendant_ratings::{Dataset, Ids};
-use intendant_task::Reduction;
-use intendant_train::{AppError, Costs, ModelSize, Plan, Program, Technique, TrainError};
-use std::io::Write;
+use intendant::lapser::{Lobby, Way};
+use intendant_bpmf::{Block, BpmfError, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
+use intendant_core::Key;
+use intendant_ratings::Dataset;
+use intendant_task::{Reduction, Split};
+use intendant_train::{
+    AppError, Costs, Exchange, ModelSize, Plan, Program, Saved, State, Technique, TrainError,
+};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,11 +25,20 @@ pub(crate) struct Chain {
     block: Block,
     /// Buffers of each thread.
     scratches: Vec<Scratch>,
-    /// The other nodes, if there are any.
+    /// Where the nodes have met, until the chain begins.
+    lobby: Option<Lobby>,
+    /// How the nodes reach each other's memory.
+    way: Way,
+    /// The other nodes, if there are any, once it has begun.
     link: Option<Link>,
-    /// What is exported, once all nodes have sent it.
-    results: Option<Results>,
+    exchange: Exchange,
+    nodes: usize,
+    /// Whether results are exported.
+    exports: bool,
 }
+
+/// Keys that are copied at once.
+const KEYS_AT_ONCE: usize = 1 << 10;
 
 /// The name of the task in reports.
 pub(crate) const NAME: &str = "bpmf";
@@ -37,7 +50,9 @@ pub(crate) fn model(data: &Dataset, config: Config) -> Result<Model, TrainError>
     let [rows, columns] = rows.map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
     let train = data.train().iter().map(|entry| (entry.row, entry.column, entry.value));
     let test = data.test().iter().map(|entry| (entry.row, entry.column, entry.value));
-    Model::new(config, (rows, columns), train, test, data.mean()).map_err(usage)
+    let valid = data.valid().iter().map(|entry| (entry.row, entry.column, entry.value));
+    let model = Model::new(config, (rows, columns), train, test, data.mean()).map_err(usage)?;
+    model.with_validation(valid).map_err(usage)
 }
 
 /// The size of a model.
@@ -45,6 +60,14 @@ pub(crate) fn size(model: &Model) -> ModelSize {
     let rows: u64 = Side::BOTH.iter().map(|side| u64::from(model.rows(*side))).sum();
     let values = rows * model.config().rank as u64;
     ModelSize { keys: rows, values, bytes: 8 * values, replicated: None }
+}
+
+/// What a split is measured on. Without validation entries, the chain is watched by the test entries.
+pub(crate) fn held(split: Split, model: &Model) -> Held {
+    match split {
+        Split::Valid if model.held(Held::Validation) > 0 => Held::Validation,
+        Split::Valid | Split::Test => Held::Test,
+    }
 }
 
 /// The sums of an epoch.
@@ -72,15 +95,15 @@ impl Chain {
         let model = Arc::new(model(&data, config)?);
         let nodes = u32::try_from(plan.nodes).unwrap_or(u32::MAX);
         let block = Block::new(Arc::clone(&model), plan.rank().into(), nodes).map_err(nodes_of)?;
-        let link = match plan.technique {
-            Technique::Exchange(exchange) if nodes > 1 => plan
-                .lobby(NAME, data.digest())?
-                .map(|lobby| Link::start(lobby, plan.way(), exchange, &model, &block))
-                .transpose()?,
-            Technique::Exchange(_) | Technique::Single | Technique::Server(_) => None,
+        let (lobby, exchange) = match plan.technique {
+            Technique::Exchange(exchange) if nodes > 1 => (plan.lobby(NAME, data.digest())?, exchange),
+            // A single node exchanges nothing.
+            Technique::Exchange(_) | Technique::Single | Technique::Server(_) => (None, Exchange::LapserPush),
         };
         let scratches = (0..plan.workers).map(|_| Scratch::new()).collect();
-        Ok(Self { data, model, block, scratches, link, results: None })
+        let (nodes, exports) = (plan.nodes, plan.export.is_some());
+        let way = plan.way();
+        Ok(Self { data, model, block, scratches, lobby, way, link: None, exchange, nodes, exports })
     }
 
     /// The sum of the sums of all nodes, at node 0.
@@ -88,25 +111,19 @@ impl Chain {
         self.model.total(sums).unwrap_or_default()
     }
 
-    fn ids(folder: &Path, name: &str, ids: &Ids) -> Result<(), WriteError> {
-        write_text(&folder.join(name), |file| {
-            (0..ids.len()).filter_map(|index| ids.get(index)).try_for_each(|id| writeln!(file, "{id}"))
-        })
+    /// The key of the first value of a quantity in checkpoints.
+    fn first_key(&self, quantity: Quantity) -> u64 {
+        let before = Quantity::ALL.into_iter().take_while(|of| *of != quantity);
+        before.map(|of| self.model.extent(of).0).sum()
     }
+}
 
-    /// Writes `name_mean.npy` and `name_variance.npy`.
-    fn posterior(&self, folder: &Path, name: &str, side: Side, of: &Results) -> Result<(), WriteError> {
-        let Posterior { means, variances, .. } = &of.posteriors[side as usize];
-        let rank = self.model.config().rank;
-        for (what, values) in [("mean", means), ("variance", variances)] {
-            let rows = self.model.rows(side).into();
-            let mut matrix = Matrix::create::<f64>(folder, &format!("{name}_{what}"), rows, rank)?;
-            for (row, values) in (0..).zip(values.chunks_exact(rank)) {
-                matrix.row(row, values)?;
-            }
-            matrix.finish()?;
-        }
-        Ok(())
+/// There are no other nodes.
+struct Alone;
+
+impl Others for Alone {
+    fn take(&mut self, node: usize, _: &mut dyn FnMut(&[u64])) -> Result<(), TrainError> {
+        Err(malformed(node))
     }
 }
 
@@ -185,16 +202,21 @@ impl Program for Chain {
             }
         }
         let sums = match &mut self.link {
-            None => self.block.sums(false),
+            None => self.block.sums(None),
             Some(link) => link.epoch_sums(&self.block)?,
         };
         Ok(trained(&self.total(sums)))
     }
 
-    fn evaluate(&mut self) -> Result<Reduction, TrainError> {
+    fn evaluate(&mut self, split: Split) -> Result<Reduction, TrainError> {
+        let held = held(split, &self.model);
+        let what = match split {
+            Split::Valid => What::Validation,
+            Split::Test => What::Test,
+        };
         let sums = match &mut self.link {
-            None => self.block.sums(true),
-            Some(link) => link.test_sums(&self.block)?,
+            None => self.block.sums(Some(held)),
+            Some(link) => link.held_sums(&self.block, what, held)?,
         };
         Ok(tested(&self.total(sums)))
     }
@@ -204,36 +226,75 @@ impl Program for Chain {
     }
 
     fn aborter(&self) -> Option<Aborter> {
-        self.link.as_ref().map(Link::aborter)
+        self.lobby.as_ref().map(Lobby::aborter).or_else(|| self.link.as_ref().map(Link::aborter))
     }
 
-    fn collect(&mut self) -> Result<(), TrainError> {
-        if let Some(link) = &self.link {
-            self.results = Some(link.collect(&self.block)?);
+    fn state(&self) -> State {
+        let range = |quantity: Quantity| {
+            let (count, len) = self.model.extent(quantity);
+            (quantity.name(), count, len)
+        };
+        State { ranges: Quantity::ALL.map(range).into(), parameters: Quantity::SAMPLE }
+    }
+
+    fn save(&self, part: &mut dyn FnMut(&[Key], &[f64])) {
+        for quantity in Quantity::ALL {
+            let (first, values) = self.block.state(quantity);
+            let (first, len) = (self.first_key(quantity) + first, self.model.extent(quantity).1);
+            let mut keys = Vec::with_capacity(KEYS_AT_ONCE);
+            for (from, values) in (first..).step_by(KEYS_AT_ONCE).zip(values.chunks(KEYS_AT_ONCE * len)) {
+                keys.clear();
+                keys.extend((from..).map(Key).take(values.len() / len));
+                part(&keys, values);
+            }
+        }
+    }
+
+    fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError> {
+        match (&self.lobby, &self.link) {
+            (Some(lobby), _) => Ok(lobby.gather(name, &payload)?),
+            (None, Some(link)) => link.gather(name, &payload),
+            (None, None) => Ok(vec![payload]),
+        }
+    }
+
+    fn begin(&mut self, saved: Option<Saved<'_>>) -> Result<(), TrainError> {
+        if let Some(mut saved) = saved {
+            let firsts = Quantity::ALL.map(|quantity| self.first_key(quantity));
+            let epochs = saved.epochs();
+            let read = |quantity: Quantity, first: u64, values: &mut [f64]| {
+                let at = Quantity::ALL.iter().position(|of| *of == quantity).unwrap_or(0);
+                saved.read(firsts[at] + first, values)
+            };
+            match epochs {
+                Some(epochs) => self.block.restore(epochs, read)?,
+                None => self.block.begin_with(read)?,
+            }
+        }
+        if let Some(lobby) = self.lobby.take() {
+            let link = Link::start(lobby, self.way, self.exchange, &self.model, &self.block, self.exports)?;
+            self.link = Some(link);
         }
         Ok(())
     }
 
     fn leave(&mut self) -> Result<(), TrainError> {
+        if let Some(lobby) = self.lobby.take() {
+            return Ok(lobby.leave()?);
+        }
         self.link.take().map_or(Ok(()), Link::finish)
     }
 
-    fn export(&mut self, folder: &Path) -> Result<(), AppError> {
-        let results = self.results.take().unwrap_or_else(|| Results::of(&self.block));
-        self.posterior(folder, "row", Side::Rows, &results)?;
-        self.posterior(folder, "column", Side::Columns, &results)?;
-        Self::ids(folder, "row_ids.txt", self.data.rows())?;
-        Self::ids(folder, "column_ids.txt", self.data.columns())?;
-        write_text(&folder.join("mean.txt"), |file| writeln!(file, "{}", self.data.mean()))?;
-        write_text(&folder.join("predictions.tsv"), |file| {
-            writeln!(file, "row\tcolumn\tvalue\tmean\tdeviation\tlow\thigh")?;
-            results.forecasts.iter().try_for_each(|of| {
-                let id = |ids: &Ids, number: u32| ids.get(number as usize).unwrap_or_default().into_owned();
-                let (row, column) = (id(self.data.rows(), of.row), id(self.data.columns(), of.column));
-                let numbers = [of.value, of.mean, of.deviation, of.low, of.high].map(|x| x.to_string());
-                writeln!(file, "{row}\t{column}\t{}", numbers.join("\t"))
-            })
-        })?;
-        Ok(())
+    fn export(&mut self, folder: Option<&Path>) -> Result<Result<(), AppError>, TrainError> {
+        if self.block.index() != 0 {
+            let link = self.link.as_mut();
+            return link.map_or(Ok(()), |link| link.send_results(&self.block)).map(Ok);
+        }
+        let items = Items::new(&self.model, self.nodes, self.exchange);
+        let others: &mut dyn Others = match &mut self.link {
+            Some(link) => link,
+            None => &mut Alone,
+        };
+        results::write(folder, (items, &self.block, &self.data), others)
     }
 }

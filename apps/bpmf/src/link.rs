@@ -1,16 +1,12 @@
-//! The nodes of a chain: a block on each, and the items that they exchange through Lapser.
-//!
-//! Beside the items of the library, nodes exchange sums of their results, at whose keys the library has none:
-//! node 0 gets them after each iteration. The techniques to compare with use items of their own, to meet and
-//! to write all rows of a step at once.
+//! The nodes of a chain: a block on each, and the items that they exchange through Lapser ([`Items`]).
 
+use crate::items::{COSTS, Items, SUMS, What};
+use crate::results::{Others, Section, malformed};
 use intendant::control::MonotonicClock;
-use intendant::lapser::{self, AnyWindow, Get, Lobby, Process, Want, Way};
-use intendant_bpmf::{Block, Forecast, Item, Model, Posterior, Produced, Side, Sums};
+use intendant::lapser::{AnyWindow, Get, Lobby, Process, Way};
+use intendant_bpmf::{Block, Held, Item, Model, Produced, Side, Sums};
 use intendant_metrics::process;
 use intendant_train::{Costs, Exchange, Exchanged, TrainError};
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// This node among the others.
@@ -18,13 +14,13 @@ pub(crate) struct Link {
     process: Process<AnyWindow>,
     exchange: Exchange,
     model: Arc<Model>,
-    nodes: Vec<Part>,
+    nodes: usize,
     /// How often the nodes have met.
     met: u64,
     /// How often sums were told, by [`What`].
-    told: [u64; 2],
-    /// Sums of the last evaluation, and its iteration.
-    evaluated: Option<(u32, Vec<(u32, Sums)>)>,
+    told: [u64; 3],
+    /// Pieces of the results of each node that node 0 has taken.
+    taken: Vec<u64>,
     /// Time of setting and getting.
     busy_ns: u64,
     /// CPU time of this process when the chain began.
@@ -34,74 +30,19 @@ pub(crate) struct Link {
     costs: Costs,
 }
 
-/// What all nodes know of one.
-#[derive(Clone, Debug)]
-struct Part {
-    /// Its rows of both sides.
-    rows: [Range<u32>; 2],
-    /// Parts of the tree of sums that it has.
-    sums: usize,
-}
-
-/// Sums that nodes tell.
-#[derive(Clone, Copy)]
-enum What {
-    /// Of training entries, after each iteration.
-    Epoch = 0,
-    /// Of held-out entries.
-    Test = 1,
-}
-
-/// Numbers of a node's costs, with which its sums begin.
-const COSTS: usize = 11;
-/// Numbers of one part of the sums.
-const SUMS: usize = 8;
-/// Numbers of a forecast.
-const FORECAST: usize = 7;
-
-impl Part {
-    fn words(&self) -> usize {
-        COSTS + SUMS * self.sums
-    }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        let [u, v] = &self.rows;
-        let words = [u.start, u.end, v.start, v.end, self.sums as u32];
-        words.into_iter().flat_map(u32::to_le_bytes).collect()
-    }
-
-    /// All nodes run the same version.
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (words, []) = bytes.as_chunks::<4>() else { return None };
-        let [a, b, c, d, sums] = <[_; 5]>::try_from(words).ok()?.map(u32::from_le_bytes);
-        Some(Self { rows: [a..b, c..d], sums: sums as usize })
-    }
-}
-
 impl Link {
-    /// Starts to exchange items. `block` is that of this node.
+    /// Starts to exchange items. `block` is that of this node. With `exports`, node 0 can
+    /// [`receive`](Link::receive_results) results.
     pub(crate) fn start(
         lobby: Lobby,
         way: Way,
         exchange: Exchange,
         model: &Arc<Model>,
         block: &Block,
+        exports: bool,
     ) -> Result<Self, TrainError> {
-        let rank = lobby.rank().index();
-        let rows = Side::BOTH.map(|side| {
-            let mut rows = block.produced().into_iter().filter_map(move |item| match item {
-                Item::Row(of, row) if of == side => Some(row),
-                Item::Row(..) | Item::Statistics(..) | Item::Hyperparameters(_) => None,
-            });
-            let first = rows.next().unwrap_or(0);
-            first..rows.next_back().map_or(first, |last| last + 1).max(first)
-        });
-        let own = Part { rows, sums: block.sums(false).len() };
-        let nodes = lobby.gather("bpmf:parts", &own.to_bytes())?;
-        let nodes = nodes.iter().enumerate().map(|(node, bytes)| Part::from_bytes(bytes).ok_or(node));
-        let nodes = nodes.collect::<Result<Vec<_>, _>>().map_err(malformed)?;
-        let keys = Keys { model, nodes: nodes.len() as u64 };
-        let declared = declare(exchange, model, block, &nodes, keys, rank);
+        let nodes = lobby.nodes();
+        let declared = Items::new(model, nodes, exchange).of_process(block, exports);
         let process = lobby.start_by(way, exchange.variant(), declared)?;
         let mut link = Self {
             process,
@@ -109,8 +50,8 @@ impl Link {
             model: Arc::clone(model),
             nodes,
             met: 0,
-            told: [0; 2],
-            evaluated: None,
+            told: [0; 3],
+            taken: vec![0; nodes],
             busy_ns: 0,
             cpu_start_ns: process::cpu_ns(),
             clock: MonotonicClock::start(),
@@ -118,6 +59,11 @@ impl Link {
         };
         link.send(block, &block.begin(), true)?;
         Ok(link)
+    }
+
+    /// Waits until every node has called this with the same name; their payloads by rank.
+    pub(crate) fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, TrainError> {
+        Ok(self.process.gather(name, payload)?)
     }
 
     pub(crate) fn aborter(&self) -> intendant::Aborter {
@@ -132,8 +78,8 @@ impl Link {
         self.process.rank().index()
     }
 
-    fn keys(&self) -> Keys<'_> {
-        Keys { model: &self.model, nodes: self.nodes.len() as u64 }
+    fn items(&self) -> Items<'_> {
+        Items::new(&self.model, self.nodes, self.exchange)
     }
 
     /// Runs a part of the exchange, and counts its time.
@@ -191,16 +137,15 @@ impl Link {
         rows: &[u32],
     ) -> Result<(), TrainError> {
         let rank = self.rank();
-        let of = |part: &Part| part.rows[side as usize].clone();
-        let others: Vec<usize> = (0..self.nodes.len())
-            .filter(|node| *node != rank && !of(&self.nodes[*node]).is_empty())
-            .collect();
-        let wants: Vec<Get> =
-            others.iter().map(|node| Get { key: self.keys().rows(side, *node), clock, slack: 0 }).collect();
+        let items = Items::new(&self.model, self.nodes, self.exchange);
+        let others = (0..self.nodes).filter(|node| *node != rank);
+        let others: Vec<(usize, u64)> =
+            others.filter_map(|node| Some((node, items.joined(side, node)?.key))).collect();
+        let wants: Vec<Get> = others.iter().map(|(_, key)| Get { key: *key, clock, slack: 0 }).collect();
         let factors = self.model.config().rank;
-        let (nodes, mut value, mut refused) = (&self.nodes, Vec::new(), None);
+        let (mut value, mut refused) = (Vec::new(), None);
         self.process.get_all(&wants, |at, _, words| {
-            let has = of(&nodes[others[at]]);
+            let has = items.rows_of(side, others[at].0);
             let from = rows.partition_point(|row| *row < has.start);
             for row in rows[from..].iter().take_while(|row| has.contains(row)) {
                 let at = (row - has.start) as usize * factors;
@@ -218,25 +163,28 @@ impl Link {
     /// made this step (`meets`).
     pub(crate) fn send(&mut self, block: &Block, produced: &Produced, meets: bool) -> Result<(), TrainError> {
         self.timed(|link| {
-            let (mut value, mut words) = (Vec::new(), Vec::new());
-            let mut all: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
-            for item in &produced.items {
+            let joins = link.exchange == Exchange::AllGather;
+            let is_joined = |item: &Item| joins && matches!(item, Item::Row(..));
+            let (joined, each): (Vec<Item>, Vec<Item>) =
+                produced.items.iter().partition(|item| is_joined(item));
+            let mut value = Vec::new();
+            let mut bits = |item: Item, words: &mut Vec<u64>| {
                 value.clear();
-                block.value(*item, &mut value);
-                match item {
-                    Item::Row(side, _) if link.exchange == Exchange::AllGather => {
-                        all[*side as usize].extend(value.iter().map(|number| number.to_bits()));
-                    }
-                    Item::Row(..) | Item::Statistics(..) | Item::Hyperparameters(_) => {
-                        words.clear();
-                        words.extend(value.iter().map(|number| number.to_bits()));
-                        link.process.set(link.model.key(*item), produced.clock, &words)?;
-                    }
+                block.value(item, &mut value);
+                words.extend(value.iter().map(|number| number.to_bits()));
+            };
+            let mut all: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
+            for item in joined {
+                if let Item::Row(side, _) = item {
+                    bits(item, &mut all[side as usize]);
                 }
             }
+            let keys: Vec<u64> = each.iter().map(|item| link.model.key(*item)).collect();
+            link.process.set_all(&keys, produced.clock, |at, words| bits(each[at], words))?;
             for (side, all) in Side::BOTH.into_iter().zip(all).filter(|(_, all)| !all.is_empty()) {
-                let key = link.keys().rows(side, link.rank());
-                link.process.set(key, produced.clock, &all)?;
+                if let Some(item) = link.items().joined(side, link.rank()) {
+                    link.process.set(item.key, produced.clock, &all)?;
+                }
             }
             if meets && !link.exchange.has_slack() { link.meet() } else { Ok(()) }
         })
@@ -245,30 +193,29 @@ impl Link {
     /// Waits until all nodes have come so far.
     fn meet(&mut self) -> Result<(), TrainError> {
         self.met += 1;
-        let (rank, met, keys) = (self.rank(), self.met, self.keys());
-        let key = keys.meeting(rank);
-        let others = (0..self.nodes.len()).filter(|node| *node != rank);
+        let (rank, met, items) = (self.rank(), self.met, self.items());
+        let key = items.meeting(rank).key;
+        let others = (0..self.nodes).filter(|node| *node != rank);
         let wants: Vec<Get> =
-            others.map(|node| Get { key: keys.meeting(node), clock: met, slack: 0 }).collect();
+            others.map(|node| Get { key: items.meeting(node).key, clock: met, slack: 0 }).collect();
         self.process.set(key, met, &[met])?;
         Ok(self.process.get_all(&wants, |_, _, _| ())?)
     }
 
     /// Sums of training entries after an iteration, of all nodes at node 0.
     pub(crate) fn epoch_sums(&mut self, block: &Block) -> Result<Vec<(u32, Sums)>, TrainError> {
-        self.timed(|link| link.tell(What::Epoch, block.sums(false)))
+        self.timed(|link| link.tell(What::Epoch, block.sums(None)))
     }
 
-    /// Sums of held-out entries, of all nodes at node 0. Those of the same iteration are told once: else one
-    /// node might set new ones before node 0 has got those before.
-    pub(crate) fn test_sums(&mut self, block: &Block) -> Result<Vec<(u32, Sums)>, TrainError> {
-        let iteration = if block.step().is_some() { block.iteration() } else { u32::MAX };
-        if let Some((_, sums)) = self.evaluated.as_ref().filter(|(at, _)| *at == iteration) {
-            return Ok(sums.clone());
-        }
-        let sums = self.timed(|link| link.tell(What::Test, block.sums(true)))?;
-        self.evaluated = Some((iteration, sums.clone()));
-        Ok(sums)
+    /// Sums of held-out entries, of all nodes at node 0. Of the validation, at most once in an iteration: no
+    /// node comes to the next one before node 0 has got them.
+    pub(crate) fn held_sums(
+        &mut self,
+        block: &Block,
+        what: What,
+        held: Held,
+    ) -> Result<Vec<(u32, Sums)>, TrainError> {
+        self.timed(|link| link.tell(what, block.sums(Some(held))))
     }
 
     /// Tells node 0 the sums of this node; there, adds those of all others.
@@ -284,13 +231,13 @@ impl Link {
                 words.push(node.into());
                 words.extend(numbers.map(f64::to_bits));
             }
-            let key = self.keys().sums(what, rank);
+            let key = self.items().sums(what, rank).key;
             self.process.set(key, clock, &words)?;
             return Ok(Vec::new());
         }
-        let keys = self.keys();
+        let items = self.items();
         let wants: Vec<Get> =
-            (1..self.nodes.len()).map(|node| Get { key: keys.sums(what, node), clock, slack: 0 }).collect();
+            (1..self.nodes).map(|node| Get { key: items.sums(what, node).key, clock, slack: 0 }).collect();
         let (mut all, mut sum, mut cpu_ns) = (own, costs.map(u128::from), 0);
         self.process.get_all(&wants, |_, _, words| {
             let (costs, parts) = words.split_at(COSTS.min(words.len()));
@@ -315,7 +262,7 @@ impl Link {
             read_bytes,
             torn,
             stale,
-            seconds: ns as f64 / 1e9 / self.nodes.len() as f64,
+            seconds: ns as f64 / 1e9 / self.nodes as f64,
         };
         self.costs = Costs { cpu_ns, exchanged: Some(exchanged) };
         Ok(all)
@@ -339,19 +286,22 @@ impl Link {
         ]
     }
 
-    /// Brings posteriors and forecasts of all nodes together; on other nodes than the first they are dropped.
-    pub(crate) fn collect(&self, block: &Block) -> Result<Results, TrainError> {
-        let payload = if self.rank() == 0 { Vec::new() } else { Results::of(block).to_bytes() };
-        let mut all = Results::of(block);
-        for (node, bytes) in self.process.gather("bpmf:results", &payload)?.iter().enumerate().skip(1) {
-            let other = Results::from_bytes(bytes).ok_or(node).map_err(malformed)?;
-            for (all, other) in all.posteriors.iter_mut().zip(other.posteriors) {
-                all.means.extend(other.means);
-                all.variances.extend(other.variances);
-            }
-            all.forecasts.extend(other.forecasts);
+    /// Sends the results of this node to node 0, piece by piece, as node 0 takes them.
+    pub(crate) fn send_results(&mut self, block: &Block) -> Result<(), TrainError> {
+        let (model, rank) = (Arc::clone(&self.model), self.rank());
+        let items = Items::new(&model, self.nodes, self.exchange);
+        let Some(item) = items.pieces(rank) else { return Ok(()) };
+        let taken = items.taken(rank).key;
+        let mut clock = 0;
+        for mut words in Section::ALL.into_iter().flat_map(|section| section.words(items, block)) {
+            // The piece before is not needed any more.
+            self.process.get_all(&[Get { key: taken, clock, slack: 0 }], |_, _, _| ())?;
+            clock += 1;
+            words.resize(item.words, 0);
+            self.process.set(item.key, clock, &words)?;
         }
-        Ok(all)
+        // The node does not leave with the last one.
+        Ok(self.process.get_all(&[Get { key: taken, clock, slack: 0 }], |_, _, _| ())?)
     }
 
     pub(crate) fn finish(self) -> Result<(), TrainError> {
@@ -359,144 +309,14 @@ impl Link {
     }
 }
 
-/// What a chain exports: posteriors of both sides, and forecasts, row by row.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Results {
-    pub(crate) posteriors: [Posterior; 2],
-    pub(crate) forecasts: Vec<Forecast>,
-}
-
-impl Results {
-    pub(crate) fn of(block: &Block) -> Self {
-        Self {
-            posteriors: Side::BOTH.map(|side| block.posterior(side)),
-            forecasts: block.forecasts().collect(),
-        }
+/// The results of other nodes, at node 0.
+impl Others for Link {
+    fn take(&mut self, node: usize, piece: &mut dyn FnMut(&[u64])) -> Result<(), TrainError> {
+        self.taken[node] += 1;
+        let (clock, items) = (self.taken[node], self.items());
+        let item = items.pieces(node).ok_or_else(|| malformed(node))?;
+        let taken = items.taken(node).key;
+        self.process.get_all(&[Get { key: item.key, clock, slack: 0 }], |_, _, words| piece(words))?;
+        Ok(self.process.set(taken, clock, &[clock])?)
     }
-
-    /// Numbers of 64 bits: of each side the first row, how many means, means and variances; then forecasts.
-    fn to_bytes(&self) -> Vec<u8> {
-        let mut words = Vec::new();
-        for Posterior { first, means, variances } in &self.posteriors {
-            words.extend([u64::from(*first), means.len() as u64]);
-            words.extend(means.iter().chain(variances).map(|number| number.to_bits()));
-        }
-        for Forecast { row, column, value, mean, deviation, low, high } in &self.forecasts {
-            words.extend([u64::from(*row), u64::from(*column)]);
-            words.extend([value, mean, deviation, low, high].map(|number| number.to_bits()));
-        }
-        words.into_iter().flat_map(u64::to_le_bytes).collect()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (words, []) = bytes.as_chunks::<8>() else { return None };
-        let mut words: VecDeque<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let mut posterior = || {
-            let (first, len) = (words.pop_front()?, usize::try_from(words.pop_front()?).ok()?);
-            if words.len() / 2 < len {
-                return None;
-            }
-            let mut numbers = || words.drain(..len).map(f64::from_bits).collect::<Vec<_>>();
-            Some(Posterior { first: u32::try_from(first).ok()?, means: numbers(), variances: numbers() })
-        };
-        let posteriors = [posterior()?, posterior()?];
-        let (forecasts, []) = words.make_contiguous().as_chunks::<FORECAST>() else { return None };
-        let forecast = |[row, column, numbers @ ..]: [u64; FORECAST]| {
-            let [value, mean, deviation, low, high] = numbers.map(f64::from_bits);
-            let (row, column) = (u32::try_from(row).ok()?, u32::try_from(column).ok()?);
-            Some(Forecast { row, column, value, mean, deviation, low, high })
-        };
-        Some(Self {
-            posteriors,
-            forecasts: forecasts.iter().map(|words| forecast(*words)).collect::<Option<_>>()?,
-        })
-    }
-}
-
-fn malformed(node: usize) -> TrainError {
-    TrainError::Stopped(format!("node {node} has sent something else than what it computed: a bug"))
-}
-
-/// Keys beyond those of the library.
-#[derive(Clone, Copy)]
-struct Keys<'a> {
-    model: &'a Model,
-    nodes: u64,
-}
-
-impl Keys<'_> {
-    fn at(self, kind: u64, node: usize) -> u64 {
-        self.model.keys() + kind * self.nodes + node as u64
-    }
-
-    /// Sums of a node.
-    fn sums(self, what: What, node: usize) -> u64 {
-        self.at(what as u64, node)
-    }
-
-    /// How often a node has come to a meeting.
-    fn meeting(self, node: usize) -> u64 {
-        self.at(2, node)
-    }
-
-    /// All rows of a node of one side.
-    fn rows(self, side: Side, node: usize) -> u64 {
-        self.at(3 + side as u64, node)
-    }
-}
-
-/// What node `rank` produces and consumes.
-fn declare(
-    exchange: Exchange,
-    model: &Model,
-    block: &Block,
-    nodes: &[Part],
-    keys: Keys<'_>,
-    rank: usize,
-) -> lapser::Declaration {
-    let others = || (0..nodes.len()).filter(|node| *node != rank);
-    let item = |item: Item| lapser::Item::new(model.key(item), model.words(item));
-    let want = |item, slack| Want { item, slack };
-    let is_row = |of: &Item| matches!(of, Item::Row(..));
-    let mut declared = lapser::Declaration::default();
-    let (rows, rest): (Vec<Item>, Vec<Item>) = block.produced().into_iter().partition(is_row);
-    declared.produce.extend(rest.into_iter().map(item));
-    let (wanted, rest): (Vec<Item>, Vec<Item>) = block.consumed().into_iter().partition(is_row);
-    declared.consume.extend(rest.into_iter().map(|of| want(item(of), 0)));
-    let all_rows = |node: usize, side: Side| {
-        let words = nodes[node].rows[side as usize].len() * model.config().rank;
-        (words > 0).then(|| lapser::Item::new(keys.rows(side, node), words))
-    };
-    match exchange {
-        Exchange::AllGather => {
-            declared.produce.extend(Side::BOTH.into_iter().filter_map(|side| all_rows(rank, side)));
-            let all = others().flat_map(|node| Side::BOTH.map(|side| all_rows(node, side)));
-            declared.consume.extend(all.flatten().map(|item| want(item, 0)));
-        }
-        Exchange::Broadcast => {
-            declared.produce.extend(rows.into_iter().map(item));
-            for side in Side::BOTH {
-                let all = others().flat_map(|node| nodes[node].rows[side as usize].clone());
-                declared.consume.extend(all.map(|row| want(item(Item::Row(side, row)), 0)));
-            }
-        }
-        Exchange::LapserPush | Exchange::LapserPull | Exchange::LapserPushBySlack | Exchange::OneSided => {
-            let slack = model.config().slack.into();
-            declared.produce.extend(rows.into_iter().map(item));
-            declared.consume.extend(wanted.into_iter().map(|of| want(item(of), slack)));
-        }
-    }
-    for what in [What::Epoch, What::Test] {
-        let sums = |node: usize| lapser::Item::new(keys.sums(what, node), nodes[node].words());
-        match rank {
-            0 => declared.consume.extend(others().map(|node| want(sums(node), 0))),
-            _ => declared.produce.push(sums(rank)),
-        }
-    }
-    if !exchange.has_slack() {
-        let meeting = |node| lapser::Item::new(keys.meeting(node), 1);
-        declared.produce.push(meeting(rank));
-        declared.consume.extend(others().map(|node| want(meeting(node), 0)));
-    }
-    declared
 }

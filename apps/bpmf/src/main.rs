@@ -3,8 +3,10 @@
 
 mod args;
 mod chain;
+mod items;
 mod link;
 mod plan;
+mod results;
 mod simulated;
 
 use args::Flags;
@@ -47,13 +49,15 @@ fn app() -> App {
     );
     App::new(command)
         .exchanging()
+        .refusing("patience", ONE_CHAIN)
+        .refusing("keep", ONE_CHAIN)
         .default("epochs", EPOCHS_DEFAULT)
         .default("float", "f64")
         .describe("epochs", "E", "Iterations of the chain")
         .describe(
             "valid_every",
             "E",
-            "Measure the quality on the test data after every so many iterations; 0 means at the end",
+            "Measure the quality on the validation data after every so many iterations; 0 means never",
         )
         .describe("workers", "W", "Threads per node")
         .describe(
@@ -61,6 +65,11 @@ fn app() -> App {
             "KIND",
             "How nodes reach each other's memory: shm (they map it; all are on one host), verbs (over RDMA, in programs built \
              with the feature verbs), or auto (shm if all nodes are on one host, else verbs)",
+        )
+        .describe(
+            "from",
+            "DIR",
+            "Begin with the rows and columns of a checkpoint of another chain, instead of initial ones: its last sample",
         )
         .describe(
             "technique",
@@ -71,6 +80,10 @@ fn app() -> App {
              written to all nodes at once), broadcast (each row to all nodes); single is one node",
         )
 }
+
+/// Why iterations are not compared.
+const ONE_CHAIN: &str = "no iteration of a chain has the best model, as predictions are averages over all iterations after \
+                         the burn-in";
 
 /// Iterations, a third of which is burn-in: enough for the built-in data and for sets of some ten thousand
 /// entries.

@@ -14,6 +14,8 @@ pub(crate) struct Resolved {
     pub(crate) config: Config,
     /// The data to generate, unless a file is read.
     generator: Option<Generator>,
+    /// The validation data, if it is not the test data.
+    valid: Option<TestSource>,
 }
 
 /// The data set that is factorised by default.
@@ -27,13 +29,15 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
             "--float is f32, but samples are drawn and averaged in f64: leave it out".to_owned(),
         ));
     }
+    // A chain that goes on for longer keeps its burn-in.
+    let resumed = plan.resumed("burn-in").and_then(|burn_in| u32::try_from(burn_in.as_u64()?).ok());
     let config = Config {
         rank: flags.rank,
         alpha: flags.alpha,
         beta: flags.beta,
         nu: flags.nu,
         iterations: plan.epochs,
-        burn_in: flags.burn_in.unwrap_or(plan.epochs / 3),
+        burn_in: flags.burn_in.or(resumed).unwrap_or(plan.epochs / 3),
         slack: flags.slack,
         hyper_slack: flags.hyper_slack,
         interval: flags.interval,
@@ -61,7 +65,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         Some(DataSource::Path(_)) => None,
     };
     let generator = generator.map(Generator::named).transpose().map_err(TrainError::usage)?;
-    Ok(Resolved { config, generator })
+    Ok(Resolved { config, generator, valid: flags.valid.clone() })
 }
 
 /// Refuses settings that a simulated chain would ignore.
@@ -96,18 +100,22 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainErr
         (Some(generator), _) => generator.generate().map_err(TrainError::usage)?,
         (None, _) => return Err(TrainError::usage("no data is named")),
     };
-    let held_out = match &plan.test {
-        None => Ok(()),
-        Some(TestSource::File(file)) => data.held_out_from(Split::Test, file),
-        Some(TestSource::Fraction(fraction)) => data.hold_out(Split::Test, *fraction, plan.seed),
-    };
-    held_out.map_err(|error| TrainError::usage(format!("--test: {error}")))?;
+    for (flag, split, source) in
+        [("--test", Split::Test, &plan.test), ("--valid", Split::Valid, &resolved.valid)]
+    {
+        let done = match source {
+            None => continue,
+            Some(TestSource::File(file)) => data.held_out_from(split, file),
+            Some(TestSource::Fraction(fraction)) => data.hold_out(split, *fraction, plan.seed),
+        };
+        done.map_err(|error| TrainError::usage(format!("{flag}: {error}")))?;
+    }
     if data.test().is_empty() {
         plan.warn_without_test_data();
     }
     let (rows, columns) = (data.rows().len(), data.columns().len());
-    let (train, test) = (data.train().len(), data.test().len());
-    tracing::info!(rows, columns, train, test, mean = data.mean(), "data");
+    let (train, valid, test) = (data.train().len(), data.valid().len(), data.test().len());
+    tracing::info!(rows, columns, train, valid, test, mean = data.mean(), "data");
     if data.unseen() > 0 && matches!(plan.test, Some(TestSource::File(_))) {
         // Names may be spelled differently in the two files.
         tracing::warn!(

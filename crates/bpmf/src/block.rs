@@ -1,11 +1,11 @@
 //! A block: the part of a chain that one node computes.
 
-use crate::data::Model;
+use crate::data::{Entries, Model};
 use crate::error::{BpmfError, What};
 use crate::hyper::{self, Hyper, Prior};
 use crate::item::{Item, Need, Side};
 use crate::moments::Moments;
-use crate::predict::{Forecast, Outlook, Posterior, Prediction, Sums, average};
+use crate::predict::{Forecast, Held, Outlook, Posterior, Prediction, Sums, average};
 use crate::random::{Use, generator};
 use crate::row::{self, Scratch, View};
 use pulp::{Simd, WithSimd};
@@ -51,12 +51,12 @@ pub struct Block {
     pub(crate) model: Arc<Model>,
     index: u32,
     /// From 1.
-    iteration: u32,
+    pub(crate) iteration: u32,
     /// `None` after the last iteration.
     step: Option<Step>,
     pub(crate) sides: [Part; 2],
-    /// Held-out entries of the block's rows.
-    predictions: Vec<Prediction>,
+    /// Held-out entries of the block's rows, of each [`Held`].
+    pub(crate) predictions: [Vec<Prediction>; 2],
     /// Squared errors of the training entries of each leaf of U.
     losses: Vec<f64>,
     /// Hyperparameters that are being drawn.
@@ -67,8 +67,8 @@ pub struct Block {
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     leaves: Range<u32>,
-    rows: Range<u32>,
-    own: Vec<f64>,
+    pub(crate) rows: Range<u32>,
+    pub(crate) own: Vec<f64>,
     /// Rows of others that are consumed, ascending, and those of them that are trained on and tested on.
     consumed: Vec<u32>,
     trained: Vec<u32>,
@@ -83,8 +83,8 @@ pub(crate) struct Part {
     pub(crate) known: BTreeMap<u32, Moments>,
     /// Nodes of other blocks, for block 0.
     of_others: Vec<u32>,
-    means: Vec<f64>,
-    squares: Vec<f64>,
+    pub(crate) means: Vec<f64>,
+    pub(crate) squares: Vec<f64>,
 }
 
 /// The place of a row that is not consumed.
@@ -164,28 +164,31 @@ impl Block {
             let trained = foreign(&entries.others[entries.places(own.clone())]);
             let tested = match side {
                 // Entries are predicted by the block that has their row.
-                Side::Columns => foreign(&model.test.others[model.test.places(own)]),
+                Side::Columns => {
+                    let tested = model.held.iter().map(|held| &held.others[held.places(own.clone())]);
+                    foreign(&tested.flatten().copied().collect::<Vec<_>>())
+                }
                 Side::Rows => BTreeSet::new(),
             };
             sides[side as usize].consume(trained, tested, model.rows(side), rank);
         }
-        let predictions = vec![Prediction::default(); model.test.places(sides[0].rows.clone()).len()];
+        let predictions = Held::BOTH.map(|held| {
+            let entries = &model.held[held as usize];
+            vec![Prediction::default(); entries.places(sides[0].rows.clone()).len()]
+        });
         let losses = vec![0.0; sides[0].leaves.len()];
         let mut block =
             Self { model, index, iteration: 0, step: None, sides, predictions, losses, drawn: [None, None] };
-        let mut scratch = Vec::new();
-        for side in Side::BOTH {
-            let data = block.model.side(side);
-            let part = &mut block.sides[side as usize];
-            for (leaf, moments) in part.leaves.clone().zip(&mut part.moments) {
-                let rows = data.leaf(leaf);
-                let from = (rows.start - part.rows.start) as usize * rank;
-                moments.measure(data.entries.of_trained(rows, &part.own[from..], rank), rank, &mut scratch);
-            }
-        }
-        block.add_up();
-        block.begin_iteration();
+        block.begin_after(0);
         Ok(block)
+    }
+
+    /// Begins the iteration after `iterations` ones, with the rows that the block has.
+    pub(crate) fn begin_after(&mut self, iterations: u32) {
+        Scratch::new().arch.dispatch(Measure(self));
+        self.add_up();
+        self.iteration = iterations;
+        self.begin_iteration();
     }
 
     /// The block's number.
@@ -195,16 +198,7 @@ impl Block {
 
     /// What this block gives values to.
     pub fn produced(&self) -> Vec<Item> {
-        let mut items = Vec::new();
-        for side in Side::BOTH {
-            let part = self.part(side);
-            items.extend(part.rows.clone().map(|row| Item::Row(side, row)));
-            items.extend(self.cover(side).map(|node| Item::Statistics(side, node)));
-            if self.index == 0 {
-                items.push(Item::Hyperparameters(side));
-            }
-        }
-        items
+        self.model.produced(self.index, |side| self.part(side).leaves.clone())
     }
 
     /// What this block needs of others: each item once.
@@ -221,11 +215,17 @@ impl Block {
         items
     }
 
-    /// The items that have a value from the start: rows and their statistics.
+    /// The items that have a value from the start: rows and their statistics. Their clock is 1, unless the
+    /// block goes on after some iterations ([`Block::restore`]).
     pub fn begin(&self) -> Produced {
         let mut items = self.produced();
         items.retain(|item| !matches!(item, Item::Hyperparameters(_)));
-        Produced { items, clock: 1 }
+        Produced { items, clock: u64::from(self.complete()) + 1 }
+    }
+
+    /// Complete iterations.
+    pub fn complete(&self) -> u32 {
+        if self.step.is_some() { self.iteration - 1 } else { self.iteration }
     }
 
     /// The iteration that is under way, from 1, or the last one.
@@ -384,14 +384,16 @@ impl Block {
             }
             Some(Step::Predict) => {
                 let [u, v] = &self.sides;
-                let mut predictions = self.predictions.as_mut_slice();
-                for leaf in u.leaves.clone() {
-                    let rows = model.side(Side::Rows).leaf(leaf);
-                    let count = model.test.places(rows.clone()).len();
-                    let predictions = split(&mut predictions, count);
-                    let (u, v) = (u.view(rank), v.view(rank));
-                    if count > 0 {
-                        tasks.push(Task(Kind::Predict { model, rows, u, v, samples, predictions }));
+                for (entries, predictions) in model.held.iter().zip(&mut self.predictions) {
+                    let mut predictions = predictions.as_mut_slice();
+                    for leaf in u.leaves.clone() {
+                        let rows = model.side(Side::Rows).leaf(leaf);
+                        let count = entries.places(rows.clone()).len();
+                        let predictions = split(&mut predictions, count);
+                        let (u, v) = (u.view(rank), v.view(rank));
+                        if count > 0 {
+                            tasks.push(Task(Kind::Predict { entries, rows, u, v, samples, predictions }));
+                        }
                     }
                 }
             }
@@ -429,21 +431,24 @@ impl Block {
         Produced { items, clock }
     }
 
-    /// Sums of training entries and, if `forecasts`, of held-out ones, by node of a fixed tree:
-    /// [`Model::total`] makes one of those of all blocks.
-    pub fn sums(&self, forecasts: bool) -> Vec<(u32, Sums)> {
+    /// Sums of training entries and of the held-out ones that are asked for, by node of a fixed tree:
+    /// [`Model::total`] makes one of those of all blocks. The errors of training entries are those of the
+    /// last iteration.
+    pub fn sums(&self, held: Option<Held>) -> Vec<(u32, Sums)> {
         let (model, part) = (&self.model, self.part(Side::Rows));
         let data = model.side(Side::Rows);
         let outlook = Outlook::new(model, self.samples());
-        let mut predictions = self.predictions.as_slice();
+        let held = held.map(|held| (&model.held[held as usize], &self.predictions[held as usize]));
+        let mut predictions = held.map_or(&[][..], |(_, predictions)| predictions);
         let of_leaf = |(leaf, loss): (u32, &f64)| {
             let rows = data.leaf(leaf);
             let examples = data.entries.places(rows.clone()).len() as f64;
             let mut sums = Sums { examples, loss: *loss, ..Sums::default() };
-            let count = model.test.places(rows.clone()).len();
-            let of_leaf = predictions.split_off(..count).unwrap_or_default();
-            if forecasts {
-                tested(model, rows).zip(of_leaf).for_each(|(cell, of)| sums.add(&outlook.forecast(cell, of)));
+            if let Some((entries, _)) = held {
+                let count = entries.places(rows.clone()).len();
+                let of_leaf = predictions.split_off(..count).unwrap_or_default();
+                let forecasts = tested(entries, rows).zip(of_leaf);
+                forecasts.for_each(|(cell, of)| sums.add(&outlook.forecast(cell, of)));
             }
             sums
         };
@@ -455,27 +460,41 @@ impl Block {
         self.cover(Side::Rows).filter_map(|node| Some((node, data.tree.sum(node, &known)?))).collect()
     }
 
-    /// The held-out entries of the block's rows, row by row.
+    /// The test entries of the block's rows, row by row.
     pub fn forecasts(&self) -> impl Iterator<Item = Forecast> {
         let outlook = Outlook::new(&self.model, self.samples());
-        let cells = tested(&self.model, self.part(Side::Rows).rows.clone());
-        cells.zip(&self.predictions).map(move |(cell, of)| outlook.forecast(cell, of))
+        let test = Held::Test as usize;
+        let cells = tested(&self.model.held[test], self.part(Side::Rows).rows.clone());
+        cells.zip(&self.predictions[test]).map(move |(cell, of)| outlook.forecast(cell, of))
     }
 
     /// Mean and variance of the block's rows of a side, over the samples after the burn-in. (A sample can be
     /// turned into an equal one by a rotation of all rows of both sides; that of a long chain may turn
     /// slowly.)
     pub fn posterior(&self, side: Side) -> Posterior {
-        let (part, samples) = (self.part(side), self.samples());
+        self.posterior_of(side, self.part(side).rows.clone())
+    }
+
+    /// The same of some of the block's rows.
+    ///
+    /// # Panics
+    /// If a row is not the block's.
+    pub fn posterior_of(&self, side: Side, rows: Range<u32>) -> Posterior {
+        let (part, samples, rank) = (self.part(side), self.samples(), self.model.config.rank);
+        let places =
+            (rows.start - part.rows.start) as usize * rank..(rows.end - part.rows.start) as usize * rank;
         let variance = |squares: &f64| if samples > 1 { squares / f64::from(samples - 1) } else { 0.0 };
-        let means = if samples > 0 { part.means.clone() } else { part.own.clone() };
-        Posterior { first: part.rows.start, means, variances: part.squares.iter().map(variance).collect() }
+        let means = if samples > 0 { &part.means } else { &part.own };
+        Posterior {
+            first: rows.start,
+            means: means[places.clone()].to_vec(),
+            variances: part.squares[places].iter().map(variance).collect(),
+        }
     }
 
     /// Samples of complete iterations after the burn-in.
     pub fn samples(&self) -> u32 {
-        let complete = if self.step.is_some() { self.iteration - 1 } else { self.iteration };
-        complete.saturating_sub(self.model.config.burn_in)
+        self.complete().saturating_sub(self.model.config.burn_in)
     }
 
     fn part(&self, side: Side) -> &Part {
@@ -509,16 +528,40 @@ impl Block {
 }
 
 impl Model {
+    /// What block `block` of `blocks` gives values to: the same as [`Block::produced`], without the block.
+    pub fn produced_by(&self, block: u32, blocks: u32) -> Vec<Item> {
+        self.produced(block, |side| self.side(side).tree.share(block, blocks))
+    }
+
+    fn produced(&self, block: u32, leaves: impl Fn(Side) -> Range<u32>) -> Vec<Item> {
+        let mut items = Vec::new();
+        for side in Side::BOTH {
+            let data = self.side(side);
+            items.extend(data.rows(leaves(side)).map(|row| Item::Row(side, row)));
+            items.extend(data.tree.cover(leaves(side)).into_iter().map(|node| Item::Statistics(side, node)));
+            if block == 0 {
+                items.push(Item::Hyperparameters(side));
+            }
+        }
+        items
+    }
+
+    /// How many sums [`Block::sums`] of block `block` of `blocks` has.
+    pub fn sums_of(&self, block: u32, blocks: u32) -> usize {
+        let tree = self.side(Side::Rows).tree;
+        tree.cover(tree.share(block, blocks)).len()
+    }
+
     /// The sum of the sums of all blocks; `None` if those of a block are missing.
     pub fn total(&self, sums: impl IntoIterator<Item = (u32, Sums)>) -> Option<Sums> {
         self.side(Side::Rows).tree.root(&sums.into_iter().collect())
     }
 }
 
-/// The held-out entries of some rows: row, column, centred value.
-fn tested(model: &Model, rows: Range<u32>) -> impl Iterator<Item = (u32, u32, f64)> {
+/// The entries of some rows: row, column, centred value.
+fn tested(entries: &Entries, rows: Range<u32>) -> impl Iterator<Item = (u32, u32, f64)> {
     rows.flat_map(|row| {
-        let (columns, values) = model.test.of(row);
+        let (columns, values) = entries.of(row);
         columns.iter().zip(values).map(move |(column, value)| (row, *column, *value))
     })
 }
@@ -543,7 +586,7 @@ enum Kind<'a> {
     },
     Rows(RowsTask<'a>),
     Predict {
-        model: &'a Model,
+        entries: &'a Entries,
         rows: Range<u32>,
         u: View<'a>,
         v: View<'a>,
@@ -601,8 +644,8 @@ impl WithSimd for Compiled<'_, '_> {
                 Ok(())
             }
             Kind::Rows(task) => task.run(scratch),
-            Kind::Predict { model, rows, u, v, samples, predictions } => {
-                for ((row, column, _), prediction) in tested(model, rows).zip(predictions) {
+            Kind::Predict { entries, rows, u, v, samples, predictions } => {
+                for ((row, column, _), prediction) in tested(entries, rows).zip(predictions) {
                     let product = crate::linalg::dot(u.row(row), v.row(column));
                     prediction.current = product;
                     if samples > 0 {
@@ -610,6 +653,27 @@ impl WithSimd for Compiled<'_, '_> {
                     }
                 }
                 Ok(())
+            }
+        }
+    }
+}
+
+/// The statistics of the leaves of a block from its rows.
+struct Measure<'a>(&'a mut Block);
+
+impl WithSimd for Measure<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Self::Output {
+        let Block { model, sides, .. } = self.0;
+        let (rank, mut scratch) = (model.config.rank, Vec::new());
+        for side in Side::BOTH {
+            let (data, part) = (model.side(side), &mut sides[side as usize]);
+            for (leaf, moments) in part.leaves.clone().zip(&mut part.moments) {
+                let rows = data.leaf(leaf);
+                let from = (rows.start - part.rows.start) as usize * rank;
+                moments.measure(data.entries.of_trained(rows, &part.own[from..], rank), rank, &mut scratch);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Blocks that exchange items through a store that keeps the newest value only, in random order.
 
 use super::*;
-use crate::{Cell, Config};
+use crate::{Cell, Config, Quantity};
 use intendant_core::random::{stream, unit};
 use std::collections::BTreeMap;
 
@@ -26,7 +26,10 @@ fn cells_of((rows, columns): (u32, u32), held_out: bool) -> impl Iterator<Item =
 }
 
 fn model(config: Config) -> Arc<Model> {
-    Arc::new(Model::new(config, (ROWS, COLUMNS), cells(false), cells(true), 3.0).expect("allowed"))
+    let model = Model::new(config, (ROWS, COLUMNS), cells(false), cells(true), 3.0).expect("allowed");
+    // Every third of the cells that are tested on is watched as well.
+    let watched = cells(true).filter(|(row, column, _)| (row + column) % 3 == 0);
+    Arc::new(model.with_validation(watched).expect("inside"))
 }
 
 fn config() -> Config {
@@ -38,15 +41,27 @@ fn config() -> Config {
 struct Outcome {
     forecasts: Vec<[u64; 2]>,
     posterior: Vec<u64>,
-    sums: [u64; 2],
+    /// Errors of test, training and validation entries.
+    sums: [u64; 3],
 }
 
-/// Runs a chain of so many blocks. The order of steps follows from `order`; a step runs when all that it
-/// needs is there. Blocks take the newest value, or keep the copy that they have if it is new enough
-/// (`lazy`). Also returns how many values were older than at slack 0.
+/// Blocks with initial rows.
+fn begun(model: &Arc<Model>, count: u32) -> Vec<Block> {
+    (0..count).map(|index| Block::new(Arc::clone(model), index, count).expect("allowed")).collect()
+}
+
+/// Runs a chain of so many blocks to its end.
 fn run(model: &Arc<Model>, count: u32, order: u64, lazy: bool) -> (Outcome, Vec<Block>, usize) {
-    let mut blocks: Vec<Block> =
-        (0..count).map(|index| Block::new(Arc::clone(model), index, count).expect("allowed")).collect();
+    let mut blocks = begun(model, count);
+    let stale = go_on(model, &mut blocks, u32::MAX, order, lazy);
+    assert!(blocks.iter().all(|block| block.step().is_none()), "a chain of {count} blocks hangs");
+    (outcome(model, &blocks), blocks, stale)
+}
+
+/// Runs the blocks of a chain until they have completed so many iterations. The order of steps follows from
+/// `order`; a step runs when all that it needs is there. Blocks take the newest value, or keep the copy that
+/// they have if it is new enough (`lazy`). Returns how many values were older than at slack 0.
+fn go_on(model: &Model, blocks: &mut [Block], until: u32, order: u64, lazy: bool) -> usize {
     let mut store: BTreeMap<Item, (u64, Vec<f64>)> = BTreeMap::new();
     let mut copies: Vec<BTreeMap<Item, u64>> = vec![BTreeMap::new(); blocks.len()];
     let tell = |store: &mut BTreeMap<Item, (u64, Vec<f64>)>, block: &Block, produced: Produced| {
@@ -58,7 +73,7 @@ fn run(model: &Arc<Model>, count: u32, order: u64, lazy: bool) -> (Outcome, Vec<
             assert!(before.is_none_or(|(clock, _)| clock < produced.clock), "clocks grow");
         }
     };
-    for block in &blocks {
+    for block in blocks.iter() {
         tell(&mut store, block, block.begin());
     }
     let (mut scratch, mut stale) = (Scratch::new(), 0);
@@ -66,7 +81,7 @@ fn run(model: &Arc<Model>, count: u32, order: u64, lazy: bool) -> (Outcome, Vec<
     for turn in 0.. {
         let ready = |block: &&mut Block| {
             let has = |need: &Need| store.get(&need.item).is_some_and(|(clock, _)| *clock >= need.least());
-            block.step().is_some() && block.needs().iter().all(has)
+            block.step().is_some() && block.complete() < until && block.needs().iter().all(has)
         };
         let mut ready: Vec<&mut Block> = blocks.iter_mut().filter(ready).collect();
         if ready.is_empty() {
@@ -94,18 +109,22 @@ fn run(model: &Arc<Model>, count: u32, order: u64, lazy: bool) -> (Outcome, Vec<
         let produced = block.finish();
         tell(&mut store, block, produced);
     }
-    assert!(blocks.iter().all(|block| block.step().is_none()), "a chain of {count} blocks hangs");
-    let total = model.total(blocks.iter().flat_map(|block| block.sums(true))).expect("all blocks");
+    stale
+}
+
+/// The results of all blocks.
+fn outcome(model: &Model, blocks: &[Block]) -> Outcome {
+    let total = |held| model.total(blocks.iter().flat_map(|block| block.sums(held))).expect("all blocks");
+    let of_test = total(Some(Held::Test));
     let forecasts = blocks.iter().flat_map(Block::forecasts);
     let posterior =
         Side::BOTH.into_iter().flat_map(|side| blocks.iter().map(move |block| block.posterior(side)));
     let posterior = posterior.flat_map(|of| of.means.into_iter().zip(of.variances));
-    let outcome = Outcome {
+    Outcome {
         forecasts: forecasts.map(|of| [of.mean.to_bits(), of.high.to_bits()]).collect(),
         posterior: posterior.flat_map(|(mean, variance)| [mean.to_bits(), variance.to_bits()]).collect(),
-        sums: [total.squares.to_bits(), total.loss.to_bits()],
-    };
-    (outcome, blocks, stale)
+        sums: [of_test.squares, of_test.loss, total(Some(Held::Validation)).squares].map(f64::to_bits),
+    }
 }
 
 #[test]
@@ -165,7 +184,8 @@ fn held_out_cells_are_predicted_and_intervals_hold_what_they_promise() {
     let config = Config { iterations: 300, burn_in: 60, interval: 0.5, ..config() };
     let model = Model::new(config, SIZE, cells_of(SIZE, false), cells_of(SIZE, true), 3.0).expect("allowed");
     let (_, blocks, _) = run(&Arc::new(model), 2, 3, false);
-    let total = blocks[0].model.total(blocks.iter().flat_map(|block| block.sums(true))).expect("all");
+    let total =
+        blocks[0].model.total(blocks.iter().flat_map(|block| block.sums(Some(Held::Test)))).expect("all");
     let trivial: f64 = {
         let off = cells_of(SIZE, true).map(|(_, _, value)| (value - 3.0).powi(2));
         (off.sum::<f64>() / total.tested).sqrt()
@@ -215,7 +235,8 @@ fn slack_lets_blocks_compute_with_older_rows() {
     let chain = |slack| {
         let config = Config { iterations: 300, burn_in: 60, slack, ..config() };
         let (_, blocks, stale) = run(&model(config), 4, 5, true);
-        let total = blocks[0].model.total(blocks.iter().flat_map(|block| block.sums(true))).expect("all");
+        let total =
+            blocks[0].model.total(blocks.iter().flat_map(|block| block.sums(Some(Held::Test)))).expect("all");
         (total.rmse().expect("held out"), stale)
     };
     let ((exact, none), (slack, stale)) = (chain(0), chain(4));
@@ -260,4 +281,103 @@ fn values_beyond_the_range_of_numbers_end_the_chain() {
         }
     };
     assert!(matches!(error, BpmfError::Diverged { .. }), "{error}");
+}
+
+/// The values of a quantity, of all blocks.
+fn saved(blocks: &[Block], quantity: Quantity) -> Vec<f64> {
+    let (count, len) = blocks[0].model.extent(quantity);
+    let mut all = vec![f64::NAN; count as usize * len];
+    for block in blocks {
+        let (first, values) = block.state(quantity);
+        all[first as usize * len..][..values.len()].copy_from_slice(&values);
+    }
+    assert!(all.iter().all(|value| value.is_finite()), "{quantity:?} has all values");
+    all
+}
+
+/// Blocks that go on with the state of others.
+fn restored(model: &Arc<Model>, from: &[Block], count: u32) -> Vec<Block> {
+    let iterations = from[0].complete();
+    assert!(from.iter().all(|block| block.complete() == iterations));
+    let mut blocks = begun(model, count);
+    for block in &mut blocks {
+        let read = |quantity: Quantity, first: u64, values: &mut [f64]| -> Result<(), BpmfError> {
+            let len = model.extent(quantity).1;
+            values.copy_from_slice(&saved(from, quantity)[first as usize * len..][..values.len()]);
+            Ok(())
+        };
+        block.restore(iterations, read).expect("all values are there");
+        assert_eq!((block.complete(), block.begin().clock), (iterations, u64::from(iterations) + 1));
+    }
+    blocks
+}
+
+/// The burn-in is 5 of 12 iterations.
+#[test]
+fn a_chain_that_is_interrupted_goes_on_with_the_same_bits_on_any_number_of_blocks() {
+    let model = model(config());
+    let (one, ..) = run(&model, 1, 0, false);
+    for (before, at, after) in [(1, 3, 1), (4, 5, 4), (2, 6, 7), (7, 11, 2), (1, 8, 64), (3, 12, 4)] {
+        let mut blocks = begun(&model, before);
+        go_on(&model, &mut blocks, at, 1, false);
+        let mut blocks = restored(&model, &blocks, after);
+        go_on(&model, &mut blocks, u32::MAX, 4, true);
+        let mut other = outcome(&model, &blocks);
+        if at == 12 {
+            // The errors of the last iteration are not part of the state.
+            other.sums[1] = one.sums[1];
+        }
+        assert!(other == one, "{before} blocks, after {at} iterations {after}");
+    }
+}
+
+#[test]
+fn the_clocks_of_a_chain_with_slack_go_on_after_an_interruption() {
+    let model = model(Config { iterations: 40, burn_in: 10, slack: 3, ..config() });
+    let mut blocks = begun(&model, 3);
+    go_on(&model, &mut blocks, 20, 5, true);
+    let mut blocks = restored(&model, &blocks, 4);
+    // The first values are those of the cut: none is older.
+    assert_eq!(go_on(&model, &mut blocks, 21, 5, true), 0);
+    assert!(go_on(&model, &mut restored(&model, &blocks, 4), u32::MAX, 5, true) > 100);
+}
+
+#[test]
+fn a_chain_can_begin_with_the_sample_of_another_one() {
+    let model = model(config());
+    let (_, from, _) = run(&model, 2, 0, false);
+    let mut block = begun(&model, 1).remove(0);
+    let read = |quantity: Quantity, first: u64, values: &mut [f64]| -> Result<(), BpmfError> {
+        assert!(matches!(quantity, Quantity::Row(_)) && first == 0);
+        values.copy_from_slice(&saved(&from, quantity));
+        Ok(())
+    };
+    block.begin_with(read).expect("all values are there");
+    assert_eq!((block.complete(), block.samples(), block.begin().clock), (0, 0, 1));
+    for side in Side::BOTH {
+        assert_eq!(block.posterior(side).means, saved(&from, Quantity::Row(side)));
+    }
+}
+
+#[test]
+fn parts_of_blocks_are_known_without_the_blocks() {
+    let model = model(config());
+    for count in [1, 3, 40] {
+        for block in &begun(&model, count) {
+            let index = block.index();
+            assert_eq!(model.produced_by(index, count), block.produced());
+            assert_eq!(model.sums_of(index, count), block.sums(None).len());
+            let tests = model.held_of(Held::Test, index, count);
+            assert_eq!(block.forecasts().count(), tests.len());
+            for side in Side::BOTH {
+                let rows = model.rows_of(side, index, count);
+                let whole = block.posterior(side);
+                let half = rows.start + rows.len() as u32 / 2;
+                let (one, other) =
+                    (block.posterior_of(side, rows.start..half), block.posterior_of(side, half..rows.end));
+                assert_eq!([one.means, other.means].concat(), whole.means);
+                assert_eq!([one.variances, other.variances].concat(), whole.variances);
+            }
+        }
+    }
 }

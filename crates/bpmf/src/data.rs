@@ -2,7 +2,7 @@
 
 use crate::error::BpmfError;
 use crate::tree::Tree;
-use crate::{Config, Side};
+use crate::{Config, Held, Side};
 use std::ops::Range;
 
 /// A known cell: row, column, value.
@@ -127,8 +127,8 @@ pub struct Model {
     pub(crate) mean: f64,
     /// By row, by column.
     pub(crate) sides: [SideData; 2],
-    /// Held-out entries by row.
-    pub(crate) test: Entries,
+    /// Held-out entries by row, of each [`Held`].
+    pub(crate) held: [Entries; 2],
 }
 
 impl Model {
@@ -146,20 +146,26 @@ impl Model {
         mean: f64,
     ) -> Result<Self, BpmfError> {
         config.check()?;
-        for (index, (row, column, value)) in train.clone().chain(test.clone()).enumerate() {
-            if row >= rows || column >= columns {
-                return Err(BpmfError::Outside { index, row, column, rows, columns });
-            }
-            if !(value - mean).is_finite() {
-                return Err(BpmfError::NotFinite { index, row, column, value });
-            }
-        }
+        check(train.clone().chain(test.clone()), (rows, columns), mean)?;
         let centred = |(row, column, value): Cell| (row, column, value - mean);
         let turned = |(row, column, value): Cell| (column, row, value - mean);
         let by_row = SideData::new(Entries::new(rows, train.clone().map(centred)), config.rank);
         let by_column = SideData::new(Entries::new(columns, train.map(turned)), config.rank);
-        let test = Entries::new(rows, test.map(centred));
-        Ok(Self { config, mean, sides: [by_row, by_column], test })
+        let held = [Entries::new(rows, std::iter::empty()), Entries::new(rows, test.map(centred))];
+        Ok(Self { config, mean, sides: [by_row, by_column], held })
+    }
+
+    /// The same with entries to watch the chain by, which are predicted as those of the test are.
+    ///
+    /// # Errors
+    /// [`BpmfError::Outside`] or [`BpmfError::NotFinite`].
+    pub fn with_validation(mut self, cells: impl Iterator<Item = Cell> + Clone) -> Result<Self, BpmfError> {
+        let size = (self.rows(Side::Rows), self.rows(Side::Columns));
+        check(cells.clone(), size, self.mean)?;
+        let mean = self.mean;
+        let centred = |(row, column, value): Cell| (row, column, value - mean);
+        self.held[Held::Validation as usize] = Entries::new(size.0, cells.map(centred));
+        Ok(self)
     }
 
     /// The settings.
@@ -188,13 +194,37 @@ impl Model {
     }
 
     /// Held-out entries.
-    pub fn tested(&self) -> usize {
-        self.test.values.len()
+    pub fn held(&self, held: Held) -> usize {
+        self.held[held as usize].values.len()
+    }
+
+    /// The held-out entries of block `block` of `blocks`: those of its rows.
+    pub fn held_of(&self, held: Held, block: u32, blocks: u32) -> Range<usize> {
+        self.held[held as usize].places(self.rows_of(Side::Rows, block, blocks))
+    }
+
+    /// The rows of a side that block `block` of `blocks` has.
+    pub fn rows_of(&self, side: Side, block: u32, blocks: u32) -> Range<u32> {
+        let data = self.side(side);
+        data.rows(data.tree.share(block, blocks))
     }
 
     pub(crate) fn side(&self, side: Side) -> &SideData {
         &self.sides[side as usize]
     }
+}
+
+/// Checks that cells are inside of a matrix, and finite.
+fn check(cells: impl Iterator<Item = Cell>, (rows, columns): (u32, u32), mean: f64) -> Result<(), BpmfError> {
+    for (index, (row, column, value)) in cells.enumerate() {
+        if row >= rows || column >= columns {
+            return Err(BpmfError::Outside { index, row, column, rows, columns });
+        }
+        if !(value - mean).is_finite() {
+            return Err(BpmfError::NotFinite { index, row, column, value });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Start at [`Model`]: entries and settings. A [`Block`] is the part of a chain that one node computes; its
 //! documentation has the order of calls. [`Item`]s are what blocks exchange. Inside, `row` and `hyper` draw,
 //! `linalg` is their arithmetic, `moments` and `tree` sum in a fixed order, `random` names the random
-//! numbers, `predict` averages.
+//! numbers, `predict` averages. [`Quantity`] names what a chain goes on with.
 //!
 //! Absent on purpose: threads, clocks, files, the network. The caller runs the [`Task`]s of a step and
 //! carries items from block to block.
@@ -20,6 +20,7 @@ mod moments;
 mod predict;
 mod random;
 mod row;
+mod state;
 mod tree;
 mod work;
 
@@ -28,8 +29,9 @@ pub use config::{Config, RANK_MAX};
 pub use data::{Cell, LEAVES_MAX, Model};
 pub use error::{BpmfError, What};
 pub use item::{Item, Need, Side};
-pub use predict::{Forecast, Posterior, Sums};
+pub use predict::{Forecast, Held, Posterior, Sums};
 pub use row::Scratch;
+pub use state::Quantity;
 
 #[cfg(test)]
 mod geweke_tests;

@@ -12,6 +12,20 @@ pub(crate) fn average(mean: &mut f64, squares: &mut f64, value: f64, samples: f6
     *squares += before * (value - *mean);
 }
 
+/// Entries that are held out, and predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Held {
+    /// Entries that the chain is watched by.
+    Validation = 0,
+    /// Entries that it is tested by at the end.
+    Test = 1,
+}
+
+impl Held {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Validation, Self::Test];
+}
+
 /// The predictions of one held-out entry so far, centred.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Prediction {

@@ -34,7 +34,7 @@ impl Model {
     /// # Panics
     /// If the model has no such row.
     pub fn tested_of(&self, row: u32) -> usize {
-        self.test.of(row).0.len()
+        self.held.iter().map(|held| held.of(row).0.len()).sum()
     }
 }
 

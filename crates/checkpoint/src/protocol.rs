@@ -109,6 +109,12 @@ impl Protocol {
         Self { seat, seconds, pending: None, last_cut: now, last_meeting: now, interval: FIRST_MEETING }
     }
 
+    /// The same with a first meeting after so many batches, which is the same number at all workers.
+    #[must_use]
+    pub const fn meeting_after(self, batches: u64) -> Self {
+        Self { interval: if batches == 0 { 1 } else { batches }, ..self }
+    }
+
     /// Whether this worker leads. Its caller asks [`Protocol::is_due`], begins and commits cuts.
     #[must_use]
     pub const fn is_leader(&self) -> bool {

@@ -218,9 +218,19 @@ impl Consumer {
     /// Looks at the items with this hint that gets wait for. A hint says no more than that a look may be
     /// worth it.
     pub(crate) fn hint(&mut self, turn: &mut Turn<'_>, hint: u32) {
-        turn.stats.hints += 1;
         let hinted = |index: &usize| self.items[*index].hint == hint;
-        let hinted: Vec<usize> = self.waiting.iter().copied().filter(hinted).collect();
+        let hinted = self.waiting.iter().copied().filter(hinted).collect();
+        self.hinted(turn, hinted);
+    }
+
+    /// The same with all items that gets wait for.
+    pub(crate) fn hint_of_several(&mut self, turn: &mut Turn<'_>) {
+        let hinted = self.waiting.iter().copied().collect();
+        self.hinted(turn, hinted);
+    }
+
+    fn hinted(&mut self, turn: &mut Turn<'_>, hinted: Vec<usize>) {
+        turn.stats.hints += 1;
         let mut answered = 0;
         for index in hinted {
             answered += self.look(turn, index);

@@ -244,6 +244,13 @@ impl Node {
         consumer.hint(&mut turn, hint);
     }
 
+    /// As [`hint`](Self::hint), where producers give one hint for several items, the last one's: looks at all
+    /// items that gets wait for.
+    pub fn hint_of_several(&mut self, segment: &Segment, out: &mut Vec<Effect>) {
+        let (_, consumer, mut turn) = self.parts(segment, 0, out);
+        consumer.hint_of_several(&mut turn);
+    }
+
     /// Node `node` is gone. Gets that need a value of it which has not come fail. Nothing is written to it or
     /// read from it any more. The first reason counts.
     ///

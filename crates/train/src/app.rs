@@ -43,10 +43,12 @@ pub struct App {
     described: Vec<(&'static str, &'static str, &'static str)>,
     /// Whether it is a [`Program`](crate::Program).
     exchanges: bool,
+    /// Common flags that it refuses, with the reason.
+    refused: Vec<(&'static str, &'static str)>,
 }
 
 /// Common flags of applications without a parameter server.
-const WITHOUT_SERVER: [&str; 14] = [
+const WITHOUT_SERVER: [&str; 20] = [
     "data",
     "test",
     "epochs",
@@ -56,6 +58,12 @@ const WITHOUT_SERVER: [&str; 14] = [
     "nodes",
     "workers",
     "technique",
+    "checkpoint",
+    "checkpoint-seconds",
+    "resume",
+    "from",
+    "max-restarts",
+    "grace-seconds",
     "report",
     "export",
     "no-progress",
@@ -70,7 +78,8 @@ impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
     pub fn new(command: Command) -> Self {
-        Self { command, defaults: Vec::new(), described: Vec::new(), exchanges: false }
+        let (defaults, described, refused) = (Vec::new(), Vec::new(), Vec::new());
+        Self { command, defaults, described, exchanges: false, refused }
     }
 
     /// Gives a common flag a default that suits this application.
@@ -89,11 +98,18 @@ impl App {
 
     /// An application without a parameter server, which runs a [`Program`](crate::Program). Its nodes
     /// exchange what they compute; the techniques are those of [`Exchange`], and the default is the first of
-    /// them. Flags about parameter management and checkpoints are hidden from its help, and refused.
+    /// them. Flags about parameter management are hidden from its help, and refused.
     #[must_use]
     pub fn exchanging(mut self) -> Self {
         self.exchanges = true;
         self.default("technique", Exchange::LapserPush.name())
+    }
+
+    /// Says why an application without a parameter server refuses a common flag.
+    #[must_use]
+    pub fn refusing(mut self, name: &'static str, reason: &'static str) -> Self {
+        self.refused.push((name, reason));
+        self
     }
 
     /// Names of the common flags that an application without a parameter server does not have.
@@ -112,6 +128,9 @@ impl App {
     fn check_without_server(&self, settings: &settings::Settings) -> Result<(), TrainError> {
         let name = self.command.get_name();
         if let Some(flag) = self.of_servers().find(|flag| settings.chosen(flag)) {
+            if let Some((_, reason)) = self.refused.iter().find(|(refused, _)| *refused == flag) {
+                return Err(TrainError::usage(format!("--{flag}: {reason}; leave it out")));
+            }
             return Err(TrainError::usage(format!("--{flag} has no effect with {name}: leave it out")));
         }
         Ok(())

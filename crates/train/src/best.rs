@@ -8,10 +8,11 @@
 //!
 //! [`Manifest::best`]: intendant_checkpoint::Manifest::best
 
+use crate::cut::Nodes;
 use crate::error::TrainError;
 use crate::meter::EpochSum;
 use crate::origin::{Origin, RunState};
-use crate::parameters::{Parameters, Part};
+use crate::parameters::Part;
 use crate::plan::Plan;
 use intendant_checkpoint::{Checkpoint, Folder};
 use intendant_core::{Element, Key};
@@ -76,15 +77,15 @@ impl Compared {
 /// Opens the checkpoint of the best epoch (from 0) on all nodes. The leader knows its number. All workers
 /// meet; the first one of each node opens it for the others. If a node cannot, all of them go on with the
 /// model in memory, and the leader says why.
-pub(crate) fn open<E: Element, P: Parameters<E>>(
-    parameters: &mut P,
+pub(crate) fn open<E: Element, P: Nodes<E>>(
+    nodes: &mut P,
     (folder, kept): (&Folder, &OnceLock<Arc<Kept>>),
     (rank, is_first): (u16, bool),
     epoch: usize,
     cut: Option<u64>,
 ) -> Result<Option<Arc<Kept>>, TrainError> {
     let cut = cut.map_or(Vec::new(), |cut| cut.to_le_bytes().to_vec());
-    let told = parameters.gather("best", cut)?;
+    let told = nodes.gather("best", cut)?;
     let cut = told.first().and_then(|told| Some(u64::from_le_bytes(*told.first_chunk()?)));
     let opened = match cut {
         _ if !is_first => Ok(()),
@@ -93,7 +94,7 @@ pub(crate) fn open<E: Element, P: Parameters<E>>(
             let _ = kept.set(Arc::new(opened));
         }),
     };
-    let told = parameters.gather("opened", opened.err().unwrap_or_default().into_bytes())?;
+    let told = nodes.gather("opened", opened.err().unwrap_or_default().into_bytes())?;
     let refused = told.iter().position(|refused| !refused.is_empty());
     let is_leader = rank == 0 && is_first;
     match (refused, kept.get()) {

@@ -8,24 +8,25 @@
 //! A cut that one node cannot write is given up, with a warning. The run goes on, and tries again at the next
 //! one. [`crate::best`] says which epochs are cut in any case, and what becomes of their cuts.
 //!
-//! The parts: [`Cutter`] is a worker's view, `ledger` what the leader knows of its cuts, `writer` the thread
-//! that writes.
+//! The parts: [`Cutter`] is a worker's view, `nodes` what it needs of the nodes, `ledger` what the leader
+//! knows of its cuts, `writer` the thread that writes.
 
 mod ledger;
+mod nodes;
 mod writer;
 
+pub(crate) use nodes::Nodes;
 pub(crate) use writer::Cuts;
 pub use writer::Made;
 
 use crate::best::{self, Best, Compared, Kept};
 use crate::error::TrainError;
 use crate::meter::EpochSum;
-use crate::origin::RunState;
-use crate::parameters::Parameters;
+use crate::origin::{RunState, Subject};
 use crate::plan::Plan;
 use intendant_checkpoint::protocol::{Heard, Protocol, Seat, Settled, Vote, Written};
 use intendant_core::Element;
-use intendant_task::{Rest, Task};
+use intendant_task::Rest;
 use ledger::{Copied, Ledger};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,9 +54,9 @@ pub(crate) struct Place<'a> {
 }
 
 /// A worker's view of the cuts.
-pub(crate) struct Cutter<'a, T: Task> {
-    cuts: &'a Cuts<T::Element>,
-    task: &'a T,
+pub(crate) struct Cutter<'a, E> {
+    cuts: &'a Cuts<E>,
+    subject: &'a Subject<'a>,
     plan: &'a Plan,
     protocol: Protocol,
     /// When `protocol` began: its times count from there.
@@ -73,16 +74,20 @@ fn now() -> Instant {
     Instant::now()
 }
 
-impl<'a, T: Task> Cutter<'a, T> {
-    pub(crate) fn new(cuts: &'a Cuts<T::Element>, (task, plan): (&'a T, &'a Plan), worker: usize) -> Self {
+impl<'a, E: Element> Cutter<'a, E> {
+    pub(crate) fn new(
+        cuts: &'a Cuts<E>,
+        (subject, plan): (&'a Subject<'a>, &'a Plan),
+        worker: usize,
+    ) -> Self {
         let seat = Seat { node: cuts.rank, worker, workers: cuts.workers };
         Self {
             cuts,
-            task,
+            subject,
             plan,
             protocol: Protocol::new(seat, cuts.seconds, Duration::ZERO),
             began: now(),
-            ledger: Ledger::new(T::Element::TYPE, cuts.ranges.clone(), cuts.best),
+            ledger: Ledger::new(E::TYPE, cuts.ranges.clone(), cuts.best),
             has_ended: false,
             chosen: None,
         }
@@ -103,6 +108,12 @@ impl<'a, T: Task> Cutter<'a, T> {
         self.protocol.next_meeting()
     }
 
+    /// The same with a first meeting after so many batches.
+    pub(crate) const fn meeting_after(mut self, batches: u64) -> Self {
+        self.protocol = self.protocol.meeting_after(batches);
+        self
+    }
+
     /// The time as the protocol counts it.
     fn time(&self) -> Duration {
         now() - self.began
@@ -110,49 +121,44 @@ impl<'a, T: Task> Cutter<'a, T> {
 
     /// Meets all other workers, which are between the same two batches. `batches` were trained since the last
     /// meeting. Makes a cut if one is due; `so_far` tells this worker's sums of the epoch so far.
-    pub(crate) fn meet<P: Parameters<T::Element>>(
+    pub(crate) fn meet<P: Nodes<E>>(
         &mut self,
-        parameters: &mut P,
+        nodes: &mut P,
         batches: u64,
         place: &Place<'_>,
         so_far: impl FnOnce(&P) -> (Vec<u8>, f64),
     ) -> Result<Next, TrainError> {
-        let Heard { mut cut, end, .. } = self.ask(parameters, batches, place.must)?;
+        let Heard { mut cut, end, .. } = self.ask(nodes, batches, place.must)?;
         if end.is_some() && cut.is_none() {
-            cut = self.ask(parameters, batches, true)?.cut;
+            cut = self.ask(nodes, batches, true)?.cut;
         }
         if let Some(cut) = cut {
-            self.cut(parameters, cut, place, so_far)?;
+            self.cut(nodes, cut, place, so_far)?;
         }
         self.protocol.leave(self.time());
         Ok(end.map_or(Next::Meeting(self.protocol.next_meeting()), Next::End))
     }
 
     /// Hears whether a cut is made now. If one must be, the pending one is waited for.
-    fn ask<P: Parameters<T::Element>>(
-        &mut self,
-        parameters: &mut P,
-        batches: u64,
-        must: bool,
-    ) -> Result<Heard, TrainError> {
+    fn ask<P: Nodes<E>>(&mut self, nodes: &mut P, batches: u64, must: bool) -> Result<Heard, TrainError> {
         let begun = if self.protocol.is_due(self.time(), must) { self.begin() } else { None };
         let written = self.written(must);
         let vote = self.protocol.vote(self.time(), batches, begun, written);
         let vote = vote.asking_for_end(self.cuts.asked());
-        self.vote(parameters, &vote)
+        self.vote(nodes, &vote)
     }
 
     /// After the last cut: waits until it is a checkpoint. All workers meet, the first time that they call
     /// it.
-    pub(crate) fn end<P: Parameters<T::Element>>(&mut self, parameters: &mut P) -> Result<(), TrainError> {
+    pub(crate) fn end<P: Nodes<E>>(&mut self, nodes: &mut P) -> Result<(), TrainError> {
         if std::mem::replace(&mut self.has_ended, true) {
             return Ok(());
         }
         let vote = self.protocol.last_vote(self.written(true));
-        self.vote(parameters, &vote)?;
+        self.vote(nodes, &vote)?;
         self.ledger.await_commit();
         // No node leaves, and ends the others' threads, before the last cut is a checkpoint.
-        parameters.gather("left", Vec::new())?;
+        nodes.gather("left", Vec::new())?;
         self.cuts.end();
         Ok(())
     }
@@ -169,9 +175,9 @@ impl<'a, T: Task> Cutter<'a, T> {
 
     /// The model that is tested and exported, after the training; `None` is the one in memory. All workers
     /// call it, and meet the first time.
-    pub(crate) fn choose<P: Parameters<T::Element>>(
+    pub(crate) fn choose<P: Nodes<E>>(
         &mut self,
-        parameters: &mut P,
+        nodes: &mut P,
         epochs: &[EpochSum],
     ) -> Result<Option<Arc<Kept>>, TrainError> {
         if self.chosen.is_none() {
@@ -182,7 +188,7 @@ impl<'a, T: Task> Cutter<'a, T> {
                     self.ledger.await_commit();
                     let best = self.ledger.best().filter(|best| best.epoch == epoch).map(|best| best.cut);
                     let seat = (self.cuts.rank, self.protocol.is_first_of_node());
-                    best::open(parameters, (&self.cuts.folder, &self.cuts.kept), seat, epoch, best)?
+                    best::open(nodes, (&self.cuts.folder, &self.cuts.kept), seat, epoch, best)?
                 }
             };
             self.chosen = Some(chosen);
@@ -191,13 +197,9 @@ impl<'a, T: Task> Cutter<'a, T> {
     }
 
     /// Exchanges votes with all workers, and settles the pending cut.
-    fn vote<P: Parameters<T::Element>>(
-        &mut self,
-        parameters: &mut P,
-        vote: &Vote,
-    ) -> Result<Heard, TrainError> {
+    fn vote<P: Nodes<E>>(&mut self, nodes: &mut P, vote: &Vote) -> Result<Heard, TrainError> {
         let vote = postcard::to_stdvec(vote).expect("a vote has no part that cannot be serialised");
-        let told = parameters.gather("meeting", vote)?;
+        let told = nodes.gather("meeting", vote)?;
         let decode = |(worker, bytes): (usize, &Vec<u8>)| {
             postcard::from_bytes(bytes).map_err(|error| TrainError::Tally { worker, what: error.to_string() })
         };
@@ -234,26 +236,29 @@ impl<'a, T: Task> Cutter<'a, T> {
     }
 
     /// Copies what this node owns, while the cluster rests.
-    fn cut<P: Parameters<T::Element>>(
+    fn cut<P: Nodes<E>>(
         &mut self,
-        parameters: &mut P,
+        nodes: &mut P,
         cut: u64,
         place: &Place<'_>,
         so_far: impl FnOnce(&P) -> (Vec<u8>, f64),
     ) -> Result<(), TrainError> {
         let start = now();
-        parameters.flush()?;
-        parameters.quiesce()?;
+        nodes.rest()?;
         let mut copy = None;
         if self.protocol.is_first_of_node() {
             let mut rows = self.cuts.rows();
-            parameters.snapshot_of_node(&mut |keys, values| rows.add(keys, values))?;
+            nodes.copy(&mut |keys, values| rows.add(keys, values))?;
             copy = Some(rows);
         }
-        let (told, seconds) = so_far(parameters);
-        // No worker trains on before all nodes have their copies, and no thread that writes takes time from
-        // those that copy.
-        let told = parameters.gather("cut", told)?;
+        let (told, seconds) = so_far(nodes);
+        let told = if P::SHARES {
+            // No worker trains on before all nodes have their copies, and no thread that writes takes time
+            // from those that copy.
+            nodes.gather("cut", told)?
+        } else {
+            vec![told]
+        };
         if let Some(rows) = copy {
             self.cuts.write(cut, rows);
         }
@@ -271,7 +276,7 @@ impl<'a, T: Task> Cutter<'a, T> {
             let is_best = place.rest.is_none() && self.compared().is_last_best(place.epochs);
             let best = place.epochs.len().checked_sub(1).filter(|_| is_best);
             let best = best.map(|epoch| Best { cut, epoch });
-            let state = RunState::new(self.task, self.plan, place.epochs, under_way);
+            let state = RunState::new(self.subject, self.plan, place.epochs, under_way);
             self.ledger.copied(Copied { state, stop: now() - start, best });
         }
         Ok(())

@@ -29,6 +29,23 @@ pub struct Exchanged {
 }
 
 impl Exchanged {
+    /// The sum with what follows.
+    #[must_use]
+    pub fn plus(&self, next: &Self) -> Self {
+        Self {
+            sets: self.sets + next.sets,
+            gets: self.gets + next.gets,
+            gets_waited: self.gets_waited + next.gets_waited,
+            writes: self.writes + next.writes,
+            written_bytes: self.written_bytes + next.written_bytes,
+            reads: self.reads + next.reads,
+            read_bytes: self.read_bytes + next.read_bytes,
+            torn: self.torn + next.torn,
+            stale: self.stale + next.stale,
+            seconds: self.seconds + next.seconds,
+        }
+    }
+
     /// The difference to an earlier state.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
@@ -65,5 +82,6 @@ mod tests {
         let counts = [difference.written_bytes, difference.reads, difference.read_bytes, difference.torn];
         assert_eq!(counts, [50, 60, 70, 80]);
         assert_eq!((difference.stale, difference.seconds), (90, 1.5));
+        assert_eq!(before.plus(&difference), after);
     }
 }

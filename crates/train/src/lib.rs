@@ -66,7 +66,7 @@ pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use exchanged::Exchanged;
 pub use export::Exporter;
 pub use plan::Plan;
-pub use program::{Costs, Program, VirtualEpoch, run_program};
+pub use program::{Costs, Program, Saved, State, VirtualEpoch, run_program};
 pub use replication::Replicated;
 pub use report::{Access, Distribution, Epoch, Management, ModelSize, Report, SCHEMA, Simulated, Validation};
 pub use run::{Outcome, run};

@@ -29,8 +29,8 @@ pub(crate) struct EpochSum {
     /// Mean loss per example of the initial model; the least of the workers' first losses. Only of the first
     /// epoch.
     pub(crate) untrained: Option<f64>,
-    /// Only of a program whose nodes exchange values, which checkpoints do not have.
-    #[serde(skip)]
+    /// Only of a program whose nodes exchange values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exchanged: Option<Exchanged>,
 }
 

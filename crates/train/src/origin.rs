@@ -13,7 +13,7 @@ use crate::meter::{EpochSum, Totals};
 use crate::plan::Plan;
 use clap::Args;
 use intendant_checkpoint::{Checkpoint, CheckpointError, Claim, Folder, Latest, Range};
-use intendant_core::{Element, Initialiser, Key, KeyRange};
+use intendant_core::{Element, ElementType, Initialiser, Key, KeyRange};
 use intendant_task::{Reduction, Rest, Start, Task};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
@@ -26,6 +26,43 @@ const OF_TRAINING: [&str; 3] = ["seed", "float", "test"];
 /// to end that has lost a node, or got a signal and has the usual grace.
 const CLAIM_ATTEMPTS: u32 = 160;
 const CLAIM_PAUSE: Duration = Duration::from_millis(250);
+
+/// What is trained: what a checkpoint must fit to.
+pub(crate) struct Subject<'a> {
+    name: &'a str,
+    digest: u64,
+    element: ElementType,
+    ranges: &'a [KeyRange],
+    /// The first so many ranges are what `--from` takes.
+    parameters: usize,
+    /// Says what is wrong with the rest of an epoch.
+    check: Box<dyn Fn(&Rest) -> Result<(), String> + Sync + 'a>,
+}
+
+impl<'a> Subject<'a> {
+    /// A task, whose model has these ranges.
+    pub(crate) fn of<T: Task>(task: &'a T, ranges: &'a [KeyRange]) -> Self {
+        Self {
+            name: task.name(),
+            digest: task.digest(),
+            element: T::Element::TYPE,
+            ranges,
+            parameters: ranges.len(),
+            check: Box::new(|rest| rest.check(task).map_err(|error| error.to_string())),
+        }
+    }
+
+    /// A program of this name and with data of this digest, whose state has these ranges of f64. The first
+    /// `parameters` of them are what another run can begin with.
+    pub(crate) fn of_program(
+        (name, digest): (&'a str, u64),
+        ranges: &'a [KeyRange],
+        parameters: usize,
+    ) -> Self {
+        let check = |_: &Rest| Err("a program is cut between epochs only".to_owned());
+        Self { name, digest, element: ElementType::F64, ranges, parameters, check: Box::new(check) }
+    }
+}
 
 /// What a run needs besides its parameters, to go on where a checkpoint was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,8 +88,8 @@ pub(crate) struct RunState {
 }
 
 impl RunState {
-    pub(crate) fn new<T: Task>(
-        task: &T,
+    pub(crate) fn new(
+        subject: &Subject<'_>,
         plan: &Plan,
         epochs: &[EpochSum],
         under_way: Option<(EpochSum, Rest)>,
@@ -60,8 +97,8 @@ impl RunState {
         Self {
             program: plan.program.clone(),
             version: plan.version.clone(),
-            task: task.name().to_owned(),
-            data: format!("{:016x}", task.digest()),
+            task: subject.name.to_owned(),
+            data: format!("{:016x}", subject.digest),
             config: plan.config.to_json(),
             epochs: epochs.to_vec(),
             under_way,
@@ -71,8 +108,8 @@ impl RunState {
     }
 
     /// The first thing that decides what is trained in which the checkpoint differs from this run.
-    fn differs<T: Task>(&self, task: &T, plan: &Plan) -> Option<String> {
-        let here = Self::new(task, plan, &[], None);
+    fn differs(&self, subject: &Subject<'_>, plan: &Plan) -> Option<String> {
+        let here = Self::new(subject, plan, &[], None);
         let pairs =
             [("the task", &self.task, &here.task), ("the digest of the data", &self.data, &here.data)];
         if let Some((what, there, here)) = pairs.into_iter().find(|(_, there, here)| there != here) {
@@ -130,16 +167,16 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Finds it, and claims the folder of checkpoints before: at node 0, and in a run of one process.
-    pub(crate) fn find<T: Task>(task: &T, plan: &Plan, ranges: &[KeyRange]) -> Result<Self, TrainError> {
+    pub(crate) fn find(subject: &Subject<'_>, plan: &Plan) -> Result<Self, TrainError> {
         let claim = plan.checkpoints.folder.as_ref().map(claim).transpose()?;
-        Ok(Self { _claim: claim, ..Self::of(task, plan, ranges)? })
+        Ok(Self { _claim: claim, ..Self::of(subject, plan)? })
     }
 
-    fn of<T: Task>(task: &T, plan: &Plan, ranges: &[KeyRange]) -> Result<Self, TrainError> {
+    fn of(subject: &Subject<'_>, plan: &Plan) -> Result<Self, TrainError> {
         let checkpoints = &plan.checkpoints;
         if let Some(folder) = &checkpoints.folder {
             if checkpoints.resume {
-                if let Some(origin) = Self::resume(task, plan, ranges, folder)? {
+                if let Some(origin) = Self::resume(subject, plan, folder)? {
                     return Ok(origin);
                 }
             } else if !folder.cuts()?.is_empty() {
@@ -151,17 +188,12 @@ impl Origin {
         }
         match &checkpoints.from {
             None => Ok(Self::default()),
-            Some(folder) => Self::from(ranges, folder, T::Element::TYPE),
+            Some(folder) => Self::from(subject, folder),
         }
     }
 
     /// The newest checkpoint of the run, if there is one.
-    fn resume<T: Task>(
-        task: &T,
-        plan: &Plan,
-        ranges: &[KeyRange],
-        folder: &Folder,
-    ) -> Result<Option<Self>, TrainError> {
+    fn resume(subject: &Subject<'_>, plan: &Plan, folder: &Folder) -> Result<Option<Self>, TrainError> {
         let Some(Latest { checkpoint, damaged: newer, .. }) = newest(folder)? else {
             let unfinished = folder.unfinished()?;
             if let Some(cut) = unfinished.last() {
@@ -172,15 +204,14 @@ impl Origin {
             }
             return Ok(None);
         };
-        Self::resume_from(task, plan, ranges, folder, checkpoint)
+        Self::resume_from(subject, plan, folder, checkpoint)
             .map(|origin| Some(Self { damaged: newer, ..origin }))
     }
 
     /// A checkpoint of the run.
-    fn resume_from<T: Task>(
-        task: &T,
+    fn resume_from(
+        subject: &Subject<'_>,
         plan: &Plan,
-        ranges: &[KeyRange],
         folder: &Folder,
         checkpoint: Checkpoint,
     ) -> Result<Self, TrainError> {
@@ -188,7 +219,7 @@ impl Origin {
         let place = folder.place(cut);
         let refused = |what: String| {
             // A model that this run cannot have is of no use for it.
-            let other = match check_model(&checkpoint, ranges, T::Element::TYPE) {
+            let other = match check_model(&checkpoint, subject, subject.parameters) {
                 Ok(()) => "--from begins a new run with its parameters",
                 Err(_) => "name another folder",
             };
@@ -203,10 +234,10 @@ impl Origin {
         };
         let state: RunState = serde_json::from_value(checkpoint.manifest().run.clone())
             .map_err(|error| damaged(error.to_string()))?;
-        if let Some(what) = state.differs(task, plan) {
+        if let Some(what) = state.differs(subject, plan) {
             return Err(refused(what));
         }
-        check_model(&checkpoint, ranges, T::Element::TYPE).map_err(refused)?;
+        check_model(&checkpoint, subject, subject.ranges.len()).map_err(refused)?;
         if let Some((_, rest)) = &state.under_way {
             let next = state.epochs.len() as u32;
             if rest.subepoch.epoch != next {
@@ -215,7 +246,7 @@ impl Origin {
                     rest.subepoch.epoch
                 )));
             }
-            rest.check(task).map_err(|error| damaged(error.to_string()))?;
+            (subject.check)(rest).map_err(damaged)?;
         }
         let (under_way, rest) = state.under_way.unzip();
         let said = place.display().to_string();
@@ -232,11 +263,7 @@ impl Origin {
     }
 
     /// The parameters of a checkpoint: the newest one of a folder of checkpoints, or the one that is named.
-    fn from(
-        ranges: &[KeyRange],
-        folder: &Folder,
-        element: intendant_core::ElementType,
-    ) -> Result<Self, TrainError> {
+    fn from(subject: &Subject<'_>, folder: &Folder) -> Result<Self, TrainError> {
         let path = folder.path();
         let (checkpoint, choice) = if Checkpoint::is_in(path)? {
             (Checkpoint::open(path)?, None)
@@ -246,18 +273,17 @@ impl Origin {
             let choice = Choice::From(newest.manifest().cut);
             (newest, Some(choice))
         };
-        Self::at(checkpoint, ranges, folder, element, choice)
+        Self::at(checkpoint, subject, folder, choice)
     }
 
     /// The parameters of a checkpoint that comes from this folder.
     fn at(
         checkpoint: Checkpoint,
-        ranges: &[KeyRange],
+        subject: &Subject<'_>,
         folder: &Folder,
-        element: intendant_core::ElementType,
         choice: Option<Choice>,
     ) -> Result<Self, TrainError> {
-        check_model(&checkpoint, ranges, element).map_err(|what| not_from(folder, &what))?;
+        check_model(&checkpoint, subject, subject.parameters).map_err(|what| not_from(folder, &what))?;
         let checkpoint = Some((Arc::new(checkpoint), folder.path().display().to_string()));
         Ok(Self { choice, checkpoint, ..Self::default() })
     }
@@ -318,6 +344,12 @@ impl Origin {
                 let _ = failure.set(error);
             }
         })
+    }
+
+    /// The checkpoint that a program goes on with, once: it is not needed any more when the program has read
+    /// it.
+    pub(crate) fn take_checkpoint(&mut self) -> Option<(Arc<Checkpoint>, String)> {
+        self.checkpoint.take()
     }
 
     /// Whether all values that were asked for could be read.
@@ -388,13 +420,9 @@ fn digest_of(sum: &str) -> u64 {
     u64::from_str_radix(sum, 16).unwrap_or(0)
 }
 
-/// Compares the model of a checkpoint with that of the run; what differs.
-fn check_model(
-    checkpoint: &Checkpoint,
-    ranges: &[KeyRange],
-    element: intendant_core::ElementType,
-) -> Result<(), String> {
-    let (there, here) = (checkpoint.element(), element);
+/// Compares the first `count` ranges of a checkpoint with those of the run; what differs.
+fn check_model(checkpoint: &Checkpoint, subject: &Subject<'_>, count: usize) -> Result<(), String> {
+    let (there, here) = (checkpoint.element(), subject.element);
     if there != here {
         return Err(format!("--float is {here} here and {there} there"));
     }
@@ -403,9 +431,11 @@ fn check_model(
             ranges.iter().map(|range| format!("{} {} of length {}", range.keys, range.name, range.len));
         described.collect::<Vec<_>>().join(", ")
     };
-    let here: Vec<Range> = ranges.iter().map(Range::from).collect();
+    let here: Vec<Range> = subject.ranges.iter().take(count).map(Range::from).collect();
     let there = &checkpoint.manifest().ranges;
-    if here == *there {
+    // What only a resumption needs may differ.
+    let there = if count < subject.ranges.len() { &there[..count.min(there.len())] } else { there };
+    if here == there {
         return Ok(());
     }
     Err(format!("the model has {} here and {} there", describe(&here), describe(there)))

@@ -2,33 +2,27 @@
 //! own, with the command line, the report, the history and the export of all applications. A program of
 //! several nodes exchanges by itself what it computes; node 0 has the results.
 
+mod run;
+
 use crate::agreement::Terms;
 use crate::error::{AppError, TrainError};
 use crate::exchanged::Exchanged;
-use crate::export::Staging;
-use crate::history::History;
-use crate::meter::{EpochSum, Totals};
 use crate::plan::Plan;
-use crate::progress::Progress;
-use crate::report::{Epoch, ModelSize, Report};
-use crate::run::{self, Outcome};
-use crate::tally::Tally;
-use crate::worker::guarded;
-use crossbeam_channel::bounded;
+use crate::report::ModelSize;
 use intendant::lapser::{Lobby, Way};
-use intendant::{Aborter, NetworkStats, Transport};
-use intendant_metrics::process;
-use intendant_task::Reduction;
+use intendant::{Aborter, Transport};
+use intendant_checkpoint::{Checkpoint, CheckpointError, Values};
+use intendant_core::{Key, KeyRange};
+use intendant_task::{Reduction, Split};
+pub use run::run_program;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
 /// What an application supplies that trains without a parameter server. See
 /// [`App::exchanging`](crate::App::exchanging).
 ///
-/// With several nodes, all of them call the same methods in the same order, apart from [`Program::export`].
-/// What the methods return counts on node 0.
+/// With several nodes, all of them call the same methods in the same order. What the methods return counts on
+/// node 0. [`Program::begin`] comes before the first epoch, [`Program::leave`] last.
 pub trait Program {
     /// Name of the task, as in the report.
     fn name(&self) -> &'static str;
@@ -48,10 +42,11 @@ pub trait Program {
 
     /// The quality on held-out data now: the sums `quality.NAME` and `quality.count`, as
     /// [`Evaluation::finish`](intendant_task::Evaluation::finish) has them; none without held-out data.
+    /// [`Split::Valid`] after some epochs, at most once after each, and [`Split::Test`] once at the end.
     ///
     /// # Errors
     /// Any error ends the run. A program of one node has none.
-    fn evaluate(&mut self) -> Result<Reduction, TrainError>;
+    fn evaluate(&mut self, split: Split) -> Result<Reduction, TrainError>;
 
     /// What the last epoch took and sent, if it ran on a simulated cluster: called once after each epoch.
     fn virtual_epoch(&mut self) -> Option<VirtualEpoch> {
@@ -68,15 +63,31 @@ pub trait Program {
         None
     }
 
-    /// Brings to node 0 what it exports. All nodes call it after the last epoch, if something is exported.
+    /// What checkpoints have of all nodes together. Nothing by default: the program has no checkpoints.
+    fn state(&self) -> State {
+        State::default()
+    }
+
+    /// Streams this node's values of the state, between two epochs. The nodes have every key once.
+    fn save(&self, _part: &mut dyn FnMut(&[Key], &[f64])) {}
+
+    /// Waits until every node has called this with the same name; their payloads by rank.
+    ///
+    /// # Errors
+    /// Any error ends the run. A program of one node has none.
+    fn gather(&mut self, _name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError> {
+        Ok(vec![payload])
+    }
+
+    /// Begins: at the start, after the epochs of an earlier run, or with the parameters of another one.
     ///
     /// # Errors
     /// Any error ends the run.
-    fn collect(&mut self) -> Result<(), TrainError> {
+    fn begin(&mut self, _saved: Option<Saved<'_>>) -> Result<(), TrainError> {
         Ok(())
     }
 
-    /// Leaves the other nodes in order. It is called last, unless the run fails.
+    /// Leaves the other nodes in order. It is called last, also if the run cannot begin, but not if it fails.
     ///
     /// # Errors
     /// If a node was lost meanwhile.
@@ -84,11 +95,75 @@ pub trait Program {
         Ok(())
     }
 
-    /// Writes the files of the model into `folder`, which is empty. On node 0 only.
+    /// After the last epoch, if something is exported: all nodes bring together what node 0 writes into
+    /// `folder`, which is empty. `folder` is `None` on other nodes, and on node 0 if it could not be made.
     ///
     /// # Errors
-    /// Any error ends the export; nothing of it is kept.
-    fn export(&mut self, folder: &Path) -> Result<(), AppError>;
+    /// The outer error is one of the nodes, and ends the run. The inner one is one of the export, of which
+    /// nothing is kept; the exchange with the other nodes is complete nevertheless.
+    fn export(&mut self, folder: Option<&Path>) -> Result<Result<(), AppError>, TrainError>;
+}
+
+/// What checkpoints have of a program: ranges of keys, with values of f64.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Name, keys and numbers per value of each range. Keys are numbered range by range, from 0.
+    pub ranges: Vec<(&'static str, u64, usize)>,
+    /// The first so many ranges are what another run can begin with (`--from`).
+    pub parameters: usize,
+}
+
+impl State {
+    fn into_ranges(self) -> (Vec<KeyRange>, usize) {
+        let mut first = 0;
+        let ranges = self.ranges.into_iter().map(|(name, keys, len)| {
+            let keys = first..first + keys;
+            first = keys.end;
+            KeyRange { name: name.to_owned(), keys, len }
+        });
+        (ranges.collect(), self.parameters)
+    }
+}
+
+/// The state of an earlier run, with which a program goes on, or the parameters of another one.
+pub struct Saved<'a> {
+    epochs: Option<u32>,
+    values: Values<'a, f64>,
+    checkpoint: &'a Checkpoint,
+    place: &'a str,
+}
+
+impl<'a> Saved<'a> {
+    fn new(epochs: Option<u32>, checkpoint: &'a Checkpoint, place: &'a str) -> Self {
+        Self { epochs, values: checkpoint.values(), checkpoint, place }
+    }
+
+    /// The epochs that the earlier run has trained. `None` if only parameters count: this is a new run.
+    #[must_use]
+    pub const fn epochs(&self) -> Option<u32> {
+        self.epochs
+    }
+
+    /// Reads the values of successive keys, from `first` on.
+    ///
+    /// # Errors
+    /// If the checkpoint cannot be read any more.
+    ///
+    /// # Panics
+    /// If the state has no such keys, or `values` is not as long as theirs.
+    pub fn read(&mut self, first: u64, values: &mut [f64]) -> Result<(), TrainError> {
+        let mut rest = values;
+        for key in (first..).map(Key) {
+            if rest.is_empty() {
+                break;
+            }
+            let (value, after) = rest.split_at_mut(self.checkpoint.value_len(key));
+            let read = self.values.read(key, value);
+            read.map_err(|source| CheckpointError::Io { what: "read", path: self.place.into(), source })?;
+            rest = after;
+        }
+        Ok(())
+    }
 }
 
 /// An epoch on a simulated cluster, or several.
@@ -151,129 +226,4 @@ impl Plan {
             Transport::Auto | Transport::Tcp | Transport::Unix => Way::Auto,
         }
     }
-}
-
-/// Runs the epochs of `program` as `plan` says, and writes its results. `--valid-every` decides after which
-/// epochs the program is evaluated; it is once more at the end. After an error the run has ended on all
-/// nodes.
-///
-/// # Errors
-/// See [`TrainError`]. An output that cannot be written is an error as well; the others are written
-/// nevertheless.
-pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Outcome, TrainError> {
-    intendant::check_capacity(program.size().bytes, plan.workers as u64).map_err(intendant::Error::from)?;
-    let is_first = plan.rank() == 0;
-    let progress = &Progress::new(1, plan.epochs, is_first && plan.progress);
-    let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
-    let aborter = program.aborter();
-    let claim = plan.interrupt.claim(Duration::ZERO);
-    let mut simulated = None;
-    let trained = thread::scope(|scope| {
-        let (end, ended) = bounded::<()>(0);
-        let others = aborter.clone();
-        let watch = move || {
-            if let Some(number) = plan.interrupt.wait(&ended) {
-                signal.store(number, Ordering::Relaxed);
-                // Release: pairs with the Acquire in `epochs`; a run that is stopped finds the signal.
-                stop.store(true, Ordering::Release);
-                // The program may wait for a node that waits for this one.
-                if let Some(others) = others {
-                    others.abort(&TrainError::Interrupted(number).to_string());
-                }
-            }
-        };
-        let watching = thread::Builder::new().name("interrupt".to_owned()).spawn_scoped(scope, watch);
-        watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
-        let trained = guarded("the program", || {
-            let totals = epochs(program, plan, progress, (stop, signal), &mut simulated)?;
-            if plan.export.is_some() {
-                program.collect()?;
-            }
-            program.leave()?;
-            Ok(totals)
-        });
-        drop(end);
-        trained
-    });
-    drop(claim);
-    let totals = trained.map_err(|error| {
-        // Acquire: pairs with the Release of the thread that waits for signals. What follows from a signal is
-        // not the reason.
-        if stop.load(Ordering::Acquire) {
-            return TrainError::Interrupted(signal.load(Ordering::Relaxed));
-        }
-        if let (Some(others), false) = (&aborter, matches!(error, TrainError::Cluster(_))) {
-            others.abort(&error.to_string());
-        }
-        error
-    })?;
-    let mut report = Report::of((program.name(), program.digest(), program.size()), plan, &totals, 0);
-    if let (Some(simulation), Some(epochs)) = (&plan.simulation, &simulated) {
-        report.add_simulation(simulation, plan, epochs);
-    }
-    if is_first {
-        let exported = plan.export.as_deref().map(|folder| export(program, folder));
-        run::finish(&report, plan, exported)?;
-    }
-    Ok(Outcome { rank: plan.rank(), report })
-}
-
-/// The epochs, and the evaluation at the end.
-fn epochs<P: Program>(
-    program: &mut P,
-    plan: &Plan,
-    progress: &Progress,
-    (stop, signal): (&AtomicBool, &AtomicI32),
-    simulated: &mut Option<VirtualEpoch>,
-) -> Result<Totals, TrainError> {
-    let begin = || History::begin(plan, program.name(), 0, &Totals::default());
-    let mut history = if plan.rank() == 0 { begin() } else { None };
-    let mut totals = Totals::default();
-    for number in 1..=plan.epochs {
-        let (start, cpu_start_ns, before) = (now(), process::cpu_ns(), program.costs());
-        let epoch = program.epoch(stop);
-        let (mut seconds, mut cpu_ns) =
-            ((now() - start).as_secs_f64(), process::cpu_ns().saturating_sub(cpu_start_ns));
-        // Acquire: pairs with the Release of the thread that waits for signals.
-        if stop.load(Ordering::Acquire) {
-            return Err(TrainError::Interrupted(signal.load(Ordering::Relaxed)));
-        }
-        let (mut reduction, costs) = (epoch?, program.costs());
-        let mut traffic = NetworkStats::default();
-        if let Some(epoch) = program.virtual_epoch() {
-            (seconds, cpu_ns) = (epoch.virtual_ns as f64 / 1e9, epoch.compute_ns);
-            traffic = NetworkStats { messages: epoch.operations, bytes: epoch.bytes, unix_bytes: 0 };
-            simulated.get_or_insert_default().continues(&epoch);
-        }
-        if plan.valid_every > 0 && number.is_multiple_of(plan.valid_every) {
-            reduction.merge(&program.evaluate()?);
-        }
-        let cpu_ns = cpu_ns + costs.cpu_ns.saturating_sub(before.cpu_ns);
-        let exchanged = costs.exchanged.map(|all| all.since(&before.exchanged.unwrap_or_default()));
-        let tally = Tally { reduction, cpu_ns, traffic, ..Tally::default() };
-        let sum = EpochSum { tally, seconds, untrained: None, exchanged };
-        if let Some(history) = &mut history {
-            history.epoch(&Epoch::new(number as usize, &sum, 0));
-        }
-        progress.epoch_ended(0, number as usize, &sum);
-        totals.epochs.push(sum);
-    }
-    let tally = Tally { reduction: program.evaluate()?, ..Tally::default() };
-    totals.test = Some(EpochSum { tally, seconds: 0.0, untrained: None, exchanged: None });
-    if let Some(history) = &mut history {
-        history.end(&crate::report::test(&totals));
-    }
-    totals.exchanged = program.costs().exchanged;
-    Ok(totals)
-}
-
-fn export<P: Program>(program: &mut P, folder: &Path) -> Result<Staging, TrainError> {
-    let staging = Staging::create(folder).map_err(|error| TrainError::Export(error.into()))?;
-    program.export(staging.folder()).map_err(TrainError::Export)?;
-    Ok(staging)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the threaded shell measures how long epochs take")]
-fn now() -> Instant {
-    Instant::now()
 }

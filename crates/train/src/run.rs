@@ -19,7 +19,7 @@ use crate::export::{Exporter, Manifest, Staging};
 use crate::history::History;
 use crate::meter::Totals;
 use crate::metrics::{Monitor, Serving};
-use crate::origin::Origin;
+use crate::origin::{Origin, Subject};
 use crate::parameters::{NodeHandle, Parameters};
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -31,7 +31,7 @@ use crate::single;
 use crate::traced;
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use intendant::Lobby;
+use intendant::{Lobby, Mark};
 use intendant_core::{Element, Key, KeyRange, Layout, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Patience, Schedule, Task};
@@ -100,8 +100,10 @@ pub fn run<T: Task>(
     }
     // Before the nodes meet: an address that is taken ends the run before it begins.
     let monitor = &Monitor::listen(plan)?;
+    let subject = &Subject::of(task.as_ref(), &ranges);
     let node_run = |rank, origin| NodeRun {
         origin,
+        subject,
         monitor: monitor.as_ref(),
         task,
         plan,
@@ -113,7 +115,7 @@ pub fn run<T: Task>(
     };
     match plan.technique {
         Technique::Single => {
-            let origin = Origin::find(task.as_ref(), plan, &ranges)?;
+            let origin = Origin::find(subject, plan)?;
             origin.say(plan);
             let init = origin.init(&model.init);
             let (node, workers) = single::start(layout, &init, &sampler, plan.seed, plan.workers);
@@ -131,10 +133,10 @@ pub fn run<T: Task>(
             let mut origin = Origin::default();
             let begin = |lobby: Option<&Lobby<T::Element>>| {
                 origin = match lobby {
-                    None => Origin::find(task.as_ref(), plan, &ranges)?,
+                    None => Origin::find(subject, plan)?,
                     Some(lobby) => {
                         let gather = |name: &str, word| Ok(lobby.gather(name, word)?);
-                        Origin::agree(task.as_ref(), plan, &ranges, gather)?
+                        Origin::agree(subject, plan, gather)?
                     }
                 };
                 origin.say(plan);
@@ -209,6 +211,7 @@ struct Trained {
 /// The part of a run that happens on one node.
 struct NodeRun<'a, T: Task> {
     origin: &'a Origin,
+    subject: &'a Subject<'a>,
     /// The metrics of this node, if they are served.
     monitor: Option<&'a Monitor>,
     task: &'a Arc<T>,
@@ -262,7 +265,8 @@ impl<T: Task> NodeRun<'_, T> {
     ) -> Result<Trained, TrainError> {
         self.origin.check()?;
         let board = self.monitor.map(Monitor::board);
-        let (cuts, writer) = Cuts::new(self.plan, self.ranges, self.rank, self.origin, board).unzip();
+        let seats = (self.rank, self.plan.workers);
+        let (cuts, writer) = Cuts::new(self.plan, self.ranges, seats, self.origin, board).unzip();
         let (cuts, start) = (cuts.as_ref(), &self.origin.start());
         let failure = FirstFailure { error: Mutex::new(None), node };
         let result = Mutex::new(None);
@@ -295,7 +299,8 @@ impl<T: Task> NodeRun<'_, T> {
             if let (Some(writer), Some(cuts)) = (writer, cuts) {
                 let write = move || {
                     let run = || {
-                        writer.run(cuts, (node, progress), &all_written);
+                        let mark = |cut| node.mark(Mark::Checkpoint, cut);
+                        writer.run(cuts, (&mark, progress), &all_written);
                         Ok(())
                     };
                     if let Err(error) = guarded("checkpoint", run) {
@@ -340,7 +345,7 @@ impl<T: Task> NodeRun<'_, T> {
                         progress,
                         history,
                         board: board.map(|board| &**board),
-                        cutter: cuts.map(|cuts| Cutter::new(cuts, (self.task.as_ref(), self.plan), worker)),
+                        cutter: cuts.map(|cuts| Cutter::new(cuts, (self.subject, self.plan), worker)),
                         totals: self.origin.totals(),
                         before: self.origin.under_way.clone(),
                     };

@@ -61,7 +61,8 @@ impl SavedRun {
         let state: RunState = serde_json::from_value(manifest.run.clone())?;
         let trained = state.epochs.iter().chain(state.under_way.as_ref().map(|(sum, _)| sum));
         let digest = trained.fold(0u64, |digest, sum| digest.wrapping_add(sum.tally.reduction.digest));
-        let data_digest = format!("{digest:016x}");
+        // Programs hash no batches: their digest is that of the data.
+        let data_digest = if digest == 0 { state.data.clone() } else { format!("{digest:016x}") };
         let under_way = state.under_way.map(|(sum, rest)| {
             let Rest { subepoch, workers, nodes, ref stretches } = rest;
             UnderWay {

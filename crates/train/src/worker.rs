@@ -59,7 +59,7 @@ pub(crate) struct Station<'a, T: Task> {
     /// Where the numbers of the run are published, if metrics are served.
     pub(crate) board: Option<&'a Board>,
     /// Makes checkpoints, if the run has some.
-    pub(crate) cutter: Option<Cutter<'a, T>>,
+    pub(crate) cutter: Option<Cutter<'a, T::Element>>,
     /// What an earlier run trained: its epochs, and of the epoch that goes on.
     pub(crate) totals: Totals,
     pub(crate) before: Option<EpochSum>,
@@ -263,7 +263,7 @@ fn queues<E: Element, B, P: Parameters<E>>(prepared: &Inbox<B>, parameters: &P) 
 fn tested<T: Task, P: Parameters<T::Element>>(
     driver: &Driver<T>,
     parameters: &mut P,
-    cutter: &mut Option<Cutter<'_, T>>,
+    cutter: &mut Option<Cutter<'_, T::Element>>,
     totals: &Totals,
 ) -> Result<Option<Arc<Kept>>, TrainError> {
     match cutter {

@@ -5,7 +5,7 @@ use crate::chain;
 use crate::plan::Resolved;
 use intendant_bpmf::Model;
 use intendant_ratings::Dataset;
-use intendant_task::Reduction;
+use intendant_task::{Reduction, Split};
 use intendant_train::{
     AppError, Costs, Exchange, ModelSize, Plan, Program, Simulation, Technique, TrainError, VirtualEpoch,
 };
@@ -56,12 +56,13 @@ impl Program for SimulatedChain {
         if stop.load(Ordering::Relaxed) {
             return Ok(Reduction::default());
         }
-        let sums = self.cluster.blocks().flat_map(|block| block.sums(false));
+        let sums = self.cluster.blocks().flat_map(|block| block.sums(None));
         Ok(chain::trained(&self.model.total(sums).unwrap_or_default()))
     }
 
-    fn evaluate(&mut self) -> Result<Reduction, TrainError> {
-        let sums = self.cluster.blocks().flat_map(|block| block.sums(true));
+    fn evaluate(&mut self, split: Split) -> Result<Reduction, TrainError> {
+        let held = chain::held(split, &self.model);
+        let sums = self.cluster.blocks().flat_map(|block| block.sums(Some(held)));
         Ok(chain::tested(&self.model.total(sums).unwrap_or_default()))
     }
 
@@ -73,7 +74,7 @@ impl Program for SimulatedChain {
         Some(self.cluster.take())
     }
 
-    fn export(&mut self, _folder: &Path) -> Result<(), AppError> {
-        Err("a simulated chain has no export; run it without --simulate".into())
+    fn export(&mut self, _folder: Option<&Path>) -> Result<Result<(), AppError>, TrainError> {
+        Ok(Err("a simulated chain has no export; run it without --simulate".into()))
     }
 }

@@ -14,12 +14,13 @@ mod costs;
 mod lapser;
 mod member;
 
+use crate::items::Items;
 use crate::plan::usage;
 use by_hand::ByHand;
 pub(crate) use chain::SimulatedChain;
 use costs::Costs;
 use intendant_bpmf::{Block, BpmfError, Item, Model};
-use intendant_lapser::{Declaration, Directory, Settings, Want};
+use intendant_lapser::{Declaration, Directory, Settings};
 use intendant_segment::Segment;
 use intendant_sim::Spread;
 use intendant_sim::onesided::{OneSided, OneSidedConfig};
@@ -60,8 +61,8 @@ impl Cluster {
         let count = u32::try_from(nodes).unwrap_or(u32::MAX);
         let blocks = (0..count).map(|index| Block::new(Arc::clone(model), index, count));
         let blocks = blocks.collect::<Result<Vec<_>, BpmfError>>().map_err(usage)?;
-        let declarations: Vec<Declaration> =
-            blocks.iter().map(|block| declaration(model, block, &blocks, exchange)).collect();
+        let items = Items::new(model, nodes, exchange);
+        let declarations: Vec<Declaration> = blocks.iter().map(|block| items.of_block(block)).collect();
         let settings = Settings { head_words: by_hand::HEAD_WORDS, ..Settings::new(exchange.variant()) };
         let directory = Arc::new(Directory::new(settings, &declarations).map_err(TrainError::usage)?);
         let costs = Costs::new(model, simulation);
@@ -181,29 +182,5 @@ impl Cluster {
             events: all.events,
             nic_busy_ns: all.nic_busy_ns - before.nic_busy_ns,
         }
-    }
-}
-
-/// What a block produces and consumes. With an exchange of all items with all nodes, it consumes those of all
-/// others.
-fn declaration(model: &Model, block: &Block, blocks: &[Block], exchange: Exchange) -> Declaration {
-    let item = |item: &Item| intendant_lapser::Item::new(model.key(*item), model.words(*item));
-    let consumed = match exchange {
-        Exchange::AllGather | Exchange::Broadcast => blocks.iter().flat_map(Block::produced).collect(),
-        Exchange::LapserPush | Exchange::LapserPull | Exchange::LapserPushBySlack | Exchange::OneSided => {
-            block.consumed()
-        }
-    };
-    let want = |consumed: &Item| {
-        let slack = match consumed {
-            Item::Row(..) => u64::from(model.config().slack),
-            Item::Statistics(..) | Item::Hyperparameters(_) => 0,
-        };
-        Want { item: item(consumed), slack }
-    };
-    Declaration {
-        incarnation: u64::from(block.index()) + 1,
-        produce: block.produced().iter().map(item).collect(),
-        consume: consumed.iter().map(want).collect(),
     }
 }

@@ -1,5 +1,6 @@
 //! The program as a user runs it.
 
+mod checkpoints;
 mod nodes;
 mod simulated;
 #[cfg(all(target_os = "linux", feature = "verbs"))]
@@ -76,6 +77,42 @@ fn any_number_of_threads_computes_the_same_bits() {
     assert_eq!(one, run(&["--workers", "2", "--valid-every", "0"]));
     assert_eq!(one, run(&["--workers", "5"]));
     assert_ne!(one, run(&["--seed", "2"]));
+}
+
+/// The file has the entries that are held out otherwise, so that both are measured by the same.
+#[test]
+fn validation_entries_are_watched_and_not_tested() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, rows: std::ops::Range<u32>| {
+        let cell = |row: u32, column: u32| format!("{row},{column},{}\n", (row * 3 + column * 5) % 7);
+        let lines = rows.flat_map(|row| (0..9).map(move |column| cell(row, column)));
+        let path = folder.path().join(name);
+        fs::write(&path, lines.collect::<String>()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (data, one, other) = (file("data.csv", 0..30), file("one.csv", 3..9), file("other.csv", 14..30));
+    let run = |flags: &[&str]| {
+        let flags = [&["--data", &data, "--rank", "2", "--epochs", "6", "--burn-in", "2"], flags].concat();
+        let report = report(&flags);
+        (report["epochs"][5]["quality"].clone(), report["test"].clone())
+    };
+    let (watched, tested) = run(&["--valid", &one, "--test", &other]);
+    // One that is tested on both at its end.
+    assert_eq!(run(&["--test", &one]).1["rmse"], watched["rmse"]);
+    assert_eq!(run(&["--test", &other]).1["rmse"], tested["rmse"]);
+    assert_ne!(watched["rmse"], tested["rmse"]);
+    // Without validation entries, the test entries are watched.
+    assert_eq!(run(&["--test", &other]).0, tested);
+    assert_eq!(run(&["--valid", &one]).0, watched);
+    assert!(run(&["--valid", &one]).1.as_object().unwrap().is_empty(), "there is no test data");
+    for nodes in ["2", "3"] {
+        assert_eq!(
+            run(&["--valid", &one, "--test", &other, "--nodes", nodes]),
+            (watched.clone(), tested.clone())
+        );
+    }
+    let never = report(&["--data", &data, "--valid", &one, "--valid-every", "0", "--epochs", "2"]);
+    assert!(never["epochs"][1]["quality"].as_object().unwrap().is_empty());
 }
 
 #[test]
@@ -157,9 +194,19 @@ fn an_export_has_posteriors_and_predictions_with_intervals() {
 #[test]
 fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     for (flags, said) in [
-        (&["--checkpoint", "/tmp/c"][..], "--checkpoint has no effect with bpmf"),
-        (&["--channels", "2"], "--channels has no effect with bpmf"),
-        (&["--patience", "2"], "--patience has no effect with bpmf"),
+        (&["--channels", "2"][..], "--channels has no effect with bpmf"),
+        (
+            &["--patience", "2"],
+            "--patience: no iteration of a chain has the best model, as predictions are averages",
+        ),
+        (&["--checkpoint", "c", "--keep", "best"], "--keep: no iteration of a chain has the best model"),
+        (&["--simulate", "--checkpoint", "c"], "cannot be used with"),
+        (&["--resume"], "--checkpoint"),
+        (
+            &["--max-restarts", "2"],
+            "--max-restarts: a restart continues from a checkpoint; add --checkpoint DIR",
+        ),
+        (&["--valid", "1e-12"], "--valid: "),
         (&["--float", "f32"], "--float is f32, but samples are drawn and averaged in f64"),
         (&["--rank", "0"], "--rank is 0; it must be a number from 1 to 256"),
         (&["--burn-in", "120"], "--burn-in is 120; it must be below 120"),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const EPOCHS: u64 = 7;
 
 /// Files by name.
-type Files = Vec<(String, Vec<u8>)>;
+pub(super) type Files = Vec<(String, Vec<u8>)>;
 
 /// Losses, qualities, and the files of the model: what must be equal, bit by bit.
 pub(crate) fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Files, Value) {
@@ -30,7 +30,7 @@ pub(crate) fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Files, Value) {
 }
 
 /// The files of a folder but `export.json`, which has the settings.
-fn files(folder: &Path) -> Files {
+pub(super) fn files(folder: &Path) -> Files {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let mut files: Files = entries
         .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))

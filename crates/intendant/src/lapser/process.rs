@@ -9,6 +9,8 @@ use intendant_core::NodeId;
 use intendant_lapser::{Answer, Effect, FinishError, GetError, Node};
 use intendant_onesided::{Event, Window, WindowError};
 use intendant_segment::Segment;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 /// How long a node sleeps before it looks whether the cluster has ended: a node that stands still closes
@@ -59,6 +61,7 @@ impl<W: Window> Process<W> {
             next: 0,
             traffic: Traffic::default(),
             meets: false,
+            held: None,
         };
         Self { members, directory, driver, value: Vec::new() }
     }
@@ -116,24 +119,40 @@ impl<W: Window> Process<W> {
     pub fn set(&mut self, key: u64, clock: u64, value: &[u64]) -> Result<(), Error> {
         let Self { members, driver, .. } = self;
         members.check()?;
-        let began = driver.node.set(&driver.segment, 0, key, clock, value, &mut driver.effects);
-        began.map_err(LapserError::from)?;
-        driver.act(members)?;
-        loop {
-            for answer in driver.answers.drain(..) {
-                match answer {
-                    Answer::Set { .. } => return Ok(()),
-                    Answer::NotSet { error, .. } => return Err(LapserError::from(error).into()),
-                    // No other call waits.
-                    Answer::Got { .. } | Answer::NotGot { .. } | Answer::Finished { .. } => {}
-                }
-            }
-            driver.step(members)?;
-        }
+        driver.set(members, key, clock, value)
+    }
+
+    /// Sets several items, each once, in this order. `fill` appends the value of the item at a place in
+    /// `keys`. A consumer is woken once, when the last value that it needs has been written to it, and not by
+    /// each of them.
+    ///
+    /// # Errors
+    /// As [`Process::set`]; the items before have been set then.
+    pub fn set_all(
+        &mut self,
+        keys: &[u64],
+        clock: u64,
+        mut fill: impl FnMut(usize, &mut Vec<u64>),
+    ) -> Result<(), Error> {
+        let Self { members, driver, value, .. } = self;
+        members.check()?;
+        driver.held = Some(BTreeMap::new());
+        let set = keys.iter().enumerate().try_for_each(|(at, key)| {
+            value.clear();
+            fill(at, value);
+            driver.set(members, *key, clock, value)
+        });
+        let released = driver.release(members);
+        driver.held = None;
+        set.and(released)
     }
 
     /// Gets several items. `take` is called for each, in any order, with its place in `wants`, the clock and
     /// the value that came. Own items can be got as well.
+    ///
+    /// Items of one producer should be in the order in which it sets them. The last one of each stretch of
+    /// them is got first, and the others when it has come: so items that are not there yet are not read in
+    /// vain. Any other order is right as well, and slower.
     ///
     /// # Errors
     /// If this node neither consumes nor produces an item; [`Error::Failed`] with the node if a producer is
@@ -141,19 +160,28 @@ impl<W: Window> Process<W> {
     pub fn get_all(&mut self, wants: &[Get], mut take: impl FnMut(usize, u64, &[u64])) -> Result<(), Error> {
         let Self { members, directory, driver, value } = self;
         members.check()?;
-        let mut left = wants.len();
-        for (op, Get { key, clock, slack }) in (0..).zip(wants) {
-            let now = driver.now();
-            let began = driver.node.get(&driver.segment, now, op, *key, *clock, *slack, &mut driver.effects);
-            began.map_err(LapserError::from)?;
-            driver.act(members)?;
-            left -= driver.deliver(members, directory, value, &mut take)?;
-        }
-        while left > 0 {
+        let (mut left, mut turns) = (wants.len(), Turns::new(directory, wants));
+        loop {
+            while let Some(op) = turns.next() {
+                let (now, Get { key, clock, slack }) = (driver.now(), wants[op]);
+                let Driver { node, segment, effects, .. } = driver;
+                let began = node.get(segment, now, op as u64, key, clock, slack, effects);
+                began.map_err(LapserError::from)?;
+                driver.act(members)?;
+                left -= driver.deliver(members, directory, value, &mut |op, clock, value| {
+                    turns.came(op);
+                    take(op, clock, value);
+                })?;
+            }
+            if left == 0 {
+                return Ok(());
+            }
             driver.step(members)?;
-            left -= driver.deliver(members, directory, value, &mut take)?;
+            left -= driver.deliver(members, directory, value, &mut |op, clock, value| {
+                turns.came(op);
+                take(op, clock, value);
+            })?;
         }
-        Ok(())
     }
 
     /// Gets one item; see [`Process::get_all`]. Returns the clock of the value.
@@ -227,6 +255,69 @@ impl<W: Window> Process<W> {
     }
 }
 
+/// Items of a stretch: so many that few are got to wait for others, and so few that values come while their
+/// producer computes the next ones.
+const STRETCH: usize = 256;
+
+/// The order in which gets begin.
+#[derive(Debug)]
+struct Turns {
+    /// Places of the gets, producer by producer.
+    order: Vec<usize>,
+    /// By producer: where in `order` those are that have not begun, or are awaited.
+    left: Vec<Range<usize>>,
+    /// The last gets of the stretches that others wait for, and their producers.
+    awaited: BTreeMap<usize, usize>,
+    /// Gets that are to begin.
+    ready: Vec<usize>,
+}
+
+impl Turns {
+    fn new(directory: &Directory, wants: &[Get]) -> Self {
+        // What no node produces is refused by the get.
+        let producer = |get: &Get| directory.producer(get.key).unwrap_or(usize::MAX);
+        let producers: Vec<usize> = wants.iter().map(producer).collect();
+        let mut order: Vec<usize> = (0..wants.len()).collect();
+        order.sort_by_key(|get| producers[*get]);
+        let (mut left, mut first) = (Vec::new(), 0);
+        for stretch in order.chunk_by(|one, next| producers[*one] == producers[*next]) {
+            left.push(first..first + stretch.len());
+            first += stretch.len();
+        }
+        let mut turns = Self { order, left, awaited: BTreeMap::new(), ready: Vec::new() };
+        (0..turns.left.len()).for_each(|number| turns.begin(number));
+        turns
+    }
+
+    /// The next get that is to begin.
+    fn next(&mut self) -> Option<usize> {
+        self.ready.pop()
+    }
+
+    /// Begins the next stretch of a producer.
+    fn begin(&mut self, number: usize) {
+        if let Some(last) = self.stretch(number).next_back() {
+            let get = self.order[last];
+            self.awaited.insert(get, number);
+            self.ready.push(get);
+        }
+    }
+
+    fn stretch(&self, number: usize) -> Range<usize> {
+        let Range { start, end } = self.left[number];
+        start..end.min(start + STRETCH)
+    }
+
+    /// The value of a get has come.
+    fn came(&mut self, get: usize) {
+        let Some(number) = self.awaited.remove(&get) else { return };
+        let Range { start, end } = self.stretch(number);
+        self.ready.extend_from_slice(&self.order[start..end - 1]);
+        self.left[number].start = end;
+        self.begin(number);
+    }
+}
+
 /// The protocol and what it runs on.
 struct Driver<W> {
     window: W,
@@ -243,6 +334,19 @@ struct Driver<W> {
     traffic: Traffic,
     /// Whether the node waits for all others.
     meets: bool,
+    /// While several items are set: the last write to each node, which alone gives a hint.
+    held: Option<BTreeMap<usize, Write>>,
+}
+
+/// A write that has not begun.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    to: usize,
+    local: usize,
+    remote: usize,
+    words: usize,
+    hint: Option<u32>,
+    id: u64,
 }
 
 impl<W: Window> Driver<W> {
@@ -262,7 +366,12 @@ impl<W: Window> Driver<W> {
                 }
                 Effect::Write { to, local, remote, words, hint, id } => {
                     self.traffic.written_bytes += 8 * words as u64;
-                    self.begin(members, |window| window.write(to, local, remote, words, hint, id))?;
+                    let write = Write { to, local, remote, words, hint, id };
+                    let next = match &mut self.held {
+                        Some(held) => held.insert(to, write).map(|before| Write { hint: None, ..before }),
+                        None => Some(write),
+                    };
+                    next.map_or(Ok(()), |write| self.write(members, write))?;
                 }
                 Effect::Answer(answer) => self.answers.push(answer),
                 Effect::Meet => self.meets = true,
@@ -272,6 +381,37 @@ impl<W: Window> Driver<W> {
         }
         self.effects = effects;
         Ok(())
+    }
+
+    fn write(&mut self, members: &Members, write: Write) -> Result<(), Error> {
+        let Write { to, local, remote, words, hint, id } = write;
+        self.begin(members, |window| window.write(to, local, remote, words, hint, id))
+    }
+
+    /// Begins the writes that were held back, with their hints.
+    fn release(&mut self, members: &Members) -> Result<(), Error> {
+        let held = self.held.as_mut().map(std::mem::take).unwrap_or_default();
+        held.into_values().try_for_each(|write| self.write(members, write))
+    }
+
+    /// Sets an item; waits until it is set.
+    fn set(&mut self, members: &Members, key: u64, clock: u64, value: &[u64]) -> Result<(), Error> {
+        let began = self.node.set(&self.segment, 0, key, clock, value, &mut self.effects);
+        began.map_err(LapserError::from)?;
+        self.act(members)?;
+        loop {
+            for answer in self.answers.drain(..) {
+                match answer {
+                    Answer::Set { .. } => return Ok(()),
+                    Answer::NotSet { error, .. } => return Err(LapserError::from(error).into()),
+                    // No other call waits.
+                    Answer::Got { .. } | Answer::NotGot { .. } | Answer::Finished { .. } => {}
+                }
+            }
+            // What the item waits for may be held back.
+            self.release(members)?;
+            self.step(members)?;
+        }
     }
 
     /// Begins an operation as soon as the window has room for it, and the card that executes it: the caller
@@ -313,7 +453,8 @@ impl<W: Window> Driver<W> {
                 Event::Failed { id, node: other, reason } => {
                     node.failed(segment, *id, *other, reason, effects)
                 }
-                Event::Hint(hint) => node.hint(segment, *hint, effects),
+                // It is that of the last one of several items.
+                Event::Hint(_) => node.hint_of_several(segment, effects),
                 Event::Closed(other) => node.closed(segment, *other, "its process has ended", effects),
             }
             return self.act(members);

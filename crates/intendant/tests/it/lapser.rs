@@ -36,8 +36,11 @@ fn iterate<W: Window>(mut process: Process<W>, keys: u64, iterations: u64, slack
     let rank = u64::from(process.rank().0);
     let mut oldest = 0;
     for clock in 1..=iterations {
-        for key in (0..keys).filter(|key| key % NODES == rank) {
-            process.set(key, clock, &[1_000 * key + clock; WORDS])?;
+        let own: Vec<u64> = (0..keys).filter(|key| key % NODES == rank).collect();
+        if clock % 2 == 0 {
+            process.set_all(&own, clock, |at, value| value.extend([1_000 * own[at] + clock; WORDS]))?;
+        } else {
+            own.iter().try_for_each(|key| process.set(*key, clock, &[1_000 * key + clock; WORDS]))?;
         }
         let wants: Vec<Get> = (0..keys).map(|key| Get { key, clock, slack }).collect();
         process.prefetch(&wants)?;

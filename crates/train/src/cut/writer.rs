@@ -5,11 +5,9 @@ use crate::best::{Best, Compared, Kept};
 use crate::error::TrainError;
 use crate::metrics::Board;
 use crate::origin::Origin;
-use crate::parameters::NodeHandle;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crossbeam_channel::{Receiver, Sender};
-use intendant::Mark;
 use intendant_checkpoint::protocol::Written;
 use intendant_checkpoint::{Folder, Range, Rows};
 use intendant_core::{Element, KeyRange, lock};
@@ -96,11 +94,12 @@ pub(crate) struct Cuts<E> {
 }
 
 impl<E: Element> Cuts<E> {
-    /// Prepares cuts into the folder that the plan names; what the thread that writes receives.
+    /// Prepares cuts into the folder that the plan names; what the thread that writes receives. So many
+    /// workers of each node meet.
     pub(crate) fn new(
         plan: &Plan,
         ranges: &[KeyRange],
-        rank: u16,
+        (rank, workers): (u16, usize),
         origin: &Origin,
         board: Option<&Arc<Board>>,
     ) -> Option<(Self, Writer<E>)> {
@@ -111,7 +110,7 @@ impl<E: Element> Cuts<E> {
             seconds: plan.checkpoints.seconds,
             ranges: ranges.iter().map(Range::from).collect(),
             rank,
-            workers: plan.workers,
+            workers,
             nodes: plan.nodes,
             jobs,
             spare: Mutex::default(),
@@ -199,6 +198,9 @@ impl<E: Element> Cuts<E> {
     }
 }
 
+/// Hears of each checkpoint, by its number.
+pub(crate) type Committed<'a> = dyn Fn(u64) + Sync + 'a;
+
 /// The queue of the thread that writes.
 pub(crate) struct Writer<E>(Receiver<Job<E>>);
 
@@ -206,7 +208,7 @@ impl<E: Element> Writer<E> {
     /// Writes what is in the queue until `ended` is disconnected. Before, it takes memory for an equal share
     /// of all values: while the cluster stands still for a cut, none has to be taken. The leader's orders are
     /// carried out in any case; of a run that fails, no more parts are written.
-    pub(crate) fn run(self, cuts: &Cuts<E>, told: (&dyn NodeHandle, &Progress), ended: &Receiver<()>) {
+    pub(crate) fn run(self, cuts: &Cuts<E>, told: (&Committed<'_>, &Progress), ended: &Receiver<()>) {
         let mut took = Duration::ZERO;
         let mut room = Rows::new(&cuts.ranges);
         room.make_room(cuts.nodes);
@@ -245,7 +247,7 @@ impl<E: Element> Writer<E> {
 fn carry_out<E: Element>(
     order: Order,
     cuts: &Cuts<E>,
-    (node, progress): (&dyn NodeHandle, &Progress),
+    (tell, progress): (&Committed<'_>, &Progress),
     took: Duration,
 ) {
     match order {
@@ -262,7 +264,7 @@ fn carry_out<E: Element>(
                         board.checkpoint(manifest.cut, made);
                     }
                     intendant::launch::tell_saved();
-                    node.mark(Mark::Checkpoint, manifest.cut);
+                    tell(manifest.cut);
                     let place = cuts.folder.place(manifest.cut);
                     let size = indicatif::HumanBytes(manifest.bytes());
                     progress.say(&format!("checkpoint {}  {size}", place.display()));

@@ -4,12 +4,10 @@
 //! is ending may make another checkpoint. Node 0 tells what it has found, and the others read that. Then each
 //! node tells whether it can begin. If one cannot, all of them end alike.
 
-use super::{Choice, Origin};
+use super::{Choice, Origin, Subject};
 use crate::error::TrainError;
 use crate::plan::Plan;
 use intendant_checkpoint::{Checkpoint, Folder};
-use intendant_core::{Element, KeyRange};
-use intendant_task::Task;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -53,19 +51,18 @@ fn heard(node: usize, told: &[Vec<u8>]) -> Result<Begin, TrainError> {
 impl Origin {
     /// Finds where the run begins, together with the other nodes. `gather` exchanges a word with them, by a
     /// name. If it is an error of a node, it is one of all.
-    pub(crate) fn agree<T: Task>(
-        task: &T,
+    pub(crate) fn agree(
+        subject: &Subject<'_>,
         plan: &Plan,
-        ranges: &[KeyRange],
-        gather: impl Fn(&str, Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError>,
+        mut gather: impl FnMut(&str, Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError>,
     ) -> Result<Self, TrainError> {
         let origin = if plan.rank() == 0 {
-            let found = Self::find(task, plan, ranges);
+            let found = Self::find(subject, plan);
             gather("origin", word(&found))?;
             found
         } else {
             let told = gather("origin", Vec::new())?;
-            heard(0, &told).and_then(|begin| Self::follow(&begin, task, plan, ranges))
+            heard(0, &told).and_then(|begin| Self::follow(&begin, subject, plan))
         };
         let told = gather("begins", word(&origin))?;
         let origin = origin?;
@@ -81,23 +78,18 @@ impl Origin {
     }
 
     /// Begins where node 0 does.
-    fn follow<T: Task>(
-        begin: &Begin,
-        task: &T,
-        plan: &Plan,
-        ranges: &[KeyRange],
-    ) -> Result<Self, TrainError> {
+    fn follow(begin: &Begin, subject: &Subject<'_>, plan: &Plan) -> Result<Self, TrainError> {
         let checkpoints = &plan.checkpoints;
         match (begin.choice, &checkpoints.folder, &checkpoints.from) {
             (Some(Choice::Resume(cut)), Some(folder), _) => {
                 let checkpoint = open("--resume", folder, cut)?;
-                Self::resume_from(task, plan, ranges, folder, checkpoint)
+                Self::resume_from(subject, plan, folder, checkpoint)
             }
             (Some(choice @ Choice::From(cut)), _, Some(folder)) => {
                 let checkpoint = open("--from", folder, cut)?;
-                Self::at(checkpoint, ranges, folder, T::Element::TYPE, Some(choice))
+                Self::at(checkpoint, subject, folder, Some(choice))
             }
-            (None, _, Some(folder)) => Self::from(ranges, folder, T::Element::TYPE),
+            (None, _, Some(folder)) => Self::from(subject, folder),
             // Names differ then.
             (None | Some(_), _, _) => Ok(Self::default()),
         }

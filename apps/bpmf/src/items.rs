@@ -1,0 +1,171 @@
+//! What the nodes of a chain produce and consume: the same for processes ([`crate::link`]) and for simulated
+//! nodes ([`crate::simulated`]).
+//!
+//! The items of the library are exchanged as [`Exchange`] says. Processes exchange more, at whose keys the
+//! library has none: sums of their results for node 0, and pieces of what it exports. The techniques to
+//! compare with use items of their own, to meet and to write all rows of a step at once.
+
+use intendant_bpmf::{Block, Item, Model, Side};
+use intendant_lapser::{Declaration, Item as Declared, Want};
+use intendant_train::Exchange;
+use std::ops::Range;
+
+/// The items of the chain of a model on so many nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Items<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) nodes: usize,
+    pub(crate) exchange: Exchange,
+}
+
+/// Sums that nodes tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Of training entries, after each iteration.
+    Epoch = 0,
+    /// Of the entries that the chain is watched by.
+    Validation = 1,
+    /// Of test entries.
+    Test = 2,
+}
+
+impl What {
+    const ALL: [Self; 3] = [Self::Epoch, Self::Validation, Self::Test];
+}
+
+/// Numbers of a node's costs, with which its sums begin.
+pub(crate) const COSTS: usize = 11;
+/// Numbers of one part of the sums.
+pub(crate) const SUMS: usize = 8;
+
+impl<'a> Items<'a> {
+    pub(crate) const fn new(model: &'a Model, nodes: usize, exchange: Exchange) -> Self {
+        Self { model, nodes, exchange }
+    }
+
+    /// Nodes and one of them, as blocks are numbered.
+    const fn block(self, node: usize) -> (u32, u32) {
+        (node as u32, self.nodes as u32)
+    }
+
+    /// The rows of a side that a node has.
+    pub(crate) fn rows_of(self, side: Side, node: usize) -> Range<u32> {
+        let (block, blocks) = self.block(node);
+        self.model.rows_of(side, block, blocks)
+    }
+
+    fn others(self, node: usize) -> impl Iterator<Item = usize> {
+        (0..self.nodes).filter(move |other| *other != node)
+    }
+
+    fn declared(self, item: Item) -> Declared {
+        Declared::new(self.model.key(item), self.model.words(item))
+    }
+
+    fn want(self, item: Item) -> Want {
+        let slack = match item {
+            Item::Row(..) if self.exchange.has_slack() => self.model.config().slack.into(),
+            Item::Row(..) | Item::Statistics(..) | Item::Hyperparameters(_) => 0,
+        };
+        Want { item: self.declared(item), slack }
+    }
+
+    /// What the block of a node produces and consumes: the items of its steps. With an exchange of all items
+    /// with all nodes, it consumes those of all others.
+    pub(crate) fn of_block(self, block: &Block) -> Declaration {
+        let node = block.index() as usize;
+        let consumed = match self.exchange {
+            Exchange::AllGather | Exchange::Broadcast => {
+                let of_node = |other| {
+                    let (block, blocks) = self.block(other);
+                    self.model.produced_by(block, blocks)
+                };
+                self.others(node).flat_map(of_node).collect()
+            }
+            Exchange::LapserPush
+            | Exchange::LapserPull
+            | Exchange::LapserPushBySlack
+            | Exchange::OneSided => block.consumed(),
+        };
+        Declaration {
+            incarnation: u64::from(block.index()) + 1,
+            produce: block.produced().into_iter().map(|item| self.declared(item)).collect(),
+            consume: consumed.into_iter().map(|item| self.want(item)).collect(),
+        }
+    }
+
+    /// The same of a process, with the items that only processes have. With `exports`, node 0 gets what it
+    /// exports.
+    pub(crate) fn of_process(self, block: &Block, exports: bool) -> Declaration {
+        let node = block.index() as usize;
+        let mut declared = self.of_block(block);
+        if self.exchange == Exchange::AllGather {
+            let rows: u64 = Side::BOTH.iter().map(|side| u64::from(self.model.rows(*side))).sum();
+            declared.produce.retain(|item| item.key >= rows);
+            declared.consume.retain(|want| want.item.key >= rows);
+            let joined = |node| Side::BOTH.into_iter().filter_map(move |side| self.joined(side, node));
+            declared.produce.extend(joined(node));
+            let of_others = self.others(node).flat_map(joined);
+            declared.consume.extend(of_others.map(|item| Want { item, slack: 0 }));
+        }
+        let mut tell = |from: usize, item: Declared| match node {
+            0 if from != 0 => declared.consume.push(Want { item, slack: 0 }),
+            _ if from == node && node != 0 => declared.produce.push(item),
+            _ => {}
+        };
+        for from in 0..self.nodes {
+            for what in What::ALL {
+                tell(from, self.sums(what, from));
+            }
+            if let Some(item) = self.pieces(from).filter(|_| exports) {
+                tell(from, item);
+            }
+        }
+        for from in (1..self.nodes).filter(|from| exports && self.pieces(*from).is_some()) {
+            let item = self.taken(from);
+            match node {
+                0 => declared.produce.push(item),
+                _ if node == from => declared.consume.push(Want { item, slack: 0 }),
+                _ => {}
+            }
+        }
+        if !self.exchange.has_slack() {
+            declared.produce.push(self.meeting(node));
+            let of_others = self.others(node).map(|other| self.meeting(other));
+            declared.consume.extend(of_others.map(|item| Want { item, slack: 0 }));
+        }
+        declared
+    }
+
+    fn key(self, kind: u64, node: usize) -> u64 {
+        self.model.keys() + kind * self.nodes as u64 + node as u64
+    }
+
+    /// Sums of a node, which it tells node 0.
+    pub(crate) fn sums(self, what: What, node: usize) -> Declared {
+        let (block, blocks) = self.block(node);
+        Declared::new(self.key(what as u64, node), COSTS + SUMS * self.model.sums_of(block, blocks))
+    }
+
+    /// How often a node has come to a meeting.
+    pub(crate) fn meeting(self, node: usize) -> Declared {
+        Declared::new(self.key(3, node), 1)
+    }
+
+    /// All rows of a node of one side, if it has any.
+    pub(crate) fn joined(self, side: Side, node: usize) -> Option<Declared> {
+        let words = self.rows_of(side, node).len() * self.model.config().rank;
+        (words > 0).then(|| Declared::new(self.key(4 + side as u64, node), words))
+    }
+
+    /// Pieces of the results of a node other than 0, if it has any ([`crate::results`]).
+    pub(crate) fn pieces(self, node: usize) -> Option<Declared> {
+        let words = crate::results::piece_words(self, node);
+        (node > 0 && words > 0).then(|| Declared::new(self.key(6, node), words))
+    }
+
+    /// How many pieces of a node node 0 has taken.
+    pub(crate) fn taken(self, node: usize) -> Declared {
+        Declared::new(self.key(7, node), 1)
+    }
+}

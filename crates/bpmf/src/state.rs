@@ -1,0 +1,167 @@
+//! What a chain goes on with after an interruption.
+//!
+//! Rows, the sums of their posteriors and those of predictions are all of it. Statistics are sums of rows,
+//! hyperparameters are drawn given statistics, random numbers are named by iteration and row, and the rows of
+//! other blocks are got again. So a chain goes on with the same bits, also divided among another number of
+//! blocks.
+
+use crate::block::Block;
+use crate::data::Model;
+use crate::item::Side;
+use crate::predict::{Held, Prediction};
+use std::borrow::Cow;
+
+/// A kind of value that a chain goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// Rows of factors of the last sample: K numbers each.
+    Row(Side),
+    /// Their means over the samples after the burn-in.
+    Mean(Side),
+    /// Sums of the squared deviations from these.
+    Squares(Side),
+    /// Predictions of held-out entries, by row and column: of the last sample; mean over the samples after
+    /// the burn-in; sum of the squared deviations from it. Centred.
+    Prediction(Held),
+}
+
+/// Numbers of a prediction.
+const PREDICTION: usize = 3;
+
+impl Quantity {
+    /// All of them. The first [`Quantity::SAMPLE`] are a sample, with which another chain can begin.
+    pub const ALL: [Self; 8] = [
+        Self::Row(Side::Rows),
+        Self::Row(Side::Columns),
+        Self::Mean(Side::Rows),
+        Self::Mean(Side::Columns),
+        Self::Squares(Side::Rows),
+        Self::Squares(Side::Columns),
+        Self::Prediction(Held::Validation),
+        Self::Prediction(Held::Test),
+    ];
+
+    /// How many of [`Quantity::ALL`] are a sample.
+    pub const SAMPLE: usize = 2;
+
+    /// A name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Row(Side::Rows) => "row",
+            Self::Row(Side::Columns) => "column",
+            Self::Mean(Side::Rows) => "row_mean",
+            Self::Mean(Side::Columns) => "column_mean",
+            Self::Squares(Side::Rows) => "row_squares",
+            Self::Squares(Side::Columns) => "column_squares",
+            Self::Prediction(Held::Validation) => "validation",
+            Self::Prediction(Held::Test) => "test",
+        }
+    }
+}
+
+impl Model {
+    /// How many values there are of a quantity, and of how many numbers each is.
+    pub fn extent(&self, quantity: Quantity) -> (u64, usize) {
+        match quantity {
+            Quantity::Row(side) | Quantity::Mean(side) | Quantity::Squares(side) => {
+                (self.rows(side).into(), self.config.rank)
+            }
+            Quantity::Prediction(held) => (self.held(held) as u64, PREDICTION),
+        }
+    }
+}
+
+impl Block {
+    /// The block's values of a quantity, between two iterations: the number of the first one, and all.
+    pub fn state(&self, quantity: Quantity) -> (u64, Cow<'_, [f64]>) {
+        let of_side =
+            |side: Side| (&self.sides[side as usize], u64::from(self.sides[side as usize].rows.start));
+        match quantity {
+            Quantity::Row(side) => {
+                let (part, first) = of_side(side);
+                (first, Cow::Borrowed(&part.own))
+            }
+            Quantity::Mean(side) => {
+                let (part, first) = of_side(side);
+                (first, Cow::Borrowed(&part.means))
+            }
+            Quantity::Squares(side) => {
+                let (part, first) = of_side(side);
+                (first, Cow::Borrowed(&part.squares))
+            }
+            Quantity::Prediction(held) => {
+                let numbers = self.predictions[held as usize].iter();
+                let numbers = numbers.flat_map(|of| [of.current, of.mean, of.squares]).collect();
+                (self.first_of(held), Cow::Owned(numbers))
+            }
+        }
+    }
+
+    /// Goes on after `iterations` iterations. `read` fills in the values of a quantity from one of this
+    /// number on. Rows of others are not part of the state: their first values have the clock of the
+    /// iteration, whatever the slack.
+    ///
+    /// # Errors
+    /// Those of `read`; the block is of no use then.
+    pub fn restore<E>(
+        &mut self,
+        iterations: u32,
+        read: impl FnMut(Quantity, u64, &mut [f64]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.load(&Quantity::ALL, read)?;
+        self.begin_after(iterations);
+        Ok(())
+    }
+
+    /// Begins with the sample of another chain in place of initial rows.
+    ///
+    /// # Errors
+    /// Those of `read`; the block is of no use then.
+    pub fn begin_with<E>(
+        &mut self,
+        read: impl FnMut(Quantity, u64, &mut [f64]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.load(&Quantity::ALL[..Quantity::SAMPLE], read)?;
+        self.begin_after(0);
+        Ok(())
+    }
+
+    fn load<E>(
+        &mut self,
+        quantities: &[Quantity],
+        mut read: impl FnMut(Quantity, u64, &mut [f64]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for quantity in quantities {
+            match *quantity {
+                Quantity::Row(side) => {
+                    let part = &mut self.sides[side as usize];
+                    read(*quantity, part.rows.start.into(), &mut part.own)?;
+                }
+                Quantity::Mean(side) => {
+                    let part = &mut self.sides[side as usize];
+                    read(*quantity, part.rows.start.into(), &mut part.means)?;
+                }
+                Quantity::Squares(side) => {
+                    let part = &mut self.sides[side as usize];
+                    read(*quantity, part.rows.start.into(), &mut part.squares)?;
+                }
+                Quantity::Prediction(held) => {
+                    let first = self.first_of(held);
+                    let predictions = &mut self.predictions[held as usize];
+                    let mut numbers = vec![0.0; PREDICTION * predictions.len()];
+                    read(*quantity, first, &mut numbers)?;
+                    let read = numbers.as_chunks::<PREDICTION>().0;
+                    for (to, [current, mean, squares]) in predictions.iter_mut().zip(read) {
+                        *to = Prediction { current: *current, mean: *mean, squares: *squares };
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the first held-out entry of the block.
+    fn first_of(&self, held: Held) -> u64 {
+        self.model.held[held as usize].places(self.sides[0].rows.clone()).start as u64
+    }
+}
