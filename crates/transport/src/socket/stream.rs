@@ -90,7 +90,10 @@ impl Stream {
     /// Lets the bytes go through rings from now on, if it is a Unix socket.
     pub(crate) fn with_rings(self, shared: Option<Shared>) -> Self {
         match (self, shared) {
-            (Self::Unix(stream), Some(shared)) => Self::Rings(stream, shared),
+            (Self::Unix(stream), Some(mut shared)) => {
+                shared.peer = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
+                Self::Rings(stream, shared)
+            }
             (other, _) => other,
         }
     }
