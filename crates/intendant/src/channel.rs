@@ -1,6 +1,8 @@
 //! A channel's thread: its engine, its fabric, its inbox.
 
 use crate::attendance::Calls;
+use crate::awake::Awake;
+use crate::busy_poll::BusyPoll;
 use crate::delivery::Delivery;
 use crate::health::Health;
 use crate::inbox::{Command, Inbox};
@@ -32,6 +34,12 @@ pub(crate) struct ChannelLoop<E> {
     pub(crate) recording: Option<ChannelRecording>,
     pub(crate) clock: MonotonicClock,
     pub(crate) inbox: Inbox,
+    /// Workers of this node that are awake.
+    pub(crate) awake: Awake,
+    /// If the channel polls its rings before it sleeps; known when the fabric is finished.
+    pub(crate) busy_poll: Option<BusyPoll>,
+    /// Of this node.
+    pub(crate) channels: usize,
     /// By worker.
     pub(crate) workers: Vec<MailSender<Delivery>>,
     /// By worker, the completions of the current pass; empty between passes. A worker is woken once for all
@@ -85,6 +93,8 @@ pub(crate) fn run<E: Element>(channel_loop: ChannelLoop<E>, fabric: FabricBuilde
 
 impl<E: Element> ChannelLoop<E> {
     async fn run(mut self, fabric: &mut Fabric) {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.busy_poll = BusyPoll::new(fabric.ring_peers_on_own_cores(), self.channels, cores);
         self.work(fabric).await;
         if let Some(recording) = &mut self.recording {
             recording.record_sent(self.clock.now());
@@ -105,6 +115,8 @@ impl<E: Element> ChannelLoop<E> {
                 Turn::Looked if !looked_before => {}
                 // Lets the runtime poll the sockets; readiness is noticed nowhere else.
                 Turn::Busy | Turn::Looked => tokio::task::yield_now().await,
+                // What is found is for the next pass.
+                Turn::Idle if closing.is_none() && self.poll_rings(fabric) => {}
                 Turn::Idle => {
                     let wake = closing.or_else(|| Some(self.clock.moment(self.alarm_due()?)));
                     let alarm = async {
@@ -135,6 +147,15 @@ impl<E: Element> ChannelLoop<E> {
                 }
             }
         }
+    }
+
+    /// Polls the rings, if that is sensible, as long as no worker of this node needs the core. Returns whether
+    /// there is something to do.
+    fn poll_rings(&mut self, fabric: &mut Fabric) -> bool {
+        let alarm = self.alarm_due();
+        let Self { busy_poll: Some(busy_poll), clock, inbox, awake, .. } = self else { return false };
+        let other = |now| !inbox.is_empty() || alarm.is_some_and(|alarm| now >= alarm);
+        busy_poll.poll(|| clock.now(), || fabric.stirs(), other, || awake.is_none())
     }
 
     /// One pass of the thread. It gives the engine a tick if one is due, then commands and frames, and writes

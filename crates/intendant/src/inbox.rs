@@ -88,6 +88,11 @@ impl Inbox {
         }
     }
 
+    /// Whether there is no command.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Waits until there may be a command.
     pub(crate) async fn sleep(&self) {
         // Exchanges on both sides have one order, so it is certain which of the two was the last.

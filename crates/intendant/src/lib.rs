@@ -18,6 +18,8 @@
 #![deny(unsafe_code)]
 
 mod attendance;
+mod awake;
+mod busy_poll;
 mod capacity;
 mod channel;
 mod config;

@@ -6,6 +6,7 @@
 //! yields once before it sleeps makes remote accesses take one and a half times as long (`intendant-bench
 //! remote`), and one that waits for a single key wins nothing.
 
+use crate::awake::Awake;
 use intendant_core::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,6 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 struct Mailbox<T> {
     state: Mutex<State<T>>,
     arrived: Condvar,
+    /// Receivers that are awake, this one's included.
+    awake: Awake,
 }
 
 #[derive(Debug)]
@@ -38,10 +41,12 @@ pub(crate) struct MailReceiver<T>(Arc<Mailbox<T>>);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SendersGone;
 
-/// A mailbox, with one sender.
-pub(crate) fn mailbox<T>() -> (MailSender<T>, MailReceiver<T>) {
+/// A mailbox, with one sender. Its receiver counts as awake except while it waits here.
+pub(crate) fn mailbox<T>(awake: &Awake) -> (MailSender<T>, MailReceiver<T>) {
     let state = State { queue: VecDeque::new(), asleep: false, senders: 1, read: true };
-    let mailbox = Arc::new(Mailbox { state: Mutex::new(state), arrived: Condvar::new() });
+    awake.begin();
+    let mailbox =
+        Arc::new(Mailbox { state: Mutex::new(state), arrived: Condvar::new(), awake: awake.clone() });
     (MailSender(Arc::clone(&mailbox)), MailReceiver(mailbox))
 }
 
@@ -58,6 +63,9 @@ impl<T> MailSender<T> {
 
     fn wake(&self, mut state: std::sync::MutexGuard<'_, State<T>>) {
         let asleep = std::mem::take(&mut state.asleep);
+        if asleep {
+            self.0.awake.begin();
+        }
         drop(state);
         if asleep {
             self.0.arrived.notify_one();
@@ -102,8 +110,12 @@ impl<T> MailReceiver<T> {
                 return Err(SendersGone);
             }
             state.asleep = true;
+            self.0.awake.end();
             state = self.0.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.asleep = false;
+            // A wait may end although no one has woken this thread.
+            if std::mem::take(&mut state.asleep) {
+                self.0.awake.begin();
+            }
         }
     }
 }
@@ -116,6 +128,7 @@ impl<T> Drop for MailReceiver<T> {
         let rest = std::mem::take(&mut state.queue);
         drop(state);
         drop(rest);
+        self.0.awake.end();
     }
 }
 
@@ -127,7 +140,7 @@ mod tests {
     #[test]
     fn everything_arrives_in_the_order_of_its_sender() {
         const EACH: usize = 20_000;
-        let (sender, mut receiver) = mailbox();
+        let (sender, mut receiver) = mailbox(&Awake::default());
         thread::scope(|scope| {
             for number in 0..3 {
                 let sender = sender.clone();
@@ -153,7 +166,8 @@ mod tests {
 
     #[test]
     fn who_sleeps_is_woken_by_what_arrives_and_by_the_end() {
-        let (sender, mut receiver) = mailbox();
+        let awake = Awake::default();
+        let (sender, mut receiver) = mailbox(&awake);
         let sleeper = thread::spawn(move || (receiver.next(), receiver.next()));
         let falls_asleep = || {
             // Seconds, if no other thread needs the core.
@@ -165,16 +179,32 @@ mod tests {
             }
             panic!("the receiver does not fall asleep");
         };
+        assert!(!awake.is_none());
         falls_asleep();
+        assert!(awake.is_none());
         sender.send(7);
         falls_asleep();
         drop(sender);
         assert_eq!(sleeper.join().expect("it ends"), (Ok(7), Err(SendersGone)));
     }
 
+    /// Before it has a core: a channel of the same core could keep it otherwise.
+    #[test]
+    fn who_is_woken_counts_as_awake_at_once() {
+        let awake = Awake::default();
+        let (sender, receiver) = mailbox(&awake);
+        lock(&sender.0.state).asleep = true;
+        awake.end();
+        sender.send(7);
+        assert!(!awake.is_none());
+        sender.send(8);
+        drop(receiver);
+        assert!(awake.is_none(), "it counts once, and no more when its receiver is gone");
+    }
+
     #[test]
     fn items_without_a_receiver_are_dropped() {
-        let (sender, receiver) = mailbox();
+        let (sender, receiver) = mailbox(&Awake::default());
         let thing = Arc::new(());
         sender.send(Arc::clone(&thing));
         assert_eq!(Arc::strong_count(&thing), 2);

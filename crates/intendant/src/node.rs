@@ -6,6 +6,7 @@ mod windows;
 pub use lobby::Lobby;
 
 use crate::attendance::{Attendance, Calls};
+use crate::awake::Awake;
 use crate::capacity::Demand;
 use crate::channel::{self, ChannelLoop};
 use crate::config::NodeConfig;
@@ -171,7 +172,8 @@ impl<E: Element> Node<E> {
         let recording = trace.map(|trace| Recording::start(trace, &shared, clock)).transpose()?;
         let (membership, health) = (Arc::new(membership), Arc::new(Health::default()));
         let traffic = Arc::new(Traffic::default());
-        let (senders, deliveries): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox()).unzip();
+        let awake = Awake::default();
+        let (senders, deliveries): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox(&awake)).unzip();
         let (inboxes, receivers): (Vec<_>, Vec<_>) = fabrics.iter().map(|_| inbox()).unzip();
         // Before the first thread starts: any failure from here on ends the threads that have started.
         let (woken, stopped) = (senders.clone(), inboxes.clone());
@@ -198,6 +200,9 @@ impl<E: Element> Node<E> {
                 recording: recording.as_ref().and_then(|all| all.channel(id, layout.nodes())),
                 clock,
                 inbox: receiver,
+                awake: awake.clone(),
+                busy_poll: None,
+                channels: layout.channels(),
                 done: senders.iter().map(|_| Vec::new()).collect(),
                 workers: senders.clone(),
                 membership: Arc::clone(&membership),
@@ -233,6 +238,7 @@ impl<E: Element> Node<E> {
             health,
             meetings,
             attendance,
+            awake,
             outstanding_bytes,
             recording,
         };

@@ -1,6 +1,7 @@
 //! State that the threads of a node share.
 
 use crate::attendance::Attendance;
+use crate::awake::Awake;
 use crate::health::Health;
 use crate::inbox::{Command, InboxSender};
 use crate::meeting::Meetings;
@@ -28,6 +29,8 @@ pub(crate) struct NodeParts<E> {
     pub(crate) health: Arc<Health>,
     pub(crate) meetings: Meetings,
     pub(crate) attendance: Attendance,
+    /// Workers that are awake.
+    pub(crate) awake: Awake,
     pub(crate) outstanding_bytes: usize,
     pub(crate) recording: Option<Recording>,
 }

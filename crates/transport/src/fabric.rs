@@ -160,6 +160,25 @@ impl Fabric {
         }
     }
 
+    /// How many peers, connected over rings in shared memory, may run on cores that this thread may run on as
+    /// well; `None` if no peer is connected over rings.
+    pub fn ring_peers_on_own_cores(&mut self) -> Option<usize> {
+        match self {
+            Self::Local(_) => None,
+            Self::Socket(fabric) => fabric.ring_peers_on_own_cores(),
+        }
+    }
+
+    /// Whether there is something to do in a ring in shared memory: frames have come, or there is room for
+    /// frames that wait for it. It costs two loads per ring and no system call, and sees nothing of sockets,
+    /// so that a caller who repeats it must poll now and then.
+    pub fn stirs(&mut self) -> bool {
+        match self {
+            Self::Local(_) => false,
+            Self::Socket(fabric) => fabric.stirs(),
+        }
+    }
+
     /// Bytes queued for a peer that are not on their way yet.
     ///
     /// # Panics

@@ -152,6 +152,7 @@ impl<E: Element> Worker<E> {
         let (inner, rank, worker) = (&*self.inner, self.rank(), self.id);
         let clock = self.clock.0.to_le_bytes().to_vec();
         let brought = pack(&[name.as_bytes().to_vec(), clock, payload]);
+        let asleep = inner.awake.sleep();
         let all = inner.meetings.meet(WORKERS, name, worker.index(), brought, |brought| {
             let (mut latest, mut here) = (0, Vec::new());
             for (other, brought) in brought.iter().enumerate() {
@@ -193,6 +194,7 @@ impl<E: Element> Worker<E> {
             everywhere.push(sum.to_bytes().to_vec());
             Ok(everywhere)
         });
+        drop(asleep);
         let met = all.and_then(|all| {
             let mut payloads = all.as_ref().clone();
             let report = payloads.pop().and_then(|bytes| ChannelReport::from_bytes(&bytes));

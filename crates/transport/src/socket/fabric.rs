@@ -186,6 +186,21 @@ impl Fabric {
         self.dirty = dirty;
     }
 
+    /// Peers over rings that may run on cores of this process; none if there are no rings.
+    pub(crate) fn ring_peers_on_own_cores(&mut self) -> Option<usize> {
+        let links = &mut self.links;
+        let mut shares =
+            |index: &usize| links[*index].as_mut().and_then(Link::rings).is_some_and(|r| r.shares_cores());
+        let peers = self.rings.iter().filter(|&index| shares(index)).count();
+        (!self.rings.is_empty()).then_some(peers)
+    }
+
+    /// Whether there is something to do in a ring.
+    pub(crate) fn stirs(&mut self) -> bool {
+        let links = &mut self.links;
+        self.rings.iter().any(|&index| links[index].as_mut().and_then(Link::rings).is_some_and(Rings::stirs))
+    }
+
     /// `sleeps`: the caller waits for the waker if nothing is ready, and does not poll again by itself.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, sleeps: bool) -> Poll<FabricEvent> {
         if let Some(event) = self.events.pop_front() {

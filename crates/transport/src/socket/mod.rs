@@ -29,6 +29,7 @@ mod accept;
 mod address;
 mod arrivals;
 mod carrier;
+mod cores;
 mod dial;
 mod fabric;
 mod hello;

@@ -6,6 +6,7 @@
 //! descriptor did not arrive stays a Unix socket.
 
 use super::carrier::Unix;
+use super::cores;
 use crate::ring::{self, Reader, Writer};
 use crate::sync::Segment;
 use bytes::BytesMut;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     segment: Segment,
     capacity: usize,
     dialler: bool,
+    /// The process at the other end, if it is known.
+    pub(crate) peer: Option<i32>,
 }
 
 impl Shared {
@@ -48,7 +51,7 @@ impl Shared {
     #[cfg(target_os = "linux")]
     pub(crate) fn new(capacity: usize) -> Result<Self, intendant_segment::SegmentError> {
         let segment = Segment::shared(2 * ring::words(capacity))?;
-        Ok(Self { segment, capacity, dialler: false })
+        Ok(Self { segment, capacity, dialler: false, peer: None })
     }
 
     /// The memory that the side that accepts has sent. An error says why it is not used.
@@ -60,7 +63,7 @@ impl Shared {
             .into_iter()
             .find(words)
             .ok_or_else(|| format!("rings have no memory of {} words", segment.words()))?;
-        Ok(Self { segment, capacity, dialler: true })
+        Ok(Self { segment, capacity, dialler: true, peer: None })
     }
 
     /// What to send to the dialler.
@@ -95,13 +98,17 @@ pub(crate) struct Rings {
     /// The peer has said goodbye: nothing is read any more, so that only doorbells show whether it lives.
     farewell: bool,
     end: Option<End>,
+    /// Whether the peer may run on a core of this process.
+    shares_cores: bool,
 }
 
 impl Rings {
     /// The connection in the runtime that this is called in.
     pub(crate) fn new(socket: std_unix::UnixStream, shared: Shared) -> io::Result<Self> {
+        let shares_cores = cores::shared_with(shared.peer);
         let (to, from) = shared.ends();
-        Ok(Self { socket: Unix::new(socket)?, to, from, full: false, farewell: false, end: None })
+        let socket = Unix::new(socket)?;
+        Ok(Self { socket, to, from, full: false, farewell: false, end: None, shares_cores })
     }
 
     /// Bytes or the end of the connection are there to read.
@@ -187,6 +194,11 @@ impl Rings {
         Poll::Pending
     }
 
+    /// Whether the peer may run on a core of this process.
+    pub(crate) fn shares_cores(&self) -> bool {
+        self.shares_cores
+    }
+
     /// Nothing is read from now on.
     pub(crate) fn say_farewell(&mut self) {
         self.farewell = true;
@@ -211,5 +223,27 @@ impl Rings {
     pub(crate) fn awake(&self) {
         self.from.awake();
         self.to.awake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_of_many_connections_are_smaller_and_end() {
+        for (connections, expected) in [
+            (0, Some(256 << 10)),
+            (128, Some(256 << 10)),
+            (129, Some(128 << 10)),
+            (256, Some(128 << 10)),
+            (257, Some(64 << 10)),
+            (513, Some(32 << 10)),
+            (1_024, Some(32 << 10)),
+            (1_025, None),
+            (usize::MAX, None),
+        ] {
+            assert_eq!(capacity(connections), expected, "{connections}");
+        }
     }
 }

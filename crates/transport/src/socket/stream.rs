@@ -102,7 +102,10 @@ impl Stream {
     /// Lets the bytes go through something else from now on, if it fits to this kind of socket.
     pub(crate) fn with(self, extra: Extra) -> Self {
         match (self, extra) {
-            (Self::Unix(stream), Extra::Rings(shared)) => Self::Rings(stream, shared),
+            (Self::Unix(stream), Extra::Rings(mut shared)) => {
+                shared.peer = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
+                Self::Rings(stream, shared)
+            }
             (Self::Tcp(stream), Extra::Rdma(connection)) => Self::Rdma(stream, connection),
             (other, _) => other,
         }

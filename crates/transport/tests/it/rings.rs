@@ -5,11 +5,12 @@ use crate::common::{LOOPBACK, PATIENCE, bind, identity, lost, next, next_frame, 
 use bytes::Bytes;
 use intendant_core::NodeId;
 use intendant_segment::{Segment, passing};
-use intendant_transport::socket::Mesh;
+use intendant_transport::socket::{Links, Mesh, UnixName};
 use intendant_transport::{Address, Fabric, FabricEvent, LinkError, Transport};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::UnixStream;
+use tokio::net::{UnixListener, UnixStream};
 
 /// A dialler of rank 0 that is nothing but a socket and memory. It writes the first ring and reads the
 /// second.
@@ -117,6 +118,70 @@ async fn a_peer_that_declines_keeps_its_socket() {
     let mut answer = [0; 7];
     peer.socket.read_exact(&mut answer).await.expect("a frame");
     assert_eq!(&answer, b"\x03\0\0\0yes");
+}
+
+/// A node of rank 0 that asks for rings, and what it confirms when it is sent `descriptors`; with its links.
+async fn offered(case: u64, descriptors: &[BorrowedFd<'_>]) -> ([u8; 8], Links) {
+    let name = UnixName::new(u128::from(std::process::id()) << 64 | 0x0ffe_0000 | u128::from(case));
+    let gate = UnixListener::bind(format!("\0intendant-{name}")).expect("a name of this process");
+    let listener = bind(Transport::Shm);
+    let roster = [listener.address(), Address { tcp: LOOPBACK, unix: Some(name) }];
+    let own = identity(0, 2, 1);
+    let acceptor = async {
+        let (mut socket, _) = gate.accept().await.expect("a dialler");
+        let mut hello = [0; 72];
+        socket.read_exact(&mut hello).await.expect("a hello");
+        assert_eq!(hello[61], 1, "it asks for rings");
+        let verdict = [&b"INTENDNT"[..], &[0; 16]].concat();
+        socket.writable().await.expect("it lives");
+        assert_eq!(passing::send(&socket, &verdict, descriptors).expect("it has room"), verdict.len());
+        let mut confirmation = [0; 8];
+        socket.read_exact(&mut confirmation).await.expect("a confirmation");
+        socket.write_all(b"\x02\0\0\0ok").await.expect("a frame, or six doorbells");
+        (confirmation, socket)
+    };
+    let (mesh, (confirmation, _socket)) = tokio::join!(listener.mesh(&own, &roster, PATIENCE), acceptor);
+    let mut mesh = mesh.expect("the peer is there");
+    let mut fabric: Fabric = mesh.take_builders().remove(0).finish().expect("in a runtime").into();
+    if mesh.links().unix == 1 {
+        assert_eq!(next_frame(&mut fabric).await.1, "ok");
+    }
+    (confirmation, mesh.links())
+}
+
+/// What a dialler gets may be nothing, or no memory for rings. Then the connection stays a Unix socket.
+#[tokio::test]
+async fn a_dialler_that_gets_no_memory_keeps_its_socket() {
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    let rings = Segment::shared(2 * (32 + (256 << 10) / 8)).expect("memory");
+    let small = Segment::shared(64).expect("memory");
+    let (pipe, _end) = std::io::pipe().expect("a pipe");
+    let loose = memfd_create("loose", MemfdFlags::CLOEXEC).expect("memory");
+    ftruncate(&loose, 8 * rings.words() as u64).expect("memory");
+    let (rings, small) = (rings.fd().expect("shared"), small.fd().expect("shared"));
+    let over_unix = Links { unix: 1, ..Links::default() };
+    let unusable: [&[BorrowedFd<'_>]; 5] =
+        [&[], &[pipe.as_fd()], &[loose.as_fd()], &[small], &[rings, small]];
+    for (case, descriptors) in (0..).zip(unusable) {
+        assert_eq!(offered(case, descriptors).await, (*b"INTENDNT", over_unix), "case {case}");
+    }
+    assert_eq!(offered(9, &[rings]).await, (*b"INTRINGS", Links { shm: 1, ..Links::default() }));
+}
+
+/// Both must want rings.
+#[tokio::test]
+async fn a_node_without_rings_is_reached_over_its_socket() {
+    for transports in [[Transport::Shm, Transport::Unix], [Transport::Unix, Transport::Shm]] {
+        let listeners = transports.map(bind);
+        let roster = [0, 1].map(|node: usize| listeners[node].address());
+        let [one, other] = listeners;
+        let (first, second) = (identity(0, 2, 2), identity(1, 2, 2));
+        let (one, other) =
+            tokio::join!(one.mesh(&first, &roster, PATIENCE), other.mesh(&second, &roster, PATIENCE));
+        for mesh in [one, other] {
+            assert_eq!(mesh.expect("both are there").links(), Links { unix: 2, ..Links::default() });
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,195 @@
+//! When a channel that has nothing to do polls its rings for a while, before it sleeps.
+//!
+//! To wake a thread takes the one that wakes it a system call, and an idle processor tens of microseconds, a
+//! virtual one more. A channel that finds the answer by polling spares both sides that. But it takes its core
+//! from the workers and, if nothing arrives, the machine's power. So it polls only while no worker of its
+//! node is awake (`awake.rs`), where there are cores enough, for a short time, and seldom if that was in vain.
+
+use intendant_core::Tick;
+
+/// How long a channel polls after the last thing that it did, in µs: about what it costs both sides to wake a
+/// thread of an idle processor. If nothing arrives, no more is lost than could have been won.
+const POLL_MAX: u64 = 50;
+
+/// What an attempt in vain adds to [`BusyPoll::doubt`], while one that was not takes 1 away: a channel goes
+/// on polling if two of three attempts bring something. One in vain costs more than one that is not wins.
+const IN_VAIN: u32 = 2;
+
+/// The most doubt: one of 256 sleeps is then preceded by an attempt. It takes 13 ms of a core per second from
+/// a channel that sleeps a thousand times per second in vain, per 256 of them 50 µs.
+const DOUBT_MAX: u32 = 8;
+
+/// Iterations between two looks at the clock, which costs as much as several of them.
+const ITERATIONS_PER_LOOK: u32 = 8;
+
+/// Whether polling pays, as far as a channel knows.
+#[derive(Debug)]
+pub(crate) struct BusyPoll {
+    /// Sleeps until the next attempt.
+    skip: u32,
+    /// The logarithm of the sleeps per attempt.
+    doubt: u32,
+}
+
+impl BusyPoll {
+    /// Polling for a channel of a node with so many `channels` that may run on `cores` cores, if that is
+    /// sensible: if all threads that may poll on those cores can do so at the same time. `peers` is how many
+    /// other processes, connected over rings, may run there as well; `None` if there are no rings.
+    pub(crate) fn new(peers: Option<usize>, channels: usize, cores: usize) -> Option<Self> {
+        let threads = (1 + peers?) * channels;
+        (threads <= cores).then_some(Self { skip: 0, doubt: 0 })
+    }
+
+    /// Before a sleep. Polls, or does nothing if that was in vain too often. Returns whether there is something
+    /// to do now. `now` is the time; `frames` says whether there is something to do in a ring, `other` whether
+    /// there is something else to do, and `free` whether no one else needs the core.
+    pub(crate) fn poll(
+        &mut self,
+        now: impl Fn() -> Tick,
+        mut frames: impl FnMut() -> bool,
+        other: impl Fn(Tick) -> bool,
+        free: impl Fn() -> bool,
+    ) -> bool {
+        if !free() {
+            return false;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
+        let begun = now();
+        let mut time = begun;
+        loop {
+            if other(time) {
+                return true;
+            }
+            for _ in 0..ITERATIONS_PER_LOOK {
+                if !free() {
+                    return false;
+                }
+                if frames() {
+                    self.learn(self.doubt.saturating_sub(1));
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            time = now();
+            if time.0.saturating_sub(begun.0) >= POLL_MAX {
+                self.learn(DOUBT_MAX.min(self.doubt + IN_VAIN));
+                return false;
+            }
+        }
+    }
+
+    fn learn(&mut self, doubt: u32) {
+        self.doubt = doubt;
+        self.skip = (1 << doubt) - 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// A clock that goes on by 1 µs whenever it is read.
+    fn clock() -> impl Fn() -> Tick {
+        let time = Cell::new(0);
+        move || Tick(time.replace(time.get() + 1))
+    }
+
+    fn polling() -> BusyPoll {
+        BusyPoll::new(Some(0), 1, 1).expect("there are cores enough")
+    }
+
+    /// One attempt, or a sleep without one. Returns what it found, and how often it looked.
+    fn attempt(polling: &mut BusyPoll, frames: bool) -> (bool, u32) {
+        let mut looks = 0;
+        let found = polling.poll(
+            clock(),
+            || {
+                looks += 1;
+                frames && looks == 3
+            },
+            |_| false,
+            || true,
+        );
+        (found, looks)
+    }
+
+    #[test]
+    fn only_threads_that_all_have_a_core_poll() {
+        for (peers, channels, cores, polls) in [
+            (None, 1, 64, false),
+            (Some(0), 1, 1, true),
+            (Some(0), 2, 1, false),
+            (Some(0), 2, 2, true),
+            (Some(1), 1, 1, false),
+            (Some(1), 1, 2, true),
+            (Some(3), 2, 7, false),
+            (Some(3), 2, 8, true),
+        ] {
+            assert_eq!(BusyPoll::new(peers, channels, cores).is_some(), polls, "{peers:?} {channels} {cores}");
+        }
+    }
+
+    #[test]
+    fn a_poll_ends_with_what_it_finds_or_with_its_time() {
+        let mut polling = polling();
+        assert_eq!(attempt(&mut polling, true), (true, 3));
+        let (found, looks) = attempt(&mut polling, false);
+        assert_eq!((found, looks), (false, ITERATIONS_PER_LOOK * POLL_MAX as u32));
+    }
+
+    #[test]
+    fn a_worker_that_wakes_gets_the_core_at_once() {
+        let mut polling = polling();
+        assert!(!polling.poll(clock(), || panic!("no look"), |_| true, || false), "a worker is awake");
+        let looks = Cell::new(0);
+        let look = || {
+            looks.set(looks.get() + 1);
+            false
+        };
+        assert!(!polling.poll(clock(), look, |_| false, || looks.get() < 5));
+        assert_eq!(looks.get(), 5);
+        assert_eq!(attempt(&mut polling, true), (true, 3), "that was not in vain");
+    }
+
+    #[test]
+    fn a_command_or_an_alarm_ends_a_poll() {
+        let mut polling = polling();
+        assert!(polling.poll(clock(), || false, |_| true, || true));
+        let mut looks = 0;
+        let look = || {
+            looks += 1;
+            false
+        };
+        assert!(polling.poll(clock(), look, |now| now >= Tick(7), || true));
+        assert!(looks < ITERATIONS_PER_LOOK * 8, "{looks}");
+        assert_eq!(attempt(&mut polling, true), (true, 3), "that was not in vain");
+    }
+
+    #[test]
+    fn polls_in_vain_become_rare_and_come_back_when_they_bring_something() {
+        let mut polling = polling();
+        let attempts = |polling: &mut BusyPoll, frames: bool, sleeps: u32| {
+            (0..sleeps).filter(|_| attempt(polling, frames).1 > 0).count()
+        };
+        attempts(&mut polling, false, 10_000);
+        assert_eq!(attempts(&mut polling, false, 2_560), 10);
+        attempts(&mut polling, true, 512);
+        assert_eq!(attempts(&mut polling, true, 100), 100);
+        // Two of three are enough, one of two is not.
+        for sleep in 0..30_000 {
+            attempt(&mut polling, sleep % 3 > 0);
+        }
+        assert!(polling.doubt <= IN_VAIN, "{}", polling.doubt);
+        let mut tried = 0;
+        for _ in 0..30_000 {
+            let before = polling.skip;
+            attempt(&mut polling, tried % 2 == 0);
+            tried += u32::from(before == 0);
+        }
+        assert!(polling.doubt >= DOUBT_MAX - 1, "{}", polling.doubt);
+    }
+}
