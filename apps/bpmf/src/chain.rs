@@ -128,7 +128,7 @@ impl Others for Alone {
 fn nodes_of(error: BpmfError) -> TrainError {
     let BpmfError::NoSuchBlock { blocks, blocks_max, .. } = error else { return usage(error) };
     TrainError::usage(format!(
-        "--nodes is {blocks}; rows and columns of these data can be divided among at most {blocks_max} nodes"
+        "--nodes is {blocks}; a matrix can be divided among at most {blocks_max} nodes"
     ))
 }
 

@@ -673,7 +673,7 @@ impl WithSimd for Measure<'_> {
             for (leaf, moments) in part.leaves.clone().zip(&mut part.moments) {
                 let rows = data.leaf(leaf);
                 let from = (rows.start - part.rows.start) as usize * rank;
-                moments.measure(&part.own[from..][..rows.len() * rank], rank, &mut scratch);
+                moments.measure(data.entries.of_trained(rows, &part.own[from..], rank), rank, &mut scratch);
             }
         }
     }
@@ -684,8 +684,8 @@ impl RowsTask<'_> {
     fn run(self, scratch: &mut Scratch) -> Result<(), BpmfError> {
         let (config, side, iteration) = (&self.model.config, self.side, self.iteration);
         let (rank, entries) = (config.rank, &self.model.side(side).entries);
-        let mut loss = 0.0;
-        for (row, out) in self.rows.zip(self.own.chunks_exact_mut(rank)) {
+        let (mut loss, rows) = (0.0, self.rows);
+        for (row, out) in rows.clone().zip(self.own.chunks_exact_mut(rank)) {
             let mut random = generator(config.seed, Use::Row, side, iteration, row);
             let (others, values) = entries.of(row);
             row::draw(self.hyper, config.alpha, (others, values), self.other, &mut random, scratch, out)
@@ -700,7 +700,7 @@ impl RowsTask<'_> {
         if let Some(to) = self.loss {
             *to = loss;
         }
-        self.moments.measure(self.own, rank, &mut scratch.rows);
+        self.moments.measure(entries.of_trained(rows, self.own, rank), rank, &mut scratch.rows);
         if self.samples > 0 {
             let samples = f64::from(self.samples);
             for ((value, mean), squares) in self.own.iter().zip(self.means).zip(self.squares) {

@@ -58,6 +58,22 @@ impl Entries {
         let places = self.places(row..row + 1);
         (&self.others[places.clone()], &self.values[places])
     }
+
+    /// Those of `rows` that have entries; `values` has the values of all of them, `rank` each.
+    ///
+    /// Hyperparameters are drawn given these rows only. The other rows depend on nothing but the
+    /// hyperparameters, and nothing else depends on them. Without them the chain samples the same
+    /// distribution, and hyperparameters do not move more slowly because of rows that only repeat them.
+    #[inline(always)]
+    pub(crate) fn of_trained<'a>(
+        &self,
+        rows: Range<u32>,
+        values: &'a [f64],
+        rank: usize,
+    ) -> impl Iterator<Item = &'a [f64]> {
+        let has_entries = move |row: &u32| !self.places(*row..row + 1).is_empty();
+        rows.zip(values.chunks_exact(rank)).filter(move |(row, _)| has_entries(row)).map(|(_, values)| values)
+    }
 }
 
 /// One side: its entries and its leaves.

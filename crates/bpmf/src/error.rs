@@ -78,8 +78,9 @@ pub enum BpmfError {
     },
     /// A precision matrix has no Cholesky factor: values have grown beyond the range of numbers.
     #[error(
-        "the precision of {what} of {side:?} is not positive definite in iteration {iteration}: values have left the range of \
-         numbers; scale the data, or choose a smaller alpha"
+        "the precision of {} is not positive definite in iteration {iteration}: values have left the range of \
+         numbers; scale the data, or choose a smaller alpha",
+        what.of(*side)
     )]
     Diverged {
         /// Rows or columns.
@@ -100,11 +101,14 @@ pub enum What {
     Row(u32),
 }
 
-impl std::fmt::Display for What {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Hyperparameters => f.write_str("the hyperparameters"),
-            Self::Row(row) => write!(f, "row {row}"),
+impl What {
+    /// What is drawn, of a side.
+    fn of(self, side: Side) -> String {
+        match (self, side) {
+            (Self::Hyperparameters, Side::Rows) => "the hyperparameters of rows".to_owned(),
+            (Self::Hyperparameters, Side::Columns) => "the hyperparameters of columns".to_owned(),
+            (Self::Row(row), Side::Rows) => format!("row {row} (counted from 0)"),
+            (Self::Row(row), Side::Columns) => format!("column {row} (counted from 0)"),
         }
     }
 }

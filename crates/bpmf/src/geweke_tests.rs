@@ -5,7 +5,6 @@
 //! under test. If the sampler is right, both have the same distribution. Statistics are bounded, as the prior
 //! has heavy tails.
 
-use crate::hyper::{self, Prior};
 use crate::moments::Moments;
 use crate::random::{Use, generator};
 use crate::{Block, Config, Model, Scratch, Side, Step};
@@ -15,7 +14,9 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
 use std::sync::Arc;
 
-const ROWS: u32 = 5;
+const ROWS: u32 = 6;
+/// The last row has no entries.
+const OBSERVED: u32 = 5;
 const COLUMNS: u32 = 4;
 const RANK: usize = 2;
 
@@ -70,7 +71,7 @@ impl State {
 }
 
 fn data(state: &State, random: &mut impl Rng) -> Vec<f64> {
-    let cells = (0..ROWS).flat_map(|row| (0..COLUMNS).map(move |column| (row, column)));
+    let cells = (0..OBSERVED).flat_map(|row| (0..COLUMNS).map(move |column| (row, column)));
     cells.map(|(row, column)| state.entry(row, column) + normal(random) / 2.0f64.sqrt()).collect()
 }
 
@@ -107,24 +108,35 @@ impl Estimate {
     }
 }
 
-/// Parameters from the prior, data given them.
+/// A symmetric matrix of two rows: its elements (0, 0), (0, 1) and (1, 1).
+type Symmetric = (f64, f64, f64);
+
+/// A normal vector with mean `mean` and precision `by` · `precision` = LLᵀ: x = mean + L⁻ᵀz.
+fn around(mean: [f64; 2], (a, b, c): Symmetric, by: f64, random: &mut impl Rng) -> [f64; 2] {
+    let (a, b, c) = (by * a, by * b, by * c);
+    let (l00, l10) = (a.sqrt(), b / a.sqrt());
+    let l11 = (c - l10 * l10).sqrt();
+    let (z0, z1) = (normal(random), normal(random));
+    let x1 = z1 / l11;
+    [mean[0] + (z0 - l10 * x1) / l00, mean[1] + x1]
+}
+
+/// Parameters from the prior, data given them. It has nothing of the sampler under test: a Wishart matrix with
+/// ν degrees of freedom and scale I is the sum of ν outer products of standard normal vectors.
 fn from_prior(draws: usize) -> Estimate {
-    let config = config(0);
-    let prior = Prior { beta: config.beta, nu: config.degrees() };
+    const DEGREES: usize = RANK + 6;
+    const BETA: f64 = 2.0;
     let mut random = Pcg64Mcg::seed_from_u64(1001);
     let mut estimate = Estimate::new(draws / 200);
     for _ in 0..draws {
         let rows = [ROWS, COLUMNS].map(|count| {
-            let hyper = hyper::draw(prior, &Moments::new(RANK), RANK, &mut random).expect("positive");
-            // A row is drawn as one without entries.
-            let mut side = vec![0.0; count as usize * RANK];
-            let view = crate::row::View { rank: RANK, own_rows: &(0..0), own: &[], places: &[], copies: &[] };
-            let mut scratch = Scratch::new();
-            for row in side.chunks_exact_mut(RANK) {
-                crate::row::draw(&hyper, 1.0, (&[], &[]), view, &mut random, &mut scratch, row)
-                    .expect("positive");
+            let mut precision = (0.0, 0.0, 0.0);
+            for _ in 0..DEGREES {
+                let (x, y) = (normal(&mut random), normal(&mut random));
+                precision = (precision.0 + x * x, precision.1 + x * y, precision.2 + y * y);
             }
-            side
+            let mean = around([0.0; 2], precision, BETA, &mut random);
+            (0..count).flat_map(|_| around(mean, precision, 1.0, &mut random)).collect()
         });
         let state = State { rows };
         let data = data(&state, &mut random);
@@ -136,7 +148,7 @@ fn from_prior(draws: usize) -> Estimate {
 /// A chain of the shipped blocks, with new data before each iteration. `is_faulty` multiplies the scatter of
 /// the rows by N/(N − 1) before hyperparameters are drawn.
 fn from_chain(draws: usize, is_faulty: bool) -> Estimate {
-    let all = (0..ROWS).flat_map(|row| (0..COLUMNS).map(move |column| (row, column, 0.0)));
+    let all = (0..OBSERVED).flat_map(|row| (0..COLUMNS).map(move |column| (row, column, 0.0)));
     let model = Model::new(config(77), (ROWS, COLUMNS), all, std::iter::empty(), 0.0).expect("allowed");
     let mut block = Block::new(Arc::new(model), 0, 1).expect("allowed");
     let (mut random, mut scratch) = (generator(5, Use::Initial, Side::Rows, 9, 9), Scratch::new());
@@ -149,11 +161,11 @@ fn from_chain(draws: usize, is_faulty: bool) -> Estimate {
             estimate.add(&state.statistics(&values));
         }
         let model = Arc::get_mut(&mut block.model).expect("not shared");
-        for row in 0..ROWS as usize {
+        for row in 0..OBSERVED as usize {
             for column in 0..COLUMNS as usize {
                 let value = values[row * COLUMNS as usize + column];
                 model.sides[0].entries.values[row * COLUMNS as usize + column] = value;
-                model.sides[1].entries.values[column * ROWS as usize + row] = value;
+                model.sides[1].entries.values[column * OBSERVED as usize + row] = value;
             }
         }
         if is_faulty {

@@ -55,7 +55,7 @@ impl Hyper {
         pack_upper(&self.precision, self.mean.len(), out);
     }
 
-    /// The opposite.
+    /// The hyperparameters that [`Hyper::pack`] has appended.
     pub(crate) fn unpack(packed: &[f64], rank: usize) -> Self {
         let mut precision = vec![0.0; padded(rank) * stride(rank)];
         unpack_upper(&packed[rank..], rank, &mut precision);
@@ -240,7 +240,7 @@ mod tests {
         const DRAWS: usize = 20_000;
         let mut moments = Moments::new(RANK);
         let rows: Vec<f64> = (0..20 * RANK).map(|i| f64::from(i as u32 * 29 % 17) / 8.0 - 0.5).collect();
-        moments.measure(&rows, RANK, &mut Vec::new());
+        moments.measure(rows.chunks_exact(RANK), RANK, &mut Vec::new());
         let (beta, n) = (2.0, 20.0);
         let mut random = Pcg64Mcg::seed_from_u64(6);
         let (mut sum, mut squares) = (0.0, 0.0);
@@ -266,12 +266,52 @@ mod tests {
         assert!(z.abs() < 4.0, "second moment: z = {z}");
     }
 
+    /// E[Λ] = (ν₀ + n)(I + S + β₀n/(β₀+n) · x̄x̄ᵀ)⁻¹, computed here from S as the scatter around the mean; without
+    /// rows ν₀ · I.
+    #[test]
+    fn the_precision_has_the_mean_that_prior_and_rows_say() {
+        const DRAWS: usize = 40_000;
+        let (beta, nu) = (2.0, 4.0);
+        let rows = [[0.5, -1.0], [2.0, 0.25], [-0.5, 1.5], [1.0, 1.0], [0.0, -0.75]];
+        for n in [0, rows.len()] {
+            let rows = &rows[..n];
+            let of = |k: usize| rows.iter().map(|row| row[k]).sum::<f64>() / (n as f64).max(1.0);
+            let mean = [of(0), of(1)];
+            let weight = beta * n as f64 / (beta + n as f64);
+            let element = |i: usize, j: usize| {
+                let scatter: f64 = rows.iter().map(|row| (row[i] - mean[i]) * (row[j] - mean[j])).sum();
+                f64::from(u8::from(i == j)) + scatter + weight * mean[i] * mean[j]
+            };
+            let (a, b, c) = (element(0, 0), element(0, 1), element(1, 1));
+            let determinant = a * c - b * b;
+            let scale = [[c / determinant, -b / determinant], [-b / determinant, a / determinant]];
+
+            let mut moments = Moments::new(2);
+            moments.measure(rows.iter().map(|row| &row[..]), 2, &mut Vec::new());
+            let mut random = Pcg64Mcg::seed_from_u64(7);
+            let mut sums = [[0.0; 2]; 2];
+            for _ in 0..DRAWS {
+                let drawn = draw(Prior { beta, nu }, &moments, 2, &mut random).expect("positive");
+                for (i, j) in [(0, 0), (0, 1), (1, 1)] {
+                    sums[i][j] += drawn.precision[i * stride(2) + j];
+                }
+            }
+            let degrees = nu + n as f64;
+            for (i, j) in [(0, 0), (0, 1), (1, 1)] {
+                let variance = degrees * (scale[i][j].powi(2) + scale[i][i] * scale[j][j]);
+                let off = sums[i][j] / DRAWS as f64 - degrees * scale[i][j];
+                let z = off / (variance / DRAWS as f64).sqrt();
+                assert!(z.abs() < 4.0, "element {i}, {j} of {n} rows: z = {z}");
+            }
+        }
+    }
+
     #[test]
     fn packed_hyperparameters_are_the_same() {
         const RANK: usize = 11;
         let mut moments = Moments::new(RANK);
         let rows: Vec<f64> = (0..9 * RANK).map(|i| f64::from(i as u32 * 29 % 17) / 8.0).collect();
-        moments.measure(&rows, RANK, &mut Vec::new());
+        moments.measure(rows.chunks_exact(RANK), RANK, &mut Vec::new());
         let prior = Prior { beta: 2.0, nu: 11.0 };
         let drawn = draw(prior, &moments, RANK, &mut Pcg64Mcg::seed_from_u64(1)).expect("positive");
         let mut packed = Vec::new();

@@ -20,27 +20,35 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// Of no rows.
+    /// The statistics of an empty set of rows.
     pub(crate) fn new(rank: usize) -> Self {
         Self { count: 0.0, sum: vec![0.0; stride(rank)], product: vec![0.0; padded(rank) * stride(rank)] }
     }
 
-    /// Replaces the statistics by those of `rows`, concatenated. `scratch` is a buffer.
+    /// Replaces the statistics by those of `rows`. `scratch` is a buffer.
     #[inline(always)]
-    pub(crate) fn measure(&mut self, rows: &[f64], rank: usize, scratch: &mut Vec<f64>) {
+    pub(crate) fn measure<'a>(
+        &mut self,
+        rows: impl Iterator<Item = &'a [f64]>,
+        rank: usize,
+        scratch: &mut Vec<f64>,
+    ) {
         let stride = stride(rank);
-        self.count = (rows.len() / rank) as f64;
+        self.count = 0.0;
         self.sum.fill(0.0);
         self.product.fill(0.0);
-        for rows in rows.chunks(GATHERED * rank) {
-            scratch.clear();
-            for row in rows.chunks_exact(rank) {
-                add_scaled(&mut self.sum, 1.0, row);
-                scratch.extend_from_slice(row);
-                scratch.resize(scratch.len().next_multiple_of(stride), 0.0);
+        scratch.clear();
+        for row in rows {
+            self.count += 1.0;
+            add_scaled(&mut self.sum, 1.0, row);
+            scratch.extend_from_slice(row);
+            scratch.resize(scratch.len().next_multiple_of(stride), 0.0);
+            if scratch.len() == GATHERED * stride {
+                add_gram(&mut self.product, scratch, 1.0, rank);
+                scratch.clear();
             }
-            add_gram(&mut self.product, scratch, 1.0, rank);
         }
+        add_gram(&mut self.product, scratch, 1.0, rank);
     }
 
     /// Numbers of the packed form.
@@ -55,7 +63,7 @@ impl Moments {
         pack_upper(&self.product, rank, out);
     }
 
-    /// The opposite.
+    /// The statistics that [`Moments::pack`] has appended.
     pub(crate) fn unpack(packed: &[f64], rank: usize) -> Self {
         let mut moments = Self::new(rank);
         moments.count = packed[0];
@@ -77,7 +85,7 @@ pub(crate) fn pack_upper(matrix: &[f64], rank: usize, out: &mut Vec<f64>) {
     }
 }
 
-/// The opposite.
+/// Copies what [`pack_upper`] has appended to the upper triangle of a padded matrix.
 pub(crate) fn unpack_upper(mut packed: &[f64], rank: usize, matrix: &mut [f64]) {
     for (i, row) in matrix.chunks_exact_mut(stride(rank)).take(rank).enumerate() {
         let (values, rest) = packed.split_at(rank - i);
@@ -104,7 +112,7 @@ mod tests {
         let rows: Vec<f64> = (0..100 * rank).map(|i| ((i * 37) % 19) as f64 / 4.0 - 2.0).collect();
         let of = |rows: &[f64]| {
             let mut moments = Moments::new(rank);
-            moments.measure(rows, rank, &mut Vec::new());
+            moments.measure(rows.chunks_exact(rank), rank, &mut Vec::new());
             moments
         };
         let (mut first, second) = (of(&rows[..41 * rank]), of(&rows[41 * rank..]));

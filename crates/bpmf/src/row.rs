@@ -121,7 +121,7 @@ mod tests {
         const ALPHA: f64 = 1.7;
         let mut moments = Moments::new(RANK);
         let sample: Vec<f64> = (0..8 * RANK).map(|i| f64::from(i as u32 * 29 % 17) / 8.0 - 1.0).collect();
-        moments.measure(&sample, RANK, &mut Vec::new());
+        moments.measure(sample.chunks_exact(RANK), RANK, &mut Vec::new());
         let mut random = Pcg64Mcg::seed_from_u64(9);
         let prior = crate::hyper::Prior { beta: 2.0, nu: 4.0 };
         let hyper = crate::hyper::draw(prior, &moments, RANK, &mut random).expect("positive");

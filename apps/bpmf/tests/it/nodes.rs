@@ -135,7 +135,7 @@ fn what_several_nodes_cannot_do_is_refused() {
             &["--hyper-slack", "1"],
             "--hyper-slack is 1; it must be 0: blocks that draw rows under hyperparameters",
         ),
-        (&["--nodes", "200"], "--nodes is 200; rows and columns of these data can be divided among at most "),
+        (&["--nodes", "200"], "--nodes is 200; a matrix can be divided among at most "),
     ] {
         let (code, error) = refused(&[&SMALL[..], flags].concat());
         assert_eq!(code, Some(2), "{flags:?}: {error}");
