@@ -1,11 +1,12 @@
 //! Items between nodes that are threads: over the memory that processes share, and over other windows.
 
 use intendant::lapser::{
-    Declaration, Get, Item, LapserError, Lobby, Process, Variant, Want, Way, Window, in_process,
+    Declaration, Get, Item, LapserError, Lobby, Process, Stats, Variant, Want, Way, Window, in_process,
 };
 use intendant::{Error, NodeId};
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 const NODES: u64 = 3;
 /// Words of each item: a value has its key and its clock in all of them.
@@ -75,6 +76,49 @@ fn values_are_whole_and_new_enough_with_each_variant() {
                 let oldest = oldest.unwrap_or_else(|error| panic!("{variant:?}, slack {slack}: {error}"));
                 assert!(oldest <= slack, "{variant:?}, slack {slack}: {oldest}");
             }
+        }
+    }
+}
+
+/// Node 0 sets many items late, and node 1 has asked for all of them before.
+#[test]
+fn what_is_not_there_yet_is_not_read_item_by_item_and_is_hinted_once() {
+    const KEYS: u64 = 600;
+    for variant in [Variant::Push, Variant::Pull] {
+        let run = |lobby: Lobby| -> Result<Stats, Error> {
+            let rank = lobby.rank().0;
+            let items = || (0..KEYS).map(|key| Item::new(key, WORDS));
+            let declared = match rank {
+                0 => Declaration { produce: items().collect(), ..Declaration::default() },
+                1 => {
+                    let consume = items().map(|item| Want { item, slack: 0 }).collect();
+                    Declaration { consume, ..Declaration::default() }
+                }
+                _ => Declaration::default(),
+            };
+            let mut process = lobby.start(variant, declared)?;
+            match rank {
+                0 => {
+                    let (_keep, never) = mpsc::channel::<()>();
+                    let _ = never.recv_timeout(Duration::from_millis(50));
+                    let keys: Vec<u64> = (0..KEYS).collect();
+                    process.set_all(&keys, 1, |at, value| value.extend([at as u64; WORDS]))?;
+                }
+                1 => {
+                    let wants: Vec<Get> = (0..KEYS).map(|key| Get { key, clock: 1, slack: 0 }).collect();
+                    process.get_all(&wants, |at, _, value| assert_eq!(value, [at as u64; WORDS]))?;
+                }
+                _ => {}
+            }
+            let stats = process.stats();
+            process.finish()?;
+            Ok(stats)
+        };
+        let stats = on_each(run).remove(1).expect("nothing fails");
+        assert_eq!(stats.gets, KEYS);
+        match variant {
+            Variant::Pull => assert!((KEYS..2 * KEYS).contains(&stats.reads), "{stats:?}"),
+            Variant::Push | Variant::PushBySlack => assert!((1..4).contains(&stats.hints), "{stats:?}"),
         }
     }
 }
