@@ -238,8 +238,8 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "PORT", value_parser = count(65_535), help_heading = CLUSTER)]
     pub(crate) data_port: Option<usize>,
 
-    /// Connections between nodes of one host: auto (as unix), unix (Unix sockets), shm (rings in shared
-    /// memory) or tcp; between hosts always TCP
+    /// Connections between nodes of one host: auto (as shm), shm (rings in shared memory where both
+    /// can map it, else as unix), unix (Unix sockets) or tcp; between hosts always TCP
     #[arg(long, value_name = "KIND", default_value = "auto", help_heading = CLUSTER)]
     pub(crate) transport: Transport,
 

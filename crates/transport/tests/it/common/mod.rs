@@ -22,7 +22,7 @@ pub(crate) const LOOPBACK: SocketAddr =
 /// All kinds of connections between processes; all nodes of these tests are on one host. Other systems than
 /// Linux have TCP only.
 pub(crate) const KINDS: &[Transport] = if cfg!(target_os = "linux") {
-    &[Transport::Tcp, Transport::Auto, Transport::Shm]
+    &[Transport::Tcp, Transport::Unix, Transport::Auto]
 } else {
     &[Transport::Tcp]
 };
