@@ -238,9 +238,9 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "PORT", value_parser = count(65_535), help_heading = CLUSTER)]
     pub(crate) data_port: Option<usize>,
 
-    /// Connections between nodes of one host: auto (as unix), unix (Unix sockets), shm (rings in shared
-    /// memory) or tcp; between hosts TCP. With verbs, in programs that are built with the feature verbs, all
-    /// connections use RDMA
+    /// Connections between nodes of one host: auto (as shm), shm (rings in shared memory where both can map
+    /// it, else as unix), unix (Unix sockets) or tcp; between hosts TCP. With verbs, in programs that are
+    /// built with the feature verbs, all connections use RDMA
     #[arg(long, value_name = "KIND", default_value = "auto", help_heading = CLUSTER)]
     pub(crate) transport: Transport,
 

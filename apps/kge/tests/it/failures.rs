@@ -115,6 +115,28 @@ impl Run {
         }
     }
 
+    /// Whether each node has mapped memory of rings.
+    fn has_rings(&self) -> bool {
+        let maps = |pid: &Pid| fs::read_to_string(format!("/proc/{}/maps", pid.as_raw_pid()));
+        self.nodes.iter().all(|pid| maps(pid).expect("it runs").contains("memfd:intendant-segment"))
+    }
+
+    /// Names that nodes of this run listen at.
+    fn names(&self) -> Vec<String> {
+        let mut sockets = Vec::new();
+        for pid in &self.nodes {
+            for entry in fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid())).expect("it runs").flatten() {
+                let Ok(target) = fs::read_link(entry.path()) else { continue };
+                let target = target.to_string_lossy().into_owned();
+                if let Some(inode) = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')) {
+                    sockets.push(inode.to_owned());
+                }
+            }
+        }
+        let of_a_node = |line: &[String]| line.len() == 8 && sockets.contains(&line[6]);
+        unix_sockets().into_iter().filter(|line| of_a_node(line)).map(|line| line[7].clone()).collect()
+    }
+
     fn end(&mut self) -> (ExitStatus, String) {
         let mut text = String::new();
         while let Some(line) = self.line("the end of all processes") {
@@ -135,11 +157,24 @@ impl Drop for Run {
     }
 }
 
+/// The lines of `/proc/net/unix`: the seventh word is the inode, the eighth one the name, if there is one.
+fn unix_sockets() -> Vec<Vec<String>> {
+    let text = fs::read_to_string("/proc/net/unix").expect("Linux");
+    text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
 /// All other nodes end by themselves, with exit code 4, naming the victim.
 fn the_others_end(transport: &str, victim: usize, signal: Signal, name: &str) {
     let mut run = Run::start(transport);
+    assert_eq!(run.has_rings(), transport == "auto", "{transport}");
+    let names = run.names();
+    assert_eq!(names.is_empty(), transport == "tcp", "{names:?}");
     kill_process(run.nodes[victim], signal).unwrap();
     let (status, text) = run.end();
+    // Memory of rings has no name at all: it ends with the processes.
+    let left: Vec<_> =
+        unix_sockets().into_iter().filter(|line| line.get(7).is_some_and(|name| names.contains(name))).collect();
+    assert!(left.is_empty(), "{left:?}");
     assert_eq!(status.code(), Some(4), "{text}");
     for rank in (0..4).filter(|rank| *rank != victim) {
         let ended = format!("node {rank} ");
@@ -155,7 +190,7 @@ fn the_others_end(transport: &str, victim: usize, signal: Signal, name: &str) {
 
 #[test]
 fn a_killed_node_ends_the_run_by_name() {
-    for transport in ["auto", "shm", "tcp"] {
+    for transport in ["auto", "unix", "tcp"] {
         the_others_end(transport, 2, Signal::KILL, "node 2 ");
     }
 }
@@ -203,7 +238,7 @@ fn memory_beyond_the_limit_is_refused_with_the_limit() {
 
 #[test]
 fn a_stopped_node_ends_the_run_by_name() {
-    for transport in ["auto", "shm", "tcp"] {
+    for transport in ["auto", "unix", "tcp"] {
         the_others_end(transport, 3, Signal::STOP, "node 3 ");
     }
 }

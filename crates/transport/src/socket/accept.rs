@@ -375,7 +375,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_closes_is_no_broken_connection() {
-        for transport in [Transport::Tcp, Transport::Auto] {
+        for transport in [Transport::Tcp, Transport::Unix] {
             let (mut dialled, mut accepted) = pair(transport).await;
             dialled.write_all(b"half").await.expect("it fits into the socket's buffer");
             drop(dialled);

@@ -8,15 +8,16 @@ use std::str::FromStr;
 /// The kinds of connections that a node uses. Nodes of one cluster may differ in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// Unix domain sockets to nodes of the same host, TCP to all others. A Unix socket spares the TCP stack,
-    /// which is most of the cost of a small message over loopback.
+    /// The fastest that both nodes have: as [`Self::Shm`].
     #[default]
     Auto,
     /// TCP to all nodes.
     Tcp,
-    /// Unix domain sockets to nodes of the same host, TCP to all others.
+    /// Unix domain sockets to nodes of the same host, TCP to all others. A Unix socket spares the TCP stack,
+    /// which is most of the cost of a small message over loopback.
     Unix,
-    /// Rings in shared memory to nodes of the same host that use them as well, else as [`Self::Unix`].
+    /// Rings in shared memory to nodes of the same host that use them as well and could be sent the memory,
+    /// else as [`Self::Unix`]. Rings spare the kernel, and mostly the waking of threads.
     Shm,
     /// RDMA to nodes that use it as well, else as [`Self::Tcp`]. It needs the feature `verbs`.
     Verbs,
@@ -48,8 +49,8 @@ impl Transport {
     /// Whether rings are asked for.
     pub(crate) const fn has_rings(self) -> bool {
         match self {
-            Self::Shm => true,
-            Self::Auto | Self::Unix | Self::Tcp | Self::Verbs => false,
+            Self::Auto | Self::Shm => true,
+            Self::Unix | Self::Tcp | Self::Verbs => false,
         }
     }
 }

@@ -124,7 +124,7 @@ async fn a_peer_that_declines_keeps_its_socket() {
 async fn offered(case: u64, descriptors: &[BorrowedFd<'_>]) -> ([u8; 8], Links) {
     let name = UnixName::new(u128::from(std::process::id()) << 64 | 0x0ffe_0000 | u128::from(case));
     let gate = UnixListener::bind(format!("\0intendant-{name}")).expect("a name of this process");
-    let listener = bind(Transport::Shm);
+    let listener = bind(Transport::Auto);
     let roster = [listener.address(), Address { tcp: LOOPBACK, unix: Some(name) }];
     let own = identity(0, 2, 1);
     let acceptor = async {
@@ -171,7 +171,7 @@ async fn a_dialler_that_gets_no_memory_keeps_its_socket() {
 /// Both must want rings.
 #[tokio::test]
 async fn a_node_without_rings_is_reached_over_its_socket() {
-    for transports in [[Transport::Shm, Transport::Unix], [Transport::Unix, Transport::Shm]] {
+    for transports in [[Transport::Auto, Transport::Unix], [Transport::Unix, Transport::Shm]] {
         let listeners = transports.map(bind);
         let roster = [0, 1].map(|node: usize| listeners[node].address());
         let [one, other] = listeners;

@@ -72,7 +72,7 @@ const CLASSIC_MODES: [Mode; 4] = [
         order: Order::Chain,
         storage: Storage::Sparse,
         channels: 2,
-        transport: Transport::Shm,
+        transport: Transport::Unix,
         ..CLASSIC
     },
     Mode {
@@ -95,7 +95,7 @@ const LAPSE_MODES: [Mode; 4] = [
         asynchronous: true,
         storage: Storage::Sparse,
         channels: 2,
-        transport: Transport::Shm,
+        transport: Transport::Unix,
         ..LAPSE
     },
     Mode {
@@ -153,9 +153,9 @@ fn role_node() {
     let mut node = Node::join(config(mode), rendezvous).unwrap();
     let links = (NODES - 1) * mode.channels;
     let local = cfg!(target_os = "linux");
-    let expected = if local && mode.transport == Transport::Shm {
+    let expected = if local && mode.transport == Transport::Auto {
         Links { shm: links, ..Links::default() }
-    } else if local && mode.transport == Transport::Auto {
+    } else if local && mode.transport == Transport::Unix {
         Links { unix: links, ..Links::default() }
     } else {
         Links { tcp: links, ..Links::default() }

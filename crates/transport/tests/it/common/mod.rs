@@ -25,7 +25,7 @@ pub(crate) const LOOPBACK: SocketAddr =
 pub(crate) fn kinds() -> Vec<Transport> {
     let mut kinds = vec![Transport::Tcp];
     if cfg!(target_os = "linux") {
-        kinds.extend([Transport::Auto, Transport::Shm]);
+        kinds.extend([Transport::Unix, Transport::Auto]);
     }
     if cfg!(feature = "verbs") {
         match Listener::bind(LOOPBACK, Transport::Verbs) {
