@@ -54,7 +54,8 @@ pub(crate) struct Args {
     /// Read values in the memory of the other process, where they are (remote).
     #[arg(long)]
     pub(crate) windows: bool,
-    /// On which cores the two node processes run (remote, relocate, sync, intent, idle, window, local with ipc).
+    /// On which cores the two node processes run (remote, relocate, sync, intent, idle, window, local with
+    /// ipc).
     #[arg(long, default_value = "apart")]
     pub(crate) cores: Cores,
     /// Time to spend per row, in seconds.

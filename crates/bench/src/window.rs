@@ -194,11 +194,7 @@ fn write_for(memory: &Memory, time: Duration) {
 }
 
 /// The first node writes; the other one waits.
-fn writes<E: Element>(
-    settings: &Settings,
-    pair: &mut Pair<E>,
-    memory: &Memory,
-) -> Result<Row, BenchError> {
+fn writes<E: Element>(settings: &Settings, pair: &mut Pair<E>, memory: &Memory) -> Result<Row, BenchError> {
     let mut plain = Plain::new(settings, memory);
     let mut rounds = Vec::new();
     let time = settings.turn();

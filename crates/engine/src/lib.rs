@@ -40,6 +40,7 @@ mod static_replicas;
 mod stats;
 mod storage;
 mod sync;
+mod windows;
 
 pub use channel::{Channel, Explanation};
 pub use error::{AccessError, ProtocolError, Violation};
@@ -49,8 +50,8 @@ pub use local_access::LocalAccess;
 pub use look_timer::LookTimer;
 pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
-pub use node::windows::{WindowConfig, Windows, WindowsError};
 pub use node::{ReplicationConfig, Shared, SharedConfig};
 pub use quiesce::ChannelReport;
 pub use stats::{AccessStats, ManagementStats, NetworkStats};
 pub use storage::Storage;
+pub use windows::{WindowConfig, Windows, WindowsError};

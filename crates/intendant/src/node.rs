@@ -27,12 +27,12 @@ use intendant_control::MonotonicClock;
 use intendant_control::{Failure, FailureKind};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, lock};
 use intendant_engine::{
-    Advanced, Channel, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig, Windows,
+    Advanced, Channel, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
 };
 use intendant_sampling::{Manager, SamplingStats};
 use intendant_trace::Mark;
 use intendant_transport::socket::{self, Links};
-use intendant_transport::{FabricBuilder, local};
+use intendant_transport::{FabricBuilder, Transport, local};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -127,7 +127,7 @@ impl<E: Element> Node<E> {
             .collect()
     }
 
-    /// `nodes_here` nodes share the machine, this one included.
+    /// `nodes_here` nodes share the machine, this one included. With a `secret`, they are processes.
     #[expect(clippy::too_many_arguments, reason = "what a node of a process and one of many have in common")]
     fn start(
         config: NodeConfig<E>,
@@ -137,7 +137,7 @@ impl<E: Element> Node<E> {
         fabrics: Vec<FabricBuilder>,
         mesh: Option<MeshGuard>,
         nodes_here: usize,
-        windows: Option<Windows>,
+        secret: Option<windows::Secret>,
     ) -> Result<Self, Error> {
         let policy = config.policy();
         let NodeConfig {
@@ -150,8 +150,11 @@ impl<E: Element> Node<E> {
             replication,
             outstanding_bytes,
             trace,
+            transport,
+            windows,
             ..
         } = config;
+        let may_read = windows && transport != Transport::Tcp;
         let shared = SharedConfig {
             node: rank,
             layout: Arc::clone(&layout),
@@ -163,8 +166,13 @@ impl<E: Element> Node<E> {
             workers,
         };
         let clock = MonotonicClock::start();
+        // Windows after the store: they are what the node can do without.
         let shared = Shared::new(shared);
-        let shared = Arc::new(match windows {
+        let opened = match secret {
+            Some(secret) => windows::open(&shared, may_read, &membership, secret)?,
+            None => None,
+        };
+        let shared = Arc::new(match opened {
             Some(windows) => shared.with_windows(windows),
             None => shared,
         });

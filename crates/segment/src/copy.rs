@@ -26,6 +26,23 @@ pub(crate) fn load(words: &[AtomicU64], into: &mut [u8]) {
     }
 }
 
+/// Copies words to bytes, as far as there are any: the last word may have more.
+#[inline(always)]
+pub(crate) fn load_some(words: &[AtomicU64], into: &mut [u8]) {
+    let (into_lines, rest) = into.as_chunks_mut::<LINE_BYTES>();
+    let (lines, _) = words.as_chunks::<LINE_WORDS>();
+    let done = into_lines.len() * LINE_WORDS;
+    for (line, bytes) in lines.iter().zip(into_lines) {
+        load_line(line, bytes);
+    }
+    if rest.is_empty() {
+        return;
+    }
+    for (word, bytes) in words.iter().skip(done).zip(rest.chunks_mut(WORD_BYTES)) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes()[..bytes.len()]);
+    }
+}
+
 /// Copies bytes to as many words, in the byte order of the machine.
 ///
 /// # Panics
@@ -90,10 +107,10 @@ mod line {
 
     #[inline(always)]
     pub(super) fn load_line(line: &[AtomicU64; LINE_WORDS], bytes: &mut [u8; LINE_BYTES]) {
-        // SAFETY: both are 64 valid bytes, and `bytes` is no other thread's. To the compiler, the block may be
-        // eight relaxed loads of the words; it assumes nothing of what they find. The processor moves each
-        // aligned half of 16 bytes at once, and keeps these loads in order with those of other instructions,
-        // as it does with all loads of memory that is written back.
+        // SAFETY: both are 64 valid bytes, and `bytes` is no other thread's. To the compiler, the block may
+        // be eight relaxed loads of the words; it assumes nothing of what they find. The processor moves
+        // each aligned half of 16 bytes at once, and keeps these loads in order with those of other
+        // instructions, as it does with all loads of memory that is written back.
         unsafe { move_line!(line.as_ptr(), bytes.as_mut_ptr()) }
     }
 

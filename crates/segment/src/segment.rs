@@ -152,10 +152,8 @@ impl Segment {
         // SAFETY: without an address of its own, a new mapping replaces none. The memory is a memfd of at
         // least `bytes` bytes and sealed against shrinking (`make`, `check`), so that the whole mapping stays
         // valid until it is unmapped.
-        let at = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0)
-        }
-        .map_err(|error| system("mapping memory", bytes, error))?;
+        let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) }
+            .map_err(|error| system("mapping memory", bytes, error))?;
         let at = NonNull::new(at.cast()).ok_or_else(|| system("mapping memory", bytes, Errno::NOMEM))?;
         Ok(Self::of(at, bytes, Some(fd)))
     }
@@ -369,13 +367,7 @@ impl View {
     /// Copies as many bytes as `into` has, each word by a relaxed load.
     #[inline(always)]
     pub(crate) fn copy(words: &[AtomicU64], into: &mut [u8]) {
-        let (whole, rest) = into.split_at_mut(into.len() / WORD_BYTES * WORD_BYTES);
-        copy::load(&words[..whole.len() / WORD_BYTES], whole);
-        if let Some(last) = words.get(whole.len() / WORD_BYTES)
-            && !rest.is_empty()
-        {
-            rest.copy_from_slice(&last.load(Ordering::Relaxed).to_ne_bytes()[..rest.len()]);
-        }
+        copy::load_some(words, into);
     }
 }
 
@@ -388,9 +380,7 @@ fn check(fd: &OwnedFd) -> Result<(SealFlags, usize), SegmentError> {
     let system_of = rustix::fs::fstatfs(fd).map_err(|error| system("fstatfs", 0, error))?.f_type;
     #[allow(clippy::unnecessary_cast, reason = "the type of the field differs between architectures")]
     if system_of as i128 != TMPFS_MAGIC {
-        return Err(SegmentError::NotMemory {
-            what: "it is of huge pages, or of a file system".to_owned(),
-        });
+        return Err(SegmentError::NotMemory { what: "it is of huge pages, or of a file system".to_owned() });
     }
     if !seals.contains(SealFlags::GROW | SealFlags::SHRINK) {
         return Err(SegmentError::Unsealed);

@@ -220,7 +220,9 @@ fn a_reader_of_mirrors_sees_values_of_its_key_in_their_order_or_none() {
         let first = look(&view, KEY, 1..=2);
         let second = look(&view, KEY, first.unwrap_or(1)..=2);
         let other = look(&view, KEY + 1, 3..=3);
-        for (at, seen) in [first == Some(1), second == Some(2), second.is_none(), other.is_some()].iter().enumerate() {
+        for (at, seen) in
+            [first == Some(1), second == Some(2), second.is_none(), other.is_some()].iter().enumerate()
+        {
             found[at].fetch_or(*seen, Relaxed);
         }
         writer.join().expect("the writer ends");
@@ -230,7 +232,7 @@ fn a_reader_of_mirrors_sees_values_of_its_key_in_their_order_or_none() {
     assert_eq!(seen, [true; 4], "the old value, the new one, none, the other key");
 }
 
-/// Whoever learns that a mirror has ended, by whatever means, finds none.
+/// A thread that learns, by whatever means, that a mirror has ended finds none.
 #[test]
 fn a_mirror_that_was_withdrawn_is_found_by_none_who_knows_of_it() {
     bounded(|| {

@@ -225,12 +225,8 @@ mod tests {
                 state.hint().is_some(),
             ]
         };
-        let set: [fn(&mut SlotState, bool); 4] = [
-            SlotState::set_dirty,
-            SlotState::set_closed,
-            SlotState::set_listed,
-            SlotState::set_published,
-        ];
+        let set: [fn(&mut SlotState, bool); 4] =
+            [SlotState::set_dirty, SlotState::set_closed, SlotState::set_listed, SlotState::set_published];
         let mut state = SlotState::default();
         assert_eq!(flags(&state), [false; 6]);
         for (at, set) in set.into_iter().enumerate() {

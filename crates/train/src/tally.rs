@@ -70,7 +70,8 @@ mod tests {
         let mut reduction = Reduction { digest: u64::MAX - seed, ..Reduction::default() };
         reduction.add("loss", 0.1 + seed as f64);
         reduction.add("quality.mrr", 1.0 / 3.0);
-        let accesses = AccessStats { pull_keys: seed, push_keys: 2, local: 3, remote: 4, windows: 6, sampled: 5 };
+        let accesses =
+            AccessStats { pull_keys: seed, push_keys: 2, local: 3, remote: 4, windows: 6, sampled: 5 };
         let traffic = NetworkStats { messages: 8, bytes: 9, unix_bytes: 7 };
         let mut management = ManagementStats {
             relocations: seed,

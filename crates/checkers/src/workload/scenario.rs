@@ -112,14 +112,15 @@ fn access(seed: u64) -> LocalAccess {
     if queues { LocalAccess::Queue } else { LocalAccess::Shared }
 }
 
-/// In a third of the runs, nodes share hosts, and read in each other's windows: all of them, or some. Small
-/// windows have one place per shard and length. (Drawn apart, as above.)
+/// In a third of the runs, nodes share hosts, and read in each other's windows: all of them, or some. In half
+/// of these, keys of a shard share a place. (Drawn apart, as above.)
 fn hosts(seed: u64) -> Option<Hosts> {
     let mut dice = Dice::new(random::stream(seed, &[9]));
     let nodes = dice.pick(&[2, 3, usize::MAX]);
     let windows = WindowConfig {
-        bytes_max: dice.pick(&[0, WindowConfig::default().bytes_max]),
+        places_max: dice.pick(&[1, u32::MAX]),
         lent: dice.pick(&[0, 1, 5, WindowConfig::default().lent]),
+        ..WindowConfig::default()
     };
     dice.once_in(3).then_some(Hosts { nodes, windows })
 }

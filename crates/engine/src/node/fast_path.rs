@@ -230,23 +230,23 @@ impl<E: Element> Shared<E> {
         // key is here now.
         if here && !local.has_outstanding(self.layout.shard(key), key) {
             call.serve(&mut entry, offset..end);
-            if S::KIND != AccessKind::Pull {
-                if !owned {
-                    self.mark(&mut entry);
-                } else if entry.state().is_published() {
-                    self.republish(entry);
-                }
-            }
-            return end;
-        }
-        if S::KIND == AccessKind::Pull && self.windows.is_some() {
-            if self.read_elsewhere(local, entry, call.target(offset..end)) {
-                return end;
+            if !owned && S::KIND != AccessKind::Pull {
+                self.mark(&mut entry);
+            } else if S::KIND != AccessKind::Pull && entry.state().is_published() {
+                // Without the entry: it would have to live in memory.
+                let follows = self.republish(key, entry.value().expect(HELD));
+                entry.state_mut().set_published(follows);
             }
         } else {
+            let (state, target) = (entry.state(), call.target(offset..end));
+            let read = S::KIND == AccessKind::Pull
+                && self.windows.is_some()
+                && self.read_elsewhere(local, key, &state, target);
             drop(entry);
+            if !read {
+                local.defer(self.layout.shard(key), position, key, offset);
+            }
         }
-        local.defer(self.layout.shard(key), position, key, offset);
         end
     }
 

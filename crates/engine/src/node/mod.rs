@@ -3,19 +3,20 @@
 //! This file has [`Shared`] itself. [`fast_path`] has the calls that a worker's thread serves without its
 //! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
 //! staleness bounds and intents, [`local`] the outstanding operations of one worker, [`urgent`] the replicas
-//! whose updates should be sent soon, [`parts`] what samplers see of keys, [`windows`] mirrors of values for
+//! whose updates should be sent soon, [`parts`] what samplers see of keys, [`mirrors`] copies of values for
 //! nodes of the same host.
 
 pub(crate) mod clocks;
 pub(crate) mod fast_path;
 mod lend;
 pub(crate) mod local;
+mod mirrors;
 mod parts;
 pub(crate) mod urgent;
-pub(crate) mod windows;
 #[cfg(test)]
 mod urgent_tests;
 
+use crate::windows::Windows;
 use crate::{LocalAccess, Storage};
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits};
 use intendant_intent::{Board, TimingConfig};
@@ -30,7 +31,6 @@ use parts::Parts;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use urgent::Urgent;
-use windows::Windows;
 
 /// How many keys ahead channels prefetch slots. Channels do more per key than workers.
 const AHEAD: usize = 8;

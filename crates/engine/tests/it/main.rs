@@ -11,3 +11,4 @@ mod node;
 mod protocol;
 mod relocation;
 mod replicas;
+mod windows;

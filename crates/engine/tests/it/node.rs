@@ -43,8 +43,12 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(config: SharedConfig<f32>) -> Self {
-        let worker = Local::new(WorkerId(0), &config.layout);
-        let shared = Arc::new(Shared::new(config));
+        Self::of(Shared::new(config))
+    }
+
+    pub(crate) fn of(shared: Shared<f32>) -> Self {
+        let worker = Local::new(WorkerId(0), shared.layout());
+        let shared = Arc::new(shared);
         Self { channel: Channel::new(ChannelId(0), Arc::clone(&shared)), worker, shared }
     }
 

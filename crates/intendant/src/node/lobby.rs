@@ -1,12 +1,12 @@
 //! The way into a cluster of processes: a node meets the others, connects to them, and starts.
 
+use super::windows;
 use super::{MeshGuard, Node, check_fits, distribute};
 use crate::config::{self, NodeConfig};
 use crate::error::Error;
 use crate::meeting::OWN;
 use crate::membership::Membership;
 use intendant_control::{Control, FailureKind, Introduction, JoinError};
-use super::windows;
 use intendant_core::{Element, Initialiser, Layout, NodeId};
 use intendant_launch::Rendezvous;
 use intendant_transport::socket::{self, Links};
@@ -199,10 +199,10 @@ impl<E: Element> Lobby<E> {
     #[inline(never)]
     pub fn start(self) -> Result<Node<E>, Error> {
         let Self { config, layout, rank, control, fabrics, guard, nodes_here, secret } = self;
-        let windows = windows::open(&config, &layout, rank, &control, secret)?;
         let membership = Membership::Control(control);
         let guard = Some(guard);
-        let node = Node::start(config, layout, rank, membership, fabrics, guard, nodes_here, windows)?;
+        let secret = Some(windows::Secret(secret));
+        let node = Node::start(config, layout, rank, membership, fabrics, guard, nodes_here, secret)?;
         node.inner.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
         Ok(node)
     }

@@ -49,6 +49,8 @@ mod static_replicas;
 mod stats;
 #[path = "shipped/storage.rs"]
 mod storage;
+#[path = "shipped/windows.rs"]
+mod windows;
 
 pub use channel::{Channel, Explanation};
 pub use error::{AccessError, ProtocolError, Violation};
@@ -57,8 +59,8 @@ pub use intendant_store::Row;
 pub use local_access::LocalAccess;
 pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
-pub use node::windows::{WindowConfig, Windows, WindowsError};
 pub use node::{ReplicationConfig, Shared, SharedConfig};
 pub use quiesce::ChannelReport;
 pub use stats::{AccessStats, ManagementStats, NetworkStats};
 pub use storage::Storage;
+pub use windows::{WindowConfig, Windows, WindowsError};

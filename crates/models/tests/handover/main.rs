@@ -90,7 +90,8 @@ fn explore(setup: Setup) {
     let sink = Arc::clone(&reached);
     try_all(move || run(setup, &sink));
     let (reach, management) = reached.lock().expect("no thread panics").clone();
-    let Reach { local, remote, windows, came_meanwhile, hits, misses, localized_at_once, lent, not_lent } = reach;
+    let Reach { local, remote, windows, came_meanwhile, hits, misses, localized_at_once, lent, not_lent } =
+        reach;
     let mut expected = vec![
         ("served by a worker itself", local),
         ("handed to a channel", remote),

@@ -3,6 +3,7 @@
 use crate::cluster::{LONG, SECRET, polled};
 use intendant_onesided::{Host, MappedWindow, Name, Window, WindowError};
 use intendant_segment::Segment;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
@@ -103,4 +104,28 @@ fn many_nodes_connect_at_once() {
             (0..9).map(|node| if node == window.rank() { 0 } else { node as u64 + 1 }).collect();
         assert_eq!(words[..], expected);
     }
+}
+
+/// Four nodes: the first is elsewhere, the third takes no part, the others read each other's memory.
+#[test]
+fn nodes_of_a_host_share_memory_to_be_read() {
+    let (hosts, names) = hosts(2);
+    let elsewhere = "0123456789abcdef0123456789abcdef".parse().expect("a name");
+    let names = [Some(elsewhere), Some(names[0]), None, Some(names[1])];
+    let memory = [5, 6].map(|value| {
+        let segment = Segment::published(8).expect("shared memory");
+        segment.store(3, value, Relaxed);
+        segment
+    });
+    let read: Vec<Vec<Option<u64>>> = thread::scope(|scope| {
+        let share = |((host, rank), segment): ((Host, usize), Segment)| {
+            scope.spawn(move || {
+                let views = host.share(&segment, rank, &names, SECRET, LONG).expect("the other does, too");
+                views.iter().map(|view| view.as_ref().map(|view| view.load(3))).collect()
+            })
+        };
+        let threads: Vec<_> = hosts.into_iter().zip([1, 3]).zip(memory).map(share).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert_eq!(read, [[None, None, None, Some(6)], [None, Some(5), None, None]]);
 }

@@ -1,4 +1,4 @@
-//! Mirrors as their users see them: the life of a place, values of all lengths, and memory of another process.
+//! Mirrors as their users see them: the life of a place, values of all lengths, memory of another process.
 
 use intendant_segment::mirror::{self, Rewritten};
 use intendant_segment::{Segment, SegmentError, View};
@@ -24,7 +24,11 @@ fn values_of_all_lengths_are_read_as_they_were_written() {
         assert_eq!(mirror::rewrite(&segment, 0, KEY, &value(3)), Rewritten::Mirrored);
         assert_eq!(read(&segment, 0, KEY, bytes), Some(value(3)), "{bytes} bytes");
         let other = KEY + words as u64;
-        assert_eq!(read(&segment, words, other, bytes), Some(value(words)), "{bytes} bytes, beside the other");
+        assert_eq!(
+            read(&segment, words, other, bytes),
+            Some(value(words)),
+            "{bytes} bytes, beside the other"
+        );
     }
 }
 

@@ -650,7 +650,8 @@ intendant_core::statistics! {
 /// Opens windows between the nodes of each host.
 fn open_windows<E: Element>(layout: &Arc<Layout>, hosts: Hosts, nodes: Vec<Shared<E>>) -> Vec<Shared<E>> {
     let words = Windows::words::<E>(layout, hosts.windows);
-    let segment = |_| Segment::new(words).unwrap_or_else(|error| panic!("windows of simulated nodes: {error}"));
+    let segment =
+        |_| Segment::new(words).unwrap_or_else(|error| panic!("windows of simulated nodes: {error}"));
     let segments: Vec<Segment> = (0..nodes.len()).map(segment).collect();
     let opened = nodes.into_iter().enumerate().map(|(at, node)| {
         let is_near = |other: usize| other != at && other / hosts.nodes == at / hosts.nodes;

@@ -109,8 +109,8 @@ pub(crate) struct NodeNotes {
 }
 
 impl NodeNotes {
-    /// `looked` has, per worker, how many keys it looked for and found here, and did not, and how many it read
-    /// in windows.
+    /// `looked` has, per worker, how many keys it looked for and found here, and did not, and how many it
+    /// read in windows.
     pub(crate) fn of(node: &Node<f32>, looked: &[[u64; 3]]) -> Self {
         let management = node.management().unwrap();
         Self {
