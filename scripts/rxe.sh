@@ -4,8 +4,8 @@
 # are processes of the one virtual machine, which is emulated: this is evidence of function, never of speed.
 #
 # Usage: scripts/rxe.sh [--file PATH]... [PROGRAM [ARGUMENT]...]
-#   scripts/rxe.sh                                     tests of windows and of bpmf, with the feature `verbs`;
-#                                                      then, without the device, what bpmf says
+#   scripts/rxe.sh                                     tests of windows, fabrics, bpmf and kge, with the feature
+#                                                      `verbs`; then, without the device, what bpmf says
 #   scripts/rxe.sh target/release/intendant-bpmf ...   a program; it sees loopback and 10.9.0.1 on rxe0
 #   scripts/rxe.sh --file data/u.data PROGRAM u.data   with a file or a folder in its working directory
 # The exit status is that of the tests or the program, and 124 if the machine has not ended after LIMIT
@@ -55,8 +55,11 @@ trap 'rm -rf "$work"' EXIT
 # where they are here, which is where tests look for the programs that they start.
 programs=() companions=() lines=()
 if [ $# -eq 0 ]; then
-  artifacts=$(cd "$here" && cargo test --locked --features verbs --package intendant-onesided --package bpmf \
-    --no-run --message-format json)
+  # The features that tests of the transport need of its dependencies would compile the programs once more.
+  artifacts=$(cd "$here" && for packages in 'intendant-onesided bpmf kge' intendant-transport; do
+    # shellcheck disable=SC2086 # Several words.
+    cargo test --locked --features verbs $(printf -- '--package %s ' $packages) --test it --no-run --message-format json
+  done)
   # The executable of a folder's package that has this name.
   executable() {
     local path
@@ -65,12 +68,15 @@ if [ $# -eq 0 ]; then
     [ -x "$path" ] || { echo "rxe.sh: cargo has named no program $2 of $1" >&2 && exit 1; }
     echo "$path"
   }
-  windows=$(executable onesided it) bpmf=$(executable bpmf it)
-  companions+=("$(executable bpmf intendant-bpmf)")
-  programs=("$windows" "$bpmf")
+  windows=$(executable onesided it) fabrics=$(executable transport it)
+  bpmf=$(executable bpmf it) kge=$(executable kge it)
+  companions+=("$(executable bpmf intendant-bpmf)" "$(executable kge intendant-kge)")
+  programs=("$windows" "$fabrics" "$bpmf" "$kge")
   lines=(
     "run ./$(basename "$windows") --test-threads=1 verbs:: operations::"
+    "run ./$(basename "$fabrics") --test-threads=1 fabrics:: rdma:: handshake:: broken_peers::"
     "run ./$(basename "$bpmf") --test-threads=1 --nocapture verbs::"
+    "run ./$(basename "$kge") --test-threads=1 --nocapture failures::nodes_over_rdma failures::memory_beyond"
     'rdma link delete rxe0' 'unset REQUIRE_VERBS' 'export REQUIRE_NO_VERBS=1'
     "run ./$(basename "$bpmf") --test-threads=1 verbs::without"
   )
