@@ -1,5 +1,5 @@
-#![cfg(feature = "verbs")]
 #![deny(unsafe_code)]
+#![cfg_attr(not(feature = "verbs"), allow(rustdoc::broken_intra_doc_links))]
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Card::find`], which chooses a port; [`Memory`] is what a card may access, [`Completions`] tells
@@ -8,10 +8,16 @@
 //! Absent on purpose: protocols, a way to tell the nodes each other's [`Pair`]s and [`Path`]s, datagrams,
 //! atomic operations.
 
+#[cfg(feature = "verbs")]
 mod card;
+#[cfg(feature = "verbs")]
 mod error;
+#[cfg(feature = "verbs")]
 mod ffi;
 
+#[cfg(feature = "verbs")]
 pub use card::{Card, Pair, Path};
+#[cfg(feature = "verbs")]
 pub use error::DeviceError;
+#[cfg(feature = "verbs")]
 pub use ffi::{Access, Completion, Completions, Domain, Limits, Memory, Place, QueuePair, Room};
