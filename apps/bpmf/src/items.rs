@@ -5,7 +5,7 @@
 //! library has none: sums of their results for node 0, and pieces of what it exports. The techniques to
 //! compare with use items of their own, to meet and to write all rows of a step at once.
 
-use intendant_bpmf::{Block, Item, Model, Side};
+use intendant_bpmf::{Block, Held, Item, Model, Side};
 use intendant_lapser::{Declaration, Item as Declared, Want};
 use intendant_train::Exchange;
 use std::ops::Range;
@@ -158,9 +158,9 @@ impl<'a> Items<'a> {
         (words > 0).then(|| Declared::new(self.key(4 + side as u64, node), words))
     }
 
-    /// Pieces of the results of a node other than 0, if it has any ([`crate::results`]).
+    /// Pieces of the results of a node other than 0, if it has any.
     pub(crate) fn pieces(self, node: usize) -> Option<Declared> {
-        let words = crate::results::piece_words(self, node);
+        let words = piece_words(self, node);
         (node > 0 && words > 0).then(|| Declared::new(self.key(6, node), words))
     }
 
@@ -168,4 +168,56 @@ impl<'a> Items<'a> {
     pub(crate) fn taken(self, node: usize) -> Declared {
         Declared::new(self.key(7, node), 1)
     }
+}
+
+/// Words of a piece at most: 1 MiB.
+const PIECE_WORDS: usize = 1 << 17;
+
+/// Words of a forecast.
+pub(crate) const FORECAST: usize = 7;
+
+/// A part of the results that are exported, which node 0 gets in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Means(Side),
+    Variances(Side),
+    Forecasts,
+}
+
+impl Section {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Means(Side::Rows),
+        Self::Variances(Side::Rows),
+        Self::Means(Side::Columns),
+        Self::Variances(Side::Columns),
+        Self::Forecasts,
+    ];
+
+    /// How many values a node has, and the words of each.
+    pub(crate) fn extent(self, items: Items<'_>, node: usize) -> (usize, usize) {
+        match self {
+            Self::Means(side) | Self::Variances(side) => {
+                (items.rows_of(side, node).len(), items.model.config().rank)
+            }
+            Self::Forecasts => {
+                (items.model.held_of(Held::Test, node as u32, items.nodes as u32).len(), FORECAST)
+            }
+        }
+    }
+
+    /// The values of a node in pieces: which values each has, counted from the node's first.
+    pub(crate) fn pieces(self, items: Items<'_>, node: usize) -> impl Iterator<Item = Range<usize>> {
+        let (count, words) = self.extent(items, node);
+        let at_once = (PIECE_WORDS / words).max(1);
+        (0..count).step_by(at_once).map(move |first| first..(first + at_once).min(count))
+    }
+}
+
+/// Words of the pieces of a node: as many as its longest piece has.
+fn piece_words(items: Items<'_>, node: usize) -> usize {
+    let longest = |section: Section| {
+        let words = section.extent(items, node).1;
+        section.pieces(items, node).map(|piece| piece.len() * words).max().unwrap_or(0)
+    };
+    Section::ALL.into_iter().map(longest).max().unwrap_or(0)
 }

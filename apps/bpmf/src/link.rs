@@ -1,7 +1,7 @@
 //! The nodes of a chain: a block on each, and the items that they exchange through Lapser ([`Items`]).
 
-use crate::items::{COSTS, Items, SUMS, What};
-use crate::results::{Others, Section, malformed};
+use crate::items::{COSTS, Items, SUMS, Section, What};
+use crate::results::{self, Others, malformed};
 use intendant::control::MonotonicClock;
 use intendant::lapser::{AnyWindow, Get, Lobby, Process, Way};
 use intendant_bpmf::{Block, Held, Item, Model, Produced, Side, Sums};
@@ -293,7 +293,7 @@ impl Link {
         let Some(item) = items.pieces(rank) else { return Ok(()) };
         let taken = items.taken(rank).key;
         let mut clock = 0;
-        for mut words in Section::ALL.into_iter().flat_map(|section| section.words(items, block)) {
+        for mut words in Section::ALL.into_iter().flat_map(|section| results::words(section, items, block)) {
             // The piece before is not needed any more.
             self.process.get_all(&[Get { key: taken, clock, slack: 0 }], |_, _, _| ())?;
             clock += 1;

@@ -2,11 +2,11 @@
 //!
 //! The results of all nodes are one sequence of values: posterior means and variances of all rows, then of all
 //! columns, then forecasts; of each, those of node 0 first. Node 0 writes the sequence, and takes the values
-//! of another node in pieces of at most [`PIECE_WORDS`], through an item of that node: the node sets the
+//! of another node in pieces of at most 1 MiB, through an item of that node: the node sets the
 //! next piece when node 0 has taken the one before. So nothing takes memory in proportion to the results.
 
-use crate::items::Items;
-use intendant_bpmf::{Block, Forecast, Held, Posterior, Side};
+use crate::items::{FORECAST, Items, Section};
+use intendant_bpmf::{Block, Forecast, Posterior, Side};
 use intendant_formats::{Matrix, WriteError, write_text};
 use intendant_ratings::{Dataset, Ids};
 use intendant_train::{AppError, TrainError};
@@ -15,92 +15,40 @@ use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Words of a piece at most: 1 MiB.
-const PIECE_WORDS: usize = 1 << 17;
-
-/// Words of a forecast.
-const FORECAST: usize = 7;
-
-/// A part of the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Section {
-    Means(Side),
-    Variances(Side),
-    Forecasts,
-}
-
-impl Section {
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Means(Side::Rows),
-        Self::Variances(Side::Rows),
-        Self::Means(Side::Columns),
-        Self::Variances(Side::Columns),
-        Self::Forecasts,
-    ];
-
-    /// How many values a node has, and the words of each.
-    fn extent(self, items: Items<'_>, node: usize) -> (usize, usize) {
-        match self {
-            Self::Means(side) | Self::Variances(side) => {
-                (items.rows_of(side, node).len(), items.model.config().rank)
-            }
-            Self::Forecasts => {
-                (items.model.held_of(Held::Test, node as u32, items.nodes as u32).len(), FORECAST)
-            }
-        }
-    }
-
-    /// The values of a node in pieces: which values each has, counted from the node's first.
-    pub(crate) fn pieces(self, items: Items<'_>, node: usize) -> impl Iterator<Item = Range<usize>> {
-        let (count, words) = self.extent(items, node);
-        let at_once = (PIECE_WORDS / words).max(1);
-        (0..count).step_by(at_once).map(move |first| first..(first + at_once).min(count))
-    }
-
-    /// The words of each piece of a block.
-    pub(crate) fn words<'a>(
-        self,
-        items: Items<'a>,
-        block: &'a Block,
-    ) -> Box<dyn Iterator<Item = Vec<u64>> + 'a> {
-        let node = block.index() as usize;
-        let pieces = self.pieces(items, node);
-        let bits = |numbers: Vec<f64>| numbers.into_iter().map(f64::to_bits).collect();
-        let posterior = move |side: Side, values: Range<usize>| {
-            let first = items.rows_of(side, node).start;
-            block.posterior_of(side, first + values.start as u32..first + values.end as u32)
-        };
-        match self {
-            Self::Means(side) => Box::new(pieces.map(move |values| {
-                let Posterior { means, .. } = posterior(side, values);
-                bits(means)
-            })),
-            Self::Variances(side) => Box::new(pieces.map(move |values| {
-                let Posterior { variances, .. } = posterior(side, values);
-                bits(variances)
-            })),
-            Self::Forecasts => {
-                let mut forecasts = block.forecasts();
-                let words = |Forecast { row, column, value, mean, deviation, low, high }| {
-                    let [value, mean, deviation, low, high] =
-                        [value, mean, deviation, low, high].map(f64::to_bits);
-                    [u64::from(row), u64::from(column), value, mean, deviation, low, high]
-                };
-                Box::new(
-                    pieces.map(move |values| forecasts.by_ref().take(values.len()).flat_map(words).collect()),
-                )
-            }
-        }
-    }
-}
-
-/// Words of the pieces of a node: as many as its longest piece has.
-pub(crate) fn piece_words(items: Items<'_>, node: usize) -> usize {
-    let longest = |section: Section| {
-        let words = section.extent(items, node).1;
-        section.pieces(items, node).map(|piece| piece.len() * words).max().unwrap_or(0)
+/// The words of each piece of a section of a block.
+pub(crate) fn words<'a>(
+    section: Section,
+    items: Items<'a>,
+    block: &'a Block,
+) -> Box<dyn Iterator<Item = Vec<u64>> + 'a> {
+    let node = block.index() as usize;
+    let pieces = section.pieces(items, node);
+    let bits = |numbers: Vec<f64>| numbers.into_iter().map(f64::to_bits).collect();
+    let posterior = move |side: Side, values: Range<usize>| {
+        let first = items.rows_of(side, node).start;
+        block.posterior_of(side, first + values.start as u32..first + values.end as u32)
     };
-    Section::ALL.into_iter().map(longest).max().unwrap_or(0)
+    match section {
+        Section::Means(side) => Box::new(pieces.map(move |values| {
+            let Posterior { means, .. } = posterior(side, values);
+            bits(means)
+        })),
+        Section::Variances(side) => Box::new(pieces.map(move |values| {
+            let Posterior { variances, .. } = posterior(side, values);
+            bits(variances)
+        })),
+        Section::Forecasts => {
+            let mut forecasts = block.forecasts();
+            let words = |Forecast { row, column, value, mean, deviation, low, high }| {
+                let [value, mean, deviation, low, high] =
+                    [value, mean, deviation, low, high].map(f64::to_bits);
+                [u64::from(row), u64::from(column), value, mean, deviation, low, high]
+            };
+            Box::new(
+                pieces.map(move |values| forecasts.by_ref().take(values.len()).flat_map(words).collect()),
+            )
+        }
+    }
 }
 
 /// The other nodes, for node 0.
@@ -132,7 +80,7 @@ pub(crate) fn write(
                 (file, done) = (None, Err(error.into()));
             }
         };
-        section.words(items, block).for_each(|words| put(&words));
+        words(section, items, block).for_each(|words| put(&words));
         for node in 1..items.nodes {
             let each = section.extent(items, node).1;
             for piece in section.pieces(items, node) {

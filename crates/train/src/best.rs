@@ -8,9 +8,9 @@
 //!
 //! [`Manifest::best`]: intendant_checkpoint::Manifest::best
 
-use crate::cut::Nodes;
 use crate::error::TrainError;
 use crate::meter::EpochSum;
+use crate::nodes::Nodes;
 use crate::origin::{Origin, RunState};
 use crate::parameters::Part;
 use crate::plan::Plan;

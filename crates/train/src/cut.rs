@@ -8,20 +8,19 @@
 //! A cut that one node cannot write is given up, with a warning. The run goes on, and tries again at the next
 //! one. [`crate::best`] says which epochs are cut in any case, and what becomes of their cuts.
 //!
-//! The parts: [`Cutter`] is a worker's view, `nodes` what it needs of the nodes, `ledger` what the leader
-//! knows of its cuts, `writer` the thread that writes.
+//! The parts: [`Cutter`] is a worker's view, `ledger` what the leader knows of its cuts, `writer` the thread
+//! that writes. `nodes` is what cuts need of the nodes of a run.
 
 mod ledger;
-mod nodes;
 mod writer;
 
-pub(crate) use nodes::Nodes;
 pub(crate) use writer::Cuts;
 pub use writer::Made;
 
 use crate::best::{self, Best, Compared, Kept};
 use crate::error::TrainError;
 use crate::meter::EpochSum;
+use crate::nodes::Nodes;
 use crate::origin::{RunState, Subject};
 use crate::plan::Plan;
 use intendant_checkpoint::protocol::{Heard, Protocol, Seat, Settled, Vote, Written};

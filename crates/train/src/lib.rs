@@ -35,6 +35,7 @@ mod launching;
 mod logging;
 mod meter;
 mod metrics;
+mod nodes;
 mod origin;
 mod output;
 mod parameters;

@@ -68,7 +68,7 @@ impl Run {
     fn await_cut(&self, child: &mut Child, number: u64) {
         while self.cuts().last().is_none_or(|newest| *newest < number) {
             assert!(child.try_wait().unwrap().is_none(), "it ended before checkpoint {number}");
-            std::thread::sleep(Duration::from_millis(5));
+            pause();
         }
     }
 
@@ -87,6 +87,11 @@ impl Run {
         let qualities = epochs.iter().map(|epoch| &epoch["quality"]).chain([&report["test"]]).cloned();
         (losses, qualities.collect(), files(&self.path("model")))
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process makes what is waited for")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(5));
 }
 
 fn said(output: &Output) -> String {
@@ -164,7 +169,7 @@ fn a_signal_ends_all_nodes_after_a_last_checkpoint() {
     let history = run.path("report.epochs.jsonl");
     while fs::read_to_string(&history).unwrap_or_default().lines().count() < 4 {
         assert!(nodes[0].try_wait().unwrap().is_none(), "it ended before the signal");
-        std::thread::sleep(Duration::from_millis(5));
+        pause();
     }
     kill_process(Pid::from_child(&nodes[1]), Signal::TERM).unwrap();
     for (rank, node) in nodes.into_iter().enumerate() {
@@ -333,7 +338,7 @@ fn an_export_that_cannot_be_written_holds_up_no_node() {
     let history = run.path("report.epochs.jsonl");
     while fs::read_to_string(&history).unwrap_or_default().lines().count() < 3 {
         assert!(nodes[0].try_wait().unwrap().is_none(), "it ended early");
-        std::thread::sleep(Duration::from_millis(5));
+        pause();
     }
     fs::remove_dir(&place).unwrap();
     fs::write(&place, "no folder").unwrap();

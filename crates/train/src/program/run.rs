@@ -1,11 +1,12 @@
 //! A run of a program: where it begins, its epochs, its checkpoints, its results.
 
 use super::{Program, Saved, VirtualEpoch};
-use crate::cut::{Cuts, Cutter, Made, Next, Nodes, Place};
+use crate::cut::{Cuts, Cutter, Made, Next, Place};
 use crate::error::{PathDisplay, TrainError};
 use crate::export::Staging;
 use crate::history::History;
 use crate::meter::{EpochSum, Totals};
+use crate::nodes::Nodes;
 use crate::origin::{Origin, Subject};
 use crate::parameters::Part;
 use crate::plan::Plan;
