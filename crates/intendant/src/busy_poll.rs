@@ -15,6 +15,11 @@ const POLL_MAX: u64 = 50;
 /// on polling if two of three attempts bring something. One in vain costs more than one that is not wins.
 const IN_VAIN: u32 = 2;
 
+/// The same for an attempt in which another program took the core, if it had to be so long, in µs. A thread
+/// that sleeps gets the core back sooner than one that has used it for nothing.
+const LOST: u32 = 4;
+const LOST_MIN: u64 = 25;
+
 /// The most doubt: one of 256 sleeps is then preceded by an attempt. It takes 13 ms of a core per second from
 /// a channel that sleeps a thousand times per second in vain, per 256 of them 50 µs.
 const DOUBT_MAX: u32 = 8;
@@ -63,20 +68,28 @@ impl BusyPoll {
             if other(time) {
                 return true;
             }
+            let mut found = false;
             for _ in 0..ITERATIONS_PER_LOOK {
                 if !free() {
                     return false;
                 }
-                if frames() {
-                    self.learn(self.doubt.saturating_sub(1));
-                    return true;
+                found = frames();
+                if found {
+                    break;
                 }
                 std::hint::spin_loop();
             }
-            time = now();
-            if time.0.saturating_sub(begun.0) >= POLL_MAX {
+            let before = std::mem::replace(&mut time, now());
+            let over = time.0.saturating_sub(begun.0) >= POLL_MAX;
+            if time.0.saturating_sub(before.0) >= LOST_MIN {
+                self.learn(DOUBT_MAX.min(self.doubt + LOST));
+            } else if found {
+                self.learn(self.doubt.saturating_sub(1));
+            } else if over {
                 self.learn(DOUBT_MAX.min(self.doubt + IN_VAIN));
-                return false;
+            }
+            if found || over {
+                return found;
             }
         }
     }
@@ -171,6 +184,24 @@ mod tests {
         assert!(polling.poll(clock(), look, |now| now >= Tick(7), || true));
         assert!(looks < ITERATIONS_PER_LOOK * 8, "{looks}");
         assert_eq!(attempt(&mut polling, true), (true, 3), "that was not in vain");
+    }
+
+    #[test]
+    fn a_channel_that_loses_its_core_polls_less() {
+        for found in [false, true] {
+            let mut polling = polling();
+            // The second reading of the clock is late.
+            let readings = Cell::new(0);
+            let now = || Tick(if readings.replace(readings.get() + 1) == 0 { 0 } else { LOST_MIN });
+            let looks = Cell::new(0);
+            let look = || {
+                looks.set(looks.get() + 1);
+                found || looks.get() > ITERATIONS_PER_LOOK
+            };
+            assert!(polling.poll(now, look, |_| false, || true), "what has come is not left");
+            let skipped = (0..100).take_while(|_| attempt(&mut polling, true).1 == 0).count();
+            assert_eq!(skipped, if found { (1 << LOST) - 1 } else { (1 << (LOST - 1)) - 1 });
+        }
     }
 
     #[test]

@@ -263,16 +263,17 @@ impl Segment {
     /// If `into` is no whole number of words, or if the segment does not have these words.
     #[inline]
     pub fn read_bytes(&self, at: usize, into: &mut [u8]) {
-        copy::load(self.part(at, whole_words(into.len())), into);
+        copy::load_ahead(self.part(at, whole_words(into.len())), into);
     }
 
     /// Writes the words from `at` on, as [`Self::write`] does, from their bytes in the order of the machine.
+    /// Many bytes go to memory without passing through this core's caches, on processors that can do so.
     ///
     /// # Panics
     /// If `from` is no whole number of words, or if the segment does not have these words.
     #[inline]
     pub fn write_bytes(&self, at: usize, from: &[u8]) {
-        copy::store(self.part(at, whole_words(from.len())), from);
+        copy::store_long(self.part(at, whole_words(from.len())), from);
     }
 
     /// Copies `words` words from `at` of `from` to `to` of this segment, each by a relaxed load and a relaxed

@@ -59,7 +59,7 @@ proptest! {
                 prop_assert!(taken <= 50);
             }
             let before = read.len();
-            if let Ok(taken) = reader.read(&mut read, 100) {
+            if let Ok(taken) = reader.read(&mut read, 1_000) {
                 prop_assert!(taken <= CAPACITY - WORD && read.len() - before == taken);
             } else {
                 prop_assert_eq!(read.len(), before);

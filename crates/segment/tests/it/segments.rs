@@ -142,6 +142,24 @@ fn bytes_are_those_of_the_words_in_the_order_of_the_machine() {
     }
 }
 
+/// Long runs bypass the caches, and only what was asked for is written, wherever lines begin.
+#[test]
+fn many_bytes_are_written_as_few_are() {
+    const WORDS: usize = 600;
+    for segment in both(WORDS) {
+        for (at, words) in (0..10).flat_map(|at| [247, 255, 256, 257, 263, 400, 590].map(|words| (at, words)))
+        {
+            let bytes: Vec<u8> = (0..8 * words).map(|byte| (byte % 251 + at) as u8).collect();
+            segment.write(0, &[u64::MAX; WORDS]);
+            segment.write_bytes(at, &bytes);
+            let mut all = vec![0; 8 * WORDS];
+            segment.read_bytes(0, &mut all);
+            assert!(all[..8 * at].iter().chain(&all[8 * (at + words)..]).all(|byte| *byte == 255));
+            assert!(all[8 * at..8 * (at + words)] == bytes, "{words} words from {at}");
+        }
+    }
+}
+
 #[test]
 #[should_panic(expected = "9 bytes are no whole number of words")]
 fn a_part_of_a_word_is_refused() {

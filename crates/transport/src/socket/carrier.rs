@@ -7,7 +7,6 @@
 //! write is refused.
 
 use super::rdma::Rdma;
-use super::outgoing::first;
 use super::rings::Rings;
 use super::secure::Secure;
 use super::spare::Spare;
@@ -22,11 +21,6 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::unix::pipe;
-
-/// What one write to a Unix socket hands over: the kernel stores it in one block of pages. What does not fit
-/// into one is spread over blocks of three smaller sizes, and frees as many at the other end. The allocator of
-/// pages then goes through ten times as much memory before it uses a block again, none of which is in a cache.
-const WRITE_BYTES: usize = 32 << 10;
 
 /// A connection.
 #[derive(Debug)]
@@ -183,13 +177,10 @@ impl Unix {
     }
 
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let (slices, used) = first(slices, WRITE_BYTES);
-        Ok(writev(&self.stream, &slices[..used])?)
+        Ok(writev(&self.stream, slices)?)
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let (slices, used) = first(slices, WRITE_BYTES);
-        let slices = &slices[..used];
         let full = match &mut self.full {
             Some(full) => full,
             none => match writev(&self.stream, slices) {

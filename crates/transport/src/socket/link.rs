@@ -11,9 +11,8 @@ use std::io::{self, IoSlice};
 use std::mem;
 use std::task::{Context, Poll, ready};
 
-/// Writes to one link before the other links have their turn. With full slices this is a few MiB, and half of
-/// one over a Unix socket. Both are beyond a socket's buffer: only a peer that reads as fast as we write gets
-/// here.
+/// Writes to one link before the other links have their turn. With full slices this is a few MiB, far beyond
+/// a socket's buffer: only a peer that reads as fast as we write gets here.
 const WRITES_PER_TURN_MAX: usize = 16;
 
 /// What the writing half is doing.

@@ -26,21 +26,6 @@ const TAIL_BYTES_MAX: usize = 64 << 10;
 /// takes at once.
 pub(crate) const SLICES_MAX: usize = 64;
 
-/// The first `bytes` bytes of `slices`, or all if they are fewer; with the number of slices.
-pub(crate) fn first<'a>(slices: &'a [IoSlice<'_>], bytes: usize) -> ([IoSlice<'a>; SLICES_MAX], usize) {
-    let (mut first, mut used, mut left) = ([IoSlice::new(&[]); SLICES_MAX], 0, bytes);
-    for (to, slice) in first.iter_mut().zip(slices) {
-        if left == 0 {
-            break;
-        }
-        let bytes = slice.len().min(left);
-        *to = IoSlice::new(&slice[..bytes]);
-        left -= bytes;
-        used += 1;
-    }
-    (first, used)
-}
-
 /// Bytes that one link has yet to write.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
@@ -155,17 +140,6 @@ mod tests {
                 write(&mut outgoing, &mut written);
             }
             prop_assert!(written == expected, "{} bytes written, {} expected", written.len(), expected.len());
-        }
-    }
-
-    #[test]
-    fn the_first_bytes_are_cut_at_any_place() {
-        let bytes: Vec<u8> = (0..30).collect();
-        let slices = [&bytes[..10], &bytes[10..10], &bytes[10..25], &bytes[25..]].map(IoSlice::new);
-        for wanted in 0..40 {
-            let (first, used) = first(&slices, wanted);
-            let all: Vec<u8> = first[..used].iter().flat_map(|slice| slice.iter().copied()).collect();
-            assert_eq!(all, bytes[..wanted.min(30)]);
         }
     }
 

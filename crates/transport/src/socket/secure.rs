@@ -3,7 +3,7 @@
 //! The handshake is over ([`crate::tls`]). What was encrypted and not written yet is in the session; it
 //! counts as unsent until the session has nothing to write.
 
-use super::outgoing::first;
+use super::outgoing::SLICES_MAX;
 use bytes::BytesMut;
 use rustls::Connection;
 use std::io::{self, BufRead, IoSlice, Read, Write};
@@ -155,7 +155,16 @@ impl Secure {
         if !self.flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let (chosen, used) = first(slices, ENCRYPTED_AT_ONCE_BYTES);
+        let (mut chosen, mut used, mut left) = ([IoSlice::new(&[]); SLICES_MAX], 0, ENCRYPTED_AT_ONCE_BYTES);
+        for (to, slice) in chosen.iter_mut().zip(slices) {
+            if left == 0 {
+                break;
+            }
+            let bytes = slice.len().min(left);
+            *to = IoSlice::new(&slice[..bytes]);
+            left -= bytes;
+            used += 1;
+        }
         let taken = self.session.writer().write_vectored(&chosen[..used])?;
         self.unsent = taken;
         self.flush()?;
