@@ -1,7 +1,7 @@
 //! The network card: which device and port, and by which address.
 
-use crate::ffi::{self, Device, Domain, Gid, GidKind, Limits, PortState};
 use crate::DeviceError;
+use crate::ffi::{self, Device, Domain, Gid, GidKind, Limits, PortState};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -54,7 +54,9 @@ impl Card {
     pub fn find(device: Option<&str>, address: Option<IpAddr>) -> Result<Self, DeviceError> {
         let devices = ffi::devices().map_err(|error| DeviceError::NoDevice { what: no_devices(&error) })?;
         if devices.is_empty() {
-            return Err(DeviceError::NoDevice { what: "there is none, or the container hides it".to_owned() });
+            return Err(DeviceError::NoDevice {
+                what: "there is none, or the container hides it".to_owned(),
+            });
         }
         let mut found = Vec::new();
         for (name, opened) in devices {
@@ -162,8 +164,11 @@ impl Card {
     pub fn domain(&self) -> Result<Arc<Domain>, DeviceError> {
         let action = "making a protection domain (ibv_alloc_pd)";
         let gid_index = self.gid.map_or(0, |gid| gid.index);
-        Domain::new(Arc::clone(&self.device), self.port, gid_index)
-            .map_err(|source| DeviceError::System { device: self.name().to_owned(), action, source })
+        Domain::new(Arc::clone(&self.device), self.port, gid_index).map_err(|source| DeviceError::System {
+            device: self.name().to_owned(),
+            action,
+            source,
+        })
     }
 }
 

@@ -707,14 +707,7 @@ impl QueuePair {
     ///
     /// # Panics
     /// If the memory does not have these words.
-    pub fn read(
-        &self,
-        id: u64,
-        memory: &Memory,
-        into: usize,
-        words: usize,
-        from: Place,
-    ) -> io::Result<()> {
+    pub fn read(&self, id: u64, memory: &Memory, into: usize, words: usize, from: Place) -> io::Result<()> {
         let part = Some(memory.part(into, words * WORD_BYTES));
         self.post(id, part, sys::ibv_wr_opcode::IBV_WR_RDMA_READ, from, None)
     }

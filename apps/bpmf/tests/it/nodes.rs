@@ -136,7 +136,10 @@ fn what_several_nodes_cannot_do_is_refused() {
             "--hyper-slack is 1; it must be 0: blocks that draw rows under hyperparameters",
         ),
         (&["--nodes", "200"], "--nodes is 200; rows and columns of these data can be divided among at most "),
-        (&["--transport", "tcp"], "--transport is tcp, but the nodes write and read each other's memory: use shm"),
+        (
+            &["--transport", "tcp"],
+            "--transport is tcp, but the nodes write and read each other's memory: use shm",
+        ),
     ] {
         let (code, error) = refused(&[&SMALL[..], flags].concat());
         assert_eq!(code, Some(2), "{flags:?}: {error}");
@@ -151,9 +154,10 @@ fn nodes_that_are_told_different_ways_to_memory_refuse_each_other() {
         let flags = |way| [&SMALL[..], &["--epochs", "2", "--transport", way]].concat();
         let commands = ways.map(|way| BPMF.command(&flags(way))).into();
         let children: Vec<Child> = ranks(commands).into_iter().map(start).collect();
-        children.into_iter().map(finish).map(|output| {
-            (output.status.code(), String::from_utf8(output.stderr).unwrap())
-        })
+        children
+            .into_iter()
+            .map(finish)
+            .map(|output| (output.status.code(), String::from_utf8(output.stderr).unwrap()))
     };
     for (code, text) in run(["auto", "shm"]) {
         assert_eq!(code, Some(0), "{text}");
@@ -161,7 +165,10 @@ fn nodes_that_are_told_different_ways_to_memory_refuse_each_other() {
     if cfg!(not(feature = "verbs")) {
         for (code, text) in run(["verbs", "verbs"]) {
             assert_eq!(code, Some(2), "{text}");
-            assert!(text.contains("built without the feature verbs: build it with --features verbs"), "{text}");
+            assert!(
+                text.contains("built without the feature verbs: build it with --features verbs"),
+                "{text}"
+            );
         }
         return;
     }

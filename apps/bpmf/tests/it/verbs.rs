@@ -177,7 +177,10 @@ fn memory_beyond_the_limit_is_refused_with_the_limit() {
     for output in children.into_iter().map(finish) {
         let text = text(&output);
         assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains("this process may lock 65536 bytes. Raise the limit (ulimit -l unlimited"), "{text}");
+        assert!(
+            text.contains("this process may lock 65536 bytes. Raise the limit (ulimit -l unlimited"),
+            "{text}"
+        );
     }
 }
 
@@ -193,7 +196,10 @@ fn without_a_card_nodes_say_what_they_looked_for() {
         let output = finish(child);
         let text = text(&output);
         assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains("cannot use RDMA: no RDMA device: looked in /sys/class/infiniband_verbs"), "{text}");
+        assert!(
+            text.contains("cannot use RDMA: no RDMA device: looked in /sys/class/infiniband_verbs"),
+            "{text}"
+        );
     }
     // Alone, a node needs none.
     let output = BPMF.output(&[&SMALL[..], &["--epochs", "1", "--transport", "verbs"]].concat());

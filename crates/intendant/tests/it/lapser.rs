@@ -108,7 +108,9 @@ fn nodes_on_one_host_map_memory_unless_they_are_told_otherwise() {
     let refused = |way| start(way).into_iter().map(|ended| ended.expect_err("refused"));
     for error in refused(|rank| [Way::Auto, Way::Verbs, Way::Shm][rank as usize]) {
         assert!(matches!(error, Error::Lapser(LapserError::Ways { .. })), "{error}");
-        assert!(error.to_string().contains("node 1 is to reach the memory of others by verbs, node 2 by shm"));
+        assert!(
+            error.to_string().contains("node 1 is to reach the memory of others by verbs, node 2 by shm")
+        );
         assert_eq!(error.exit_code(), 2);
     }
 }

@@ -62,8 +62,9 @@ impl Endpoint {
         let memory = Memory::new(&domain, segment, Access::ReadAndWrite)?;
         // Of each node: the hints that were taken from it, and the place to which its own such number is
         // read.
-        let counters =
-            Segment::new(2 * nodes).map_err(io::Error::other).map_err(system("making memory for counters"))?;
+        let counters = Segment::new(2 * nodes)
+            .map_err(io::Error::other)
+            .map_err(system("making memory for counters"))?;
         let counters = Memory::new(&domain, counters, Access::Read)?;
         let completions = Completions::new(&domain, (nodes - 1).max(1) * (operations + hints))
             .map_err(system("making a queue of completions (ibv_create_cq)"))?;

@@ -2,9 +2,7 @@
 
 use super::accept::{HANDSHAKE_DEADLINE, read_all};
 use super::address::Address;
-use super::hello::{
-    Asks, Hello, Identity, MAGIC, MAGIC_RDMA, MAGIC_RINGS, VERDICT_BYTES, decode_verdict,
-};
+use super::hello::{Asks, Hello, Identity, MAGIC, MAGIC_RDMA, MAGIC_RINGS, VERDICT_BYTES, decode_verdict};
 use super::rdma::{self, Plane};
 use super::stream::{Extra, Stream};
 use super::unix;
@@ -97,7 +95,8 @@ async fn introduce(
     let asks = match &*stream {
         Stream::Unix(_) if ways.rings => Asks::Rings,
         Stream::Tcp(_) if ways.rdma.is_some() => Asks::Rdma,
-        Stream::Unix(_) | Stream::Tcp(_) | Stream::Tls(_) | Stream::Rings(..) | Stream::Rdma(..) => Asks::Nothing,
+        Stream::Unix(_) | Stream::Tcp(_) | Stream::Tls(_) => Asks::Nothing,
+        Stream::Rings(..) | Stream::Rdma(..) => Asks::Nothing,
     };
     let hello = Hello::new(identity, to, channel, asks);
     stream.write_all(&hello.encode()).await?;

@@ -103,7 +103,8 @@ impl Plane {
         };
         let piece_words = bytes / WORD;
         let domain = card.domain()?;
-        let segment = Segment::new((connections * 2 * pieces * piece_words).max(1)).map_err(io::Error::other)?;
+        let segment =
+            Segment::new((connections * 2 * pieces * piece_words).max(1)).map_err(io::Error::other)?;
         let memory = Arc::new(Memory::new(&domain, segment, Access::Local)?);
         let address = card.address().map_or_else(|| "InfiniBand".to_owned(), |address| address.to_string());
         tracing::debug!(
@@ -227,7 +228,9 @@ impl Half {
     /// Connects to the end that a peer has offered. An error says why it is not used.
     pub(crate) fn connect(self, offered: &[u8; OFFER_BYTES]) -> Result<Box<Connection>, String> {
         let Self { pair, completions, pieces, offer: own } = self;
-        let Some(peer) = Offer::from_bytes(offered) else { return Err("the peer does not use it".to_owned()) };
+        let Some(peer) = Offer::from_bytes(offered) else {
+            return Err("the peer does not use it".to_owned());
+        };
         if peer.path.ethernet != own.path.ethernet {
             return Err("one of the ports is of Ethernet (RoCE), the other one of InfiniBand".to_owned());
         }
@@ -444,7 +447,8 @@ impl Connection {
             } else {
                 self.scratch.clear();
                 while self.scratch.len() < self.message_bytes_max {
-                    let (now, later) = rest.split_at(rest.len().min(self.message_bytes_max - self.scratch.len()));
+                    let (now, later) =
+                        rest.split_at(rest.len().min(self.message_bytes_max - self.scratch.len()));
                     self.scratch.extend_from_slice(now);
                     rest = later;
                     if rest.is_empty() {

@@ -2,7 +2,7 @@
 //! goes on.
 
 use crate::common::{
-    kinds, LOOPBACK, PATIENCE, Socket, bind, dial, identity, lost, next, next_frame, raw_hello,
+    LOOPBACK, PATIENCE, Socket, bind, dial, identity, kinds, lost, next, next_frame, raw_hello,
 };
 use bytes::Bytes;
 use intendant_core::limits::FRAME_BYTES_MAX;

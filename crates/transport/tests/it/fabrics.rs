@@ -1,6 +1,6 @@
 //! What every flavour promises: order, content, both ways at once, fairness, and how links end.
 
-use crate::common::{Flavour, kinds, PATIENCE, builders, content, fabrics, next, next_frame};
+use crate::common::{Flavour, PATIENCE, builders, content, fabrics, kinds, next, next_frame};
 use bytes::Bytes;
 use intendant_core::limits::FRAME_BYTES_MAX;
 use intendant_core::{NodeId, random};

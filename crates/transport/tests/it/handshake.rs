@@ -1,7 +1,7 @@
 //! Who gets in, who does not, and what each is told; over real sockets, while a cluster is at work.
 
 use crate::common::{
-    kinds, LOOPBACK, PATIENCE, bind, cluster, dial, identity, next, next_frame, raw_hello, stranger,
+    LOOPBACK, PATIENCE, bind, cluster, dial, identity, kinds, next, next_frame, raw_hello, stranger,
 };
 use bytes::Bytes;
 use intendant_core::{ElementType, NodeId};
