@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Runs the tests over RDMA, or a program, in a throw-away virtual machine with soft-RoCE: the kernel's own RDMA
-# device over an Ethernet interface. The kernel of this machine needs no RDMA, and no root is needed. All nodes
-# are processes of the one virtual machine, which is emulated: this is evidence of function, never of speed.
+# Runs the tests over RDMA, or a program, in a throw-away virtual machine with soft-RoCE: the kernel's own
+# RDMA device over an Ethernet interface. The kernel of this machine needs no RDMA, and no root is needed. All
+# nodes are processes of the one virtual machine, which is emulated: this is evidence of function, never of
+# speed.
 #
-# Usage: scripts/rxe.sh [--file PATH]... [PROGRAM [ARGUMENT]...]
+# Usage: scripts/rxe.sh [--file PATH]... [--with PROGRAM]... [PROGRAM [ARGUMENT]...]
 #   scripts/rxe.sh                                     tests of windows, fabrics, bpmf and kge, with the feature
 #                                                      `verbs`; then, without the device, what bpmf says
 #   scripts/rxe.sh target/release/intendant-bpmf ...   a program; it sees loopback and 10.9.0.1 on rxe0
 #   scripts/rxe.sh --file data/u.data PROGRAM u.data   with a file or a folder in its working directory
+#   scripts/rxe.sh --with PROGRAM TEST verbs::         with another program, where it is on this machine
 # The exit status is that of the tests or the program, and 124 if the machine has not ended after LIMIT
 # seconds.
 #
@@ -25,10 +27,11 @@ state=$here/target/rxe
 # know.
 modules='crc32_generic udp_tunnel ip6_udp_tunnel ib_core ib_uverbs rdma_rxe dummy veth'
 
-files=()
+files=() companions=()
 while [ $# -gt 0 ]; do
   case $1 in
     --file) files+=("$(realpath "$2")") && shift 2 ;;
+    --with) companions+=("$(realpath "$2")") && shift 2 ;;
     --) shift && break ;;
     -*) echo "rxe.sh: no option $1; see the head of the script" >&2 && exit 2 ;;
     *) break ;;
@@ -53,7 +56,7 @@ trap 'rm -rf "$work"' EXIT
 
 # What the machine runs, in its folder /work: lines of a shell. `programs` are copied there, `companions` to
 # where they are here, which is where tests look for the programs that they start.
-programs=() companions=() lines=()
+programs=() lines=()
 if [ $# -eq 0 ]; then
   # The features that tests of the transport need of its dependencies would compile the programs once more.
   artifacts=$(cd "$here" && for packages in 'intendant-onesided bpmf kge' intendant-transport; do
@@ -204,8 +207,8 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
   grep -q ffff:0a09:0001 /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null && break
   sleep 0.2
 done
-# Another network namespace, as if it were another host: ELSEWHERE is a process there, and MASTER the address of
-# this one. The device is in both.
+# Another network namespace, as if it were another host: ELSEWHERE is a process there, and MASTER the address
+# of this one. The device is in both.
 unshare -n sleep 1000000 &
 export ELSEWHERE=$! MASTER=10.8.0.1
 while [ "$(readlink /proc/$ELSEWHERE/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.1; done

@@ -215,8 +215,8 @@ fn nodes_over_rdma_train_and_end_by_name() {
     the_others_end("verbs", 0, Signal::KILL, "the coordinator (node 0) ");
 }
 
-/// Memory that a network card uses is locked, of which root may lock any amount, by a capability that a thread
-/// and the processes that it starts can give up.
+/// Memory that a network card uses is locked. Root may lock any amount, by a capability that a thread and the
+/// processes that it starts can give up.
 #[cfg(feature = "verbs")]
 #[test]
 fn memory_beyond_the_limit_is_refused_with_the_limit() {

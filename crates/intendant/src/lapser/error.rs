@@ -30,8 +30,8 @@ pub enum LapserError {
     Connect(#[from] ConnectError),
     /// Nodes are on different hosts.
     #[error(
-        "node {from} cannot map the memory of node {to}: they are on different hosts, or in different network \
-         namespaces. Start all nodes on one host, or connect them by RDMA"
+        "node {from} cannot map the memory of node {to}: they are on different hosts, or in different \
+         network namespaces. Start all nodes on one host, or connect them by RDMA"
     )]
     Elsewhere {
         /// A node.

@@ -95,9 +95,8 @@ async fn introduce(
     let asks = match &*stream {
         Stream::Unix(_) if ways.rings => Asks::Rings,
         Stream::Tcp(_) if ways.rdma.is_some() => Asks::Rdma,
-        Stream::Unix(_) | Stream::Tcp(_) | Stream::Tls(_) | Stream::Rings(..) | Stream::Rdma(..) => {
-            Asks::Nothing
-        }
+        Stream::Unix(_) | Stream::Tcp(_) | Stream::Tls(_) => Asks::Nothing,
+        Stream::Rings(..) | Stream::Rdma(..) => Asks::Nothing,
     };
     let hello = Hello::new(identity, to, channel, asks);
     stream.write_all(&hello.encode()).await?;

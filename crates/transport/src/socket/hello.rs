@@ -10,9 +10,10 @@
 //! acceptor's verdict then brings a descriptor of their memory, unless the acceptor has none to give. If the
 //! dialler can use it, it confirms with another magic. So each side knows what the other one does.
 //!
-//! `asks` is 2 if the dialler asks for RDMA, which it does over plain TCP only. An offer (`rdma.rs`) follows the
-//! verdict, empty if the acceptor has none. If the dialler can connect to it, it confirms with a third magic, and
-//! its own offer. The acceptor then has the last word: the same magic if it is connected, else the usual one.
+//! `asks` is 2 if the dialler asks for RDMA, which it does over plain TCP only. An offer (`rdma.rs`) follows
+//! the verdict, empty if the acceptor has none. If the dialler can connect to it, it confirms with a third
+//! magic, and its own offer. The acceptor then has the last word: the same magic if it is connected, else the
+//! usual one.
 //!
 //! Numbers are little-endian. The hello's first twelve bytes and the verdict never change, so that any two
 //! versions can detect that they differ. The acceptor reads nothing behind the token before it has verified

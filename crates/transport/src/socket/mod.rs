@@ -14,6 +14,9 @@
 //! whose descriptor the acceptor sends over the Unix socket. The socket then wakes a side that sleeps, and
 //! ends when its process does.
 //!
+//! With [`Transport::Verbs`] on both sides, they go through a network card, beside a TCP connection that ends
+//! when its process does. It needs the feature `verbs`.
+//!
 //! Frames are length-prefixed; a length beyond [`intendant_core::limits::FRAME_BYTES_MAX`] loses the link
 //! before memory is taken. Small frames are copied together and written with one call; large ones are written
 //! without a copy. `TCP_NODELAY` is set on TCP: batching is the caller's decision

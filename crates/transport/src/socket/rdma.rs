@@ -5,8 +5,8 @@
 //! A message takes one, and brings the number of those that the sender of the message has made free since its
 //! last one. So no message ever comes without a place for it, which would make cards wait, and a peer that
 //! does not read stops the other side as a full socket does. The last credit is left for a message without
-//! bytes, which only tells of free pieces: whoever uses it has just told the other side of some, so the two
-//! sides never wait for each other.
+//! bytes, which only tells of free pieces. A side that uses it has just told the other one of some, so they
+//! never wait for each other.
 //!
 //! The card reads and writes only messages, in pieces that this side names. No peer has access to memory.
 

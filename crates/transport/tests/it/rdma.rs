@@ -49,7 +49,7 @@ impl Raw {
     }
 
     async fn connect(address: Address) -> Self {
-        let (mut socket, offer) = Self::dial(address).await;
+        let (socket, offer) = Self::dial(address).await;
         assert_eq!(offer[0], 1, "the node offers RDMA");
         let card = Card::find(None, None).expect("a card");
         let domain = card.domain().expect("a domain");
