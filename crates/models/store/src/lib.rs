@@ -45,5 +45,5 @@ pub fn prefetch<T>(at: *const T) {
 }
 
 pub use latch::{Latch, LatchGuard};
-pub use row::Row;
+pub use row::{Mirror, Row};
 pub use store::{Entry, Slot, Store};
