@@ -8,7 +8,8 @@
 //! A mirror costs its writer a copy per write, and the writer does not learn whether it is read. So it is
 //! *lent* a number of writes: after as many, the mirror ends by itself, until the value is asked for again.
 //!
-//! Readers have a [`View`]: the writer's memory, to be read only.
+//! Readers have a [`View`]: the writer's memory, to be read only. Keys are numbers below `u64::MAX`, which
+//! marks a place without a value.
 
 use crate::segment::{Segment, View};
 use crate::sync::{Ordering, fence};

@@ -132,10 +132,11 @@ impl<E: Element> Shared<E> {
         if kind != AccessKind::Pull {
             let follows = entry.value().is_some_and(|value| self.republish(entry.key(), value));
             entry.state_mut().set_published(follows);
-        } else if entry.state().role == Role::Owner && windows.other(origin).is_some() {
-            if entry.value().is_some_and(|value| windows.publish(entry.key(), value)) {
-                entry.state_mut().set_published(true);
-            }
+        } else if entry.state().role == Role::Owner
+            && windows.other(origin).is_some()
+            && entry.value().is_some_and(|value| windows.publish(entry.key(), value))
+        {
+            entry.state_mut().set_published(true);
         }
     }
 
