@@ -43,6 +43,19 @@ pub enum LapserError {
     /// A value cannot be set.
     #[error(transparent)]
     Set(#[from] SetError),
+    /// A node is to get a value of its own that it has not set.
+    #[error(
+        "clock {wanted} of item {key} is needed, which this node produces itself and has set up to clock {last}: \
+         it would wait for itself. Set the item first"
+    )]
+    OwnNotSet {
+        /// The item.
+        key: u64,
+        /// Lowest clock that would do.
+        wanted: u64,
+        /// Clock of the last value that was set; 0 if there is none.
+        last: u64,
+    },
     /// A value cannot be had.
     #[error(transparent)]
     Get(#[from] GetError),
@@ -69,6 +82,7 @@ impl LapserError {
             Self::Connect(_)
             | Self::Start(_)
             | Self::Set(_)
+            | Self::OwnNotSet { .. }
             | Self::Get(_)
             | Self::Finish(_)
             | Self::Window(_)

@@ -57,6 +57,7 @@ impl<W: Window> Process<W> {
             answers: Vec::new(),
             events: Vec::new(),
             next: 0,
+            op: 0,
             traffic: Traffic::default(),
             meets: false,
         };
@@ -116,16 +117,24 @@ impl<W: Window> Process<W> {
     pub fn set(&mut self, key: u64, clock: u64, value: &[u64]) -> Result<(), Error> {
         let Self { members, driver, .. } = self;
         members.check()?;
-        let began = driver.node.set(&driver.segment, 0, key, clock, value, &mut driver.effects);
+        let op = driver.ops(1);
+        let began = driver.node.set(&driver.segment, op, key, clock, value, &mut driver.effects);
         began.map_err(LapserError::from)?;
         driver.act(members)?;
+        driver.look();
         loop {
             for answer in driver.answers.drain(..) {
                 match answer {
-                    Answer::Set { .. } => return Ok(()),
-                    Answer::NotSet { error, .. } => return Err(LapserError::from(error).into()),
-                    // No other call waits.
-                    Answer::Got { .. } | Answer::NotGot { .. } | Answer::Finished { .. } => {}
+                    Answer::Set { op: of } if of == op => return Ok(()),
+                    Answer::NotSet { op: of, error } if of == op => {
+                        return Err(LapserError::from(error).into());
+                    }
+                    // Of earlier calls that have ended with an error.
+                    Answer::Set { .. }
+                    | Answer::NotSet { .. }
+                    | Answer::Got { .. }
+                    | Answer::NotGot { .. }
+                    | Answer::Finished { .. } => {}
                 }
             }
             driver.step(members)?;
@@ -136,22 +145,28 @@ impl<W: Window> Process<W> {
     /// the value that came. Own items can be got as well.
     ///
     /// # Errors
-    /// If this node neither consumes nor produces an item; [`Error::Failed`] with the node if a producer is
-    /// gone before its value came.
+    /// If this node neither consumes nor produces an item, or produces it and has not set what it is to get,
+    /// for which it would wait for itself; if a producer has finished with an older value; [`Error::Failed`]
+    /// with the node if a producer is gone before its value came. `take` may have been called for some items.
     pub fn get_all(&mut self, wants: &[Get], mut take: impl FnMut(usize, u64, &[u64])) -> Result<(), Error> {
         let Self { members, directory, driver, value } = self;
         members.check()?;
-        let mut left = wants.len();
-        for (op, Get { key, clock, slack }) in (0..).zip(wants) {
+        let (mut left, first) = (wants.len(), driver.ops(wants.len()));
+        for (op, Get { key, clock, slack }) in (first..).zip(wants) {
+            let wanted = clock.saturating_sub(*slack);
+            if let Some(last) = driver.node.last_set(*key).filter(|last| *last < wanted) {
+                return Err(LapserError::OwnNotSet { key: *key, wanted, last }.into());
+            }
             let now = driver.now();
             let began = driver.node.get(&driver.segment, now, op, *key, *clock, *slack, &mut driver.effects);
             began.map_err(LapserError::from)?;
             driver.act(members)?;
-            left -= driver.deliver(members, directory, value, &mut take)?;
+            left -= driver.deliver(members, directory, first, value, &mut take)?;
         }
+        driver.look();
         while left > 0 {
             driver.step(members)?;
-            left -= driver.deliver(members, directory, value, &mut take)?;
+            left -= driver.deliver(members, directory, first, value, &mut take)?;
         }
         Ok(())
     }
@@ -185,6 +200,21 @@ impl<W: Window> Process<W> {
             began.map_err(LapserError::from)?;
             driver.act(members)?;
         }
+        driver.look();
+        Ok(())
+    }
+
+    /// Lets go on what this node has begun, and waits for nothing. Each other call does so once: this is for
+    /// programs that compute for long between calls. Over RDMA, a node may have begun more writes than the card
+    /// takes at once; the others go to the card when an earlier one has ended and the node looks.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn progress(&mut self) -> Result<(), Error> {
+        let Self { members, driver, .. } = self;
+        members.check()?;
+        driver.look();
+        while driver.take_event(members)? {}
         Ok(())
     }
 
@@ -195,7 +225,8 @@ impl<W: Window> Process<W> {
     /// [`Error::Failed`] if a node is lost before.
     pub fn finish(self) -> Result<(), Error> {
         let Self { members, mut driver, .. } = self;
-        let began = driver.node.finish(&driver.segment, 0, &mut driver.effects);
+        let op = driver.ops(1);
+        let began = driver.node.finish(&driver.segment, op, &mut driver.effects);
         began.map_err(LapserError::from)?;
         driver.act(&members)?;
         let result = loop {
@@ -240,6 +271,9 @@ struct Driver<W> {
     /// What the window has told, and how much of it the node knows.
     events: Vec<Event>,
     next: usize,
+    /// Number of the next call. Calls that end with an error leave gets in the node, whose answers come later:
+    /// so numbers are not used again.
+    op: u64,
     traffic: Traffic,
     /// Whether the node waits for all others.
     meets: bool,
@@ -249,6 +283,18 @@ impl<W: Window> Driver<W> {
     /// Nanoseconds since the start.
     fn now(&self) -> u64 {
         1_000 * self.clock.now().0
+    }
+
+    /// Numbers for `count` operations: this one and those that follow.
+    fn ops(&mut self, count: usize) -> u64 {
+        let first = self.op;
+        self.op += count as u64;
+        first
+    }
+
+    /// Lets the window go on. What it tells is for [`Self::step`].
+    fn look(&mut self) {
+        self.window.poll(&mut self.events);
     }
 
     /// Executes what the last call of the node asked for.
@@ -292,28 +338,36 @@ impl<W: Window> Driver<W> {
         }
     }
 
-    /// Tells the node one thing that has happened, or waits until something has, or may have.
-    fn step(&mut self, members: &Members) -> Result<(), Error> {
+    /// Tells the node one thing that has happened. Returns whether there was one.
+    fn take_event(&mut self, members: &Members) -> Result<bool, Error> {
         let now = self.now();
         let Self { node, segment, effects, .. } = self;
-        if let Some(event) = self.events.get(self.next) {
-            self.next += 1;
-            match event {
-                Event::Done(id) => node.done(segment, now, *id, effects),
-                Event::Failed { id, node: other, reason } => {
-                    node.failed(segment, *id, *other, reason, effects)
-                }
-                Event::Hint(hint) => node.hint(segment, *hint, effects),
-                Event::Closed(other) => node.closed(segment, *other, "its process has ended", effects),
-            }
-            return self.act(members);
+        let Some(event) = self.events.get(self.next) else {
+            self.events.clear();
+            self.next = 0;
+            return Ok(false);
+        };
+        self.next += 1;
+        match event {
+            Event::Done(id) => node.done(segment, now, *id, effects),
+            Event::Failed { id, node: other, reason } => node.failed(segment, *id, *other, reason, effects),
+            Event::Hint(hint) => node.hint(segment, *hint, effects),
+            Event::Closed(other) => node.closed(segment, *other, "its process has ended", effects),
         }
-        self.events.clear();
-        self.next = 0;
-        self.window.poll(&mut self.events);
+        self.act(members)?;
+        Ok(true)
+    }
+
+    /// Tells the node one thing that has happened, or waits until something has, or may have.
+    fn step(&mut self, members: &Members) -> Result<(), Error> {
+        if self.take_event(members)? {
+            return Ok(());
+        }
+        self.look();
         if !self.events.is_empty() {
             return Ok(());
         }
+        let now = self.now();
         let sleep = match self.node.next_check() {
             Some(at) if at <= now => {
                 self.node.check(&self.segment, now, &mut self.effects);
@@ -327,21 +381,25 @@ impl<W: Window> Driver<W> {
         Ok(())
     }
 
-    /// Passes values that came to `take`. Returns how many.
+    /// Passes values that came to `take`, for gets that are numbered from `first` on. Returns how many.
     fn deliver(
         &mut self,
         members: &Members,
         directory: &Directory,
+        first: u64,
         value: &mut Vec<u64>,
         take: &mut impl FnMut(usize, u64, &[u64]),
     ) -> Result<usize, Error> {
         let mut delivered = 0;
         for answer in self.answers.drain(..) {
             match answer {
+                Answer::Got { op, .. } | Answer::NotGot { op, .. } if op < first => {
+                    // Of an earlier call, which has ended with an error.
+                }
                 Answer::Got { op, key, .. } => {
                     value.resize(directory.value_words(key).unwrap_or(0), 0);
                     let clock = self.node.value(&self.segment, key, value).map_err(LapserError::from)?;
-                    take(op as usize, clock, value);
+                    take((op - first) as usize, clock, value);
                     delivered += 1;
                 }
                 Answer::NotGot { error: GetError::PeerLost { node, reason, .. }, .. } => {
