@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 
 /// Calls that may wait to be answered: a node may be late, and every other node dials it.
 const BACKLOG: i32 = 4096;
+/// How long a node waits for others before it asks its caller whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
 /// Callers that have not introduced themselves. The first of them is hung up on when there is another one.
 const STRANGERS_MAX: usize = 128;
 
@@ -127,6 +129,23 @@ impl Host {
         secret: Secret,
         timeout: Duration,
     ) -> Result<MappedWindow, ConnectError> {
+        self.connect_while(segment, rank, names, secret, timeout, &|| true)
+    }
+
+    /// Connects as [`Self::connect`] does, for as long as `goes_on` returns true: it is called several times
+    /// per second while nodes are missing.
+    ///
+    /// # Errors
+    /// As [`Self::connect`], and [`ConnectError::GivenUp`] when `goes_on` returns false.
+    pub fn connect_while(
+        self,
+        segment: Segment,
+        rank: usize,
+        names: &[Name],
+        secret: Secret,
+        timeout: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<MappedWindow, ConnectError> {
         let nodes = names.len();
         check_nodes(nodes)?;
         match names.get(rank) {
@@ -144,6 +163,7 @@ impl Host {
             introduction,
             memory,
             deadline: Deadline::after(timeout),
+            goes_on,
             expected: vec![false; nodes],
             calls: Vec::new(),
             peers: (0..nodes).map(|_| None).collect(),
@@ -160,6 +180,7 @@ struct Meeting<'a> {
     /// Segment and mailbox of this node.
     memory: [BorrowedFd<'a>; MEMORY],
     deadline: Deadline,
+    goes_on: &'a dyn Fn() -> bool,
     /// The other nodes of this host, by number.
     expected: Vec<bool>,
     calls: Vec<Call>,
@@ -189,6 +210,14 @@ impl Meeting<'_> {
         Ok(self.peers)
     }
 
+    /// The time that is left to wait for `node`.
+    fn left(&self, node: usize) -> Result<Duration, ConnectError> {
+        if !(self.goes_on)() {
+            return Err(ConnectError::GivenUp { node });
+        }
+        self.deadline.left().ok_or_else(|| self.deadline.missed(node))
+    }
+
     /// A node that is to connect, and has not.
     fn missing(&self) -> Option<usize> {
         (0..self.peers.len()).find(|node| self.expected[*node] && self.peers[*node].is_none())
@@ -197,15 +226,14 @@ impl Meeting<'_> {
     /// Dials a node; none if there is no such name here.
     fn dial(&self, node: usize, name: Name) -> Result<Option<OwnedFd>, ConnectError> {
         let socket = socket(SocketFlags::CLOEXEC)?;
-        let left = self.deadline.left().ok_or_else(|| self.deadline.missed(node))?;
         // Bounds the time for which a full queue of callers holds this one up.
-        set_socket_timeout(&socket, Timeout::Send, Some(left)).map_err(system("setting a timeout"))?;
+        set_socket_timeout(&socket, Timeout::Send, Some(LOOK)).map_err(system("setting a timeout"))?;
         loop {
+            self.left(node)?;
             match rustix::net::connect(&socket, &name.address()?) {
                 Ok(()) => break,
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(Errno::CONNREFUSED) => return Ok(None),
-                Err(Errno::AGAIN) => return Err(self.deadline.missed(node)),
                 Err(error) => return Err(system("dialling a Unix socket")(error)),
             }
         }
@@ -217,7 +245,7 @@ impl Meeting<'_> {
 
     /// Waits for a caller or a packet.
     fn wait(&self, listener: &OwnedFd, missing: usize) -> Result<(), ConnectError> {
-        let left = self.deadline.left().ok_or_else(|| self.deadline.missed(missing))?;
+        let left = self.left(missing)?.min(LOOK);
         let sockets = std::iter::once(listener).chain(self.calls.iter().map(|call| &call.socket));
         let mut watched: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
         match poll(&mut watched, left.try_into().ok().as_ref()) {

@@ -84,9 +84,10 @@ impl Endpoint {
         })?;
         let first_packet = u32::from_le_bytes(packets) & PACKET_MASK;
         let (mut pairs, mut numbers) = (Vec::new(), Vec::new());
+        let segments = || [&memory, &counters].map(|memory| memory.segment().clone());
         for node in 0..nodes {
             let pair = (node != rank)
-                .then(|| QueuePair::new(&domain, &completions, operations, hints, card.port))
+                .then(|| QueuePair::new(&domain, &completions, operations, hints, card.port, segments()))
                 .transpose()
                 .map_err(system("making a queue pair (ibv_create_qp)"))?;
             numbers.push(

@@ -442,8 +442,10 @@ fn status_text(status: sys::ibv_wc_status::Type) -> String {
 #[derive(Debug)]
 pub(super) struct QueuePair {
     pair: NonNull<sys::ibv_qp>,
-    _domain: Arc<Domain>,
-    _completions: Arc<Completions>,
+    domain: Arc<Domain>,
+    completions: Arc<Completions>,
+    /// The memory that its operations access.
+    memory: [Segment; 2],
 }
 
 // SAFETY: see the third rule of this module.
@@ -454,7 +456,13 @@ unsafe impl Sync for QueuePair {}
 impl Drop for QueuePair {
     fn drop(&mut self) {
         // SAFETY: made by `ibv_create_qp`, and freed only here; what it belongs to is still there.
-        unsafe { sys::ibv_destroy_qp(self.pair.as_ptr()) };
+        let code = unsafe { sys::ibv_destroy_qp(self.pair.as_ptr()) };
+        if code != 0 {
+            // The card may still execute operations: their memory must not be given to others, and what the
+            // pair belongs to must not be freed.
+            std::mem::forget(self.memory.clone());
+            std::mem::forget((Arc::clone(&self.domain), Arc::clone(&self.completions)));
+        }
     }
 }
 
@@ -467,13 +475,14 @@ pub(super) struct LocalPort {
 
 impl QueuePair {
     /// A queue pair that answers no other node yet. It has room for `operations` operations and `hints` hints
-    /// under way.
+    /// under way. Operations access `memory`.
     pub(super) fn new(
         domain: &Arc<Domain>,
         completions: &Arc<Completions>,
         operations: usize,
         hints: usize,
         port: LocalPort,
+        memory: [Segment; 2],
     ) -> io::Result<Self> {
         let queue = completions.queue.as_ptr();
         let mut attributes = sys::ibv_qp_init_attr {
@@ -492,7 +501,8 @@ impl QueuePair {
         };
         // SAFETY: domain and queue are valid, and the result holds them; the attributes may be written.
         let pair = made(unsafe { sys::ibv_create_qp(domain.domain.as_ptr(), &raw mut attributes) })?;
-        let pair = Self { pair, _domain: Arc::clone(domain), _completions: Arc::clone(completions) };
+        let (domain, completions) = (Arc::clone(domain), Arc::clone(completions));
+        let pair = Self { pair, domain, completions, memory };
         let access =
             sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
         let mut attributes = sys::ibv_qp_attr {
