@@ -167,8 +167,8 @@ pub fn read(
     check(incarnation, key, &header, value)
 }
 
-/// The clock of the slot at word `at` as it is at the moment: for a look that costs one word. What it is worth
-/// is known when the slot has been read.
+/// The clock of the slot at word `at` as it is at the moment: for a look that costs one word. What it is
+/// worth is known when the slot has been read.
 ///
 /// # Panics
 /// If the segment does not have the slot's header.
