@@ -13,7 +13,10 @@ pub enum DeclarationError {
         bytes: usize,
     },
     /// The counts do not fit the number of bytes.
-    #[error("a declaration of {produced} items produced and {consumed} consumed has {bytes} bytes")]
+    #[error(
+        "a declaration of {produced} items produced and {consumed} consumed has {bytes} bytes instead of \
+         {wanted}; run the same version on all nodes"
+    )]
     Length {
         /// Items produced, by its head.
         produced: u64,
@@ -21,6 +24,8 @@ pub enum DeclarationError {
         consumed: u64,
         /// Number of bytes.
         bytes: usize,
+        /// Number of bytes that these counts require.
+        wanted: u128,
     },
 }
 

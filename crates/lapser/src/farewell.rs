@@ -1,5 +1,5 @@
-//! Farewells: how a node that has finished tells the others that it sets nothing any more, so that no get waits
-//! for a value that will not come.
+//! Farewells: how a node that has finished tells the others that it sets nothing any more, so that no get
+//! waits for a value that will not come.
 //!
 //! A farewell is a slot without a value, which a node writes to all others once its other operations have
 //! ended. It comes after all that the node has written before. A read that begins after it was heard finds

@@ -132,8 +132,8 @@ impl Node {
     /// Asks for a value of the item whose clock is at least `clock - slack`, or at least 0 if that is
     /// negative [Lapser §3.1.3.C]. The answer is [`Answer::Got`], at once if this node has such a value;
     /// otherwise the node waits or reads for as long as the newest value that it has is too old *or* torn,
-    /// and answers [`Answer::NotGot`] if the producer is gone, or has finished with an older value. (Algorithms
-    /// 3.2 and 3.3 of the source are printed with the opposite relation and with *and*.)
+    /// and answers [`Answer::NotGot`] if the producer is gone, or has finished with an older value.
+    /// (Algorithms 3.2 and 3.3 of the source are printed with the opposite relation and with *and*.)
     ///
     /// An item that was never set has clock 0 and a value of zeros. Own items can be got as well: a get that
     /// needs more than [`last_set`](Self::last_set) waits for a set of this node.
@@ -207,9 +207,10 @@ impl Node {
     }
 
     /// Ends the work of this node [Lapser §3.1.2, `lapser_finish`]: waits until its own operations have
-    /// ended, tells all nodes that it sets nothing more, asks to meet them ([`Effect::Meet`]), and releases the
-    /// segment ([`Effect::Release`]). Other nodes can read from it and write to it until they all have met.
-    /// Gets that wait are answered with an error; those of other nodes for values that do not come are, too.
+    /// ended, tells all nodes that it sets nothing more, asks to meet them ([`Effect::Meet`]), and releases
+    /// the segment ([`Effect::Release`]). Other nodes can read from it and write to it until they all have
+    /// met. Gets that wait are answered with an error; those of other nodes for values that do not come are,
+    /// too.
     ///
     /// # Errors
     /// If it was called before.

@@ -4,8 +4,8 @@ use crate::directory::Consumer;
 use crate::turn::Turn;
 use crate::waits::Waits;
 use crate::{Answer, Directory, Effect, GetError, Item, SetError, Variant};
-use intendant_segment::slot::{self, Written};
 use intendant_segment::Segment;
+use intendant_segment::slot::{self, Written};
 use std::ops::Range;
 
 /// The items that a node produces.

@@ -20,8 +20,9 @@ use std::time::Duration;
 /// How long mapping the memory of all nodes may take.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
 
-/// How soon a node looks again by itself. A window of memory loses no hint, so that looks at pushed items are
-/// only a precaution; a node that wakes in vain takes the processor from those that compute.
+/// How soon a node looks again by itself. Windows lose no hint while both nodes live, so that looks at pushed
+/// items (`recheck_ns`) are only a precaution; a node that wakes in vain takes the processor from those that
+/// compute. What is not pushed is read at once, and then at the pace of `reread_ns_min` and `reread_ns_max`.
 const PACE: Pace =
     Pace { reread_ns_min: 5_000, reread_ns_max: 1_000_000, recheck_ns: 20_000_000, torn_reads_max: 10_000 };
 
@@ -65,15 +66,20 @@ impl Lobby {
     }
 
     /// Nodes of this process, for one thread each, in rank order.
-    #[must_use]
-    pub fn local(nodes: usize) -> Vec<Self> {
+    ///
+    /// # Errors
+    /// For no node, and for more than 65,536.
+    pub fn local(nodes: usize) -> Result<Vec<Self>, Error> {
+        if !(1..=1 << 16).contains(&nodes) {
+            return Err(LapserError::Nodes { nodes }.into());
+        }
         let group = Group::new(nodes);
         let lobby = |rank: usize| {
             let rank = NodeId(rank as u16);
             let membership = Membership::Group { rank, group: Arc::clone(&group) };
             Self { members: Members::new(rank, nodes, membership), secret: None }
         };
-        (0..nodes).map(lobby).collect()
+        Ok((0..nodes).map(lobby).collect())
     }
 
     /// This node.
@@ -174,14 +180,17 @@ impl Lobby {
         let rank = self.rank().index();
         // A segment has words even if a node has no items.
         let words = directory.words(rank).unwrap_or(0).max(1);
-        crate::check_capacity(8 * words as u64, 1)?;
         let segment = Segment::shared(words).map_err(LapserError::from)?;
         let host = Host::listen().map_err(LapserError::from)?;
         let names = self.gather("intendant:hosts", host.name().to_string().as_bytes())?;
-        let names = names.iter().map(|name| String::from_utf8_lossy(name).parse::<Name>());
-        let names = names.collect::<Result<Vec<_>, _>>().map_err(LapserError::from)?;
+        let names = names.iter().enumerate().map(|(node, name)| {
+            let name = String::from_utf8_lossy(name).parse::<Name>();
+            name.map_err(|source| LapserError::Name { node, source })
+        });
+        let names = names.collect::<Result<Vec<_>, _>>()?;
         let secret = Secret::new(self.secret()?);
-        let connected = host.connect(segment, rank, &names, secret, CONNECT_DEADLINE);
+        let goes_on = || self.members.check().is_ok();
+        let connected = host.connect_while(segment, rank, &names, secret, CONNECT_DEADLINE, &goes_on);
         // A node that has ended is the reason of what went wrong here, and the coordinator knows it.
         self.members.check()?;
         let window = connected.map_err(LapserError::from)?;

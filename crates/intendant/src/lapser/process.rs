@@ -205,8 +205,8 @@ impl<W: Window> Process<W> {
     }
 
     /// Lets go on what this node has begun, and waits for nothing. Each other call does so once: this is for
-    /// programs that compute for long between calls. Over RDMA, a node may have begun more writes than the card
-    /// takes at once; the others go to the card when an earlier one has ended and the node looks.
+    /// programs that compute for long between calls. Over RDMA, a node may have begun more writes than the
+    /// card takes at once; the others go to the card when an earlier one has ended and the node looks.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -271,8 +271,8 @@ struct Driver<W> {
     /// What the window has told, and how much of it the node knows.
     events: Vec<Event>,
     next: usize,
-    /// Number of the next call. Calls that end with an error leave gets in the node, whose answers come later:
-    /// so numbers are not used again.
+    /// Number of the next call. Calls that end with an error leave gets in the node, whose answers come
+    /// later: so numbers are not used again.
     op: u64,
     traffic: Traffic,
     /// Whether the node waits for all others.
@@ -352,7 +352,7 @@ impl<W: Window> Driver<W> {
             Event::Done(id) => node.done(segment, now, *id, effects),
             Event::Failed { id, node: other, reason } => node.failed(segment, *id, *other, reason, effects),
             Event::Hint(hint) => node.hint(segment, *hint, effects),
-            Event::Closed(other) => node.closed(segment, *other, "its process has ended", effects),
+            Event::Closed { node: other, reason } => node.closed(segment, *other, reason, effects),
         }
         self.act(members)?;
         Ok(true)

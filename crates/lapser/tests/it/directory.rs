@@ -47,7 +47,11 @@ fn own_items_and_duplicates_are_dropped() {
     ];
     let directory = directory(Variant::Pull, &declarations).unwrap();
     assert_eq!(directory.consumers(1).collect::<Vec<_>>(), [(1, 2), (2, 5)]);
-    assert_eq!([0, 1, 2].map(|rank| directory.words(rank)), [Some(32); 3], "a slot, and the farewells of three nodes");
+    assert_eq!(
+        [0, 1, 2].map(|rank| directory.words(rank)),
+        [Some(32); 3],
+        "a slot, and the farewells of three nodes"
+    );
 }
 
 #[test]

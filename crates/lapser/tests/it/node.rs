@@ -299,7 +299,8 @@ fn a_node_meets_the_others_before_it_releases_its_segment() {
     assert_eq!(out, [], "a write is in flight");
     let id = pair.copy(0, &write[0]);
     let farewell = pair.done(0, id);
-    let (local, remote) = (pair.directory.farewell_at(0, 0).unwrap(), pair.directory.farewell_at(0, 1).unwrap());
+    let (local, remote) =
+        (pair.directory.farewell_at(0, 0).unwrap(), pair.directory.farewell_at(0, 1).unwrap());
     assert_eq!(farewell, [Effect::Write { to: 1, local, remote, words: 8, hint: Some(0), id: 5 }]);
     let id = pair.copy(0, &farewell[0]);
     assert_eq!(pair.done(0, id), [Effect::Meet]);

@@ -87,7 +87,8 @@ impl Pair {
         out
     }
 
-    /// Node 0 finishes, in call 8, and its farewell arrives at node 1. Returns what follows before the meeting.
+    /// Node 0 finishes, in call 8, and its farewell arrives at node 1. Returns what follows before the
+    /// meeting.
     pub(crate) fn finish(&mut self) -> Vec<Effect> {
         let mut out = Vec::new();
         self.nodes[0].finish(&self.segments[0], 8, &mut out).unwrap();
