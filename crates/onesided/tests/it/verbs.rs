@@ -227,6 +227,7 @@ fn a_node_of_which_the_caller_knows_that_it_has_ended_is_closed() {
 }
 
 /// Longer than the silence that ends a connection, and than the time after which a window asks a node.
+#[expect(clippy::disallowed_methods, reason = "what is tested is that nothing happens in this time")]
 #[test]
 fn a_node_that_does_not_look_for_long_takes_the_others_for_alive() {
     let Some((mut a, mut b)) = pair(64) else { return };
