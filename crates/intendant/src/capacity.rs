@@ -13,7 +13,7 @@ use intendant_engine::Storage;
 use intendant_techniques::{Assignment, Policy, StaticReplicas};
 use rustix::process::{Resource, getrlimit};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Bytes of a slot of a dense store.
 const SLOT_BYTES: u64 = 16;
@@ -201,35 +201,20 @@ impl Limits {
     fn below(root: &Path) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
         let mut limits = Self::default();
-        let meminfo = text("proc/meminfo");
-        if let Some(free) = field_of_meminfo(&meminfo, "MemAvailable") {
-            let swap = field_of_meminfo(&meminfo, "SwapFree").unwrap_or(0);
-            limits.memory = Some((free + swap, "the free memory of this machine".to_owned()));
-        }
+        limits.memory = intendant_segment::memory::free(root);
         for line in text("proc/self/cgroup").lines() {
             let mut fields = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
             let path = Path::new(path.trim_start_matches('/'));
             let unified = controllers.is_empty();
-            for controller in ["memory", "pids"] {
-                if !unified && !controllers.split(',').any(|listed| listed == controller) {
-                    continue;
-                }
-                let mount = root.join("sys/fs/cgroup").join(if unified { "" } else { controller });
-                // Limits of all groups around this one apply. In a container, inner parts of the path may not
-                // be visible.
-                for group in path.ancestors() {
-                    let group = Group { folder: mount.join(group), unified };
-                    if controller == "pids" {
-                        if let Some(left) = group.threads() {
-                            tighten(&mut limits.threads, left, "the control group (pids.max)");
-                        }
-                    } else if let Some(left) = group.memory()
-                        && limits.memory.as_ref().is_none_or(|(least, _)| left < *least)
-                    {
-                        let limit = format!("the memory limit of control group {}", group.folder.display());
-                        limits.memory = Some((left, limit));
-                    }
+            if !unified && !controllers.split(',').any(|listed| listed == "pids") {
+                continue;
+            }
+            let mount = root.join("sys/fs/cgroup").join(if unified { "" } else { "pids" });
+            // Limits of all groups around this one apply, as for memory.
+            for group in path.ancestors() {
+                if let Some(left) = threads_of_group(&mount.join(group)) {
+                    tighten(&mut limits.threads, left, "the control group (pids.max)");
                 }
             }
         }
@@ -244,41 +229,10 @@ fn tighten(limit: &mut Option<(u64, &'static str)>, left: u64, name: &'static st
     }
 }
 
-/// Bytes of a line of /proc/meminfo, which counts in KiB.
-fn field_of_meminfo(table: &str, name: &str) -> Option<u64> {
-    let line = table.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// A control group of either version.
-struct Group {
-    folder: PathBuf,
-    unified: bool,
-}
-
-impl Group {
-    fn number(&self, file: &str) -> Option<u64> {
-        // "max" is no limit.
-        std::fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
-    }
-
-    fn threads(&self) -> Option<u64> {
-        Some(self.number("pids.max")?.saturating_sub(self.number("pids.current")?))
-    }
-
-    /// Bytes that are left, counting files in the cache that the kernel can drop.
-    fn memory(&self) -> Option<u64> {
-        let (most, used, cached) = if self.unified {
-            ("memory.max", "memory.current", "inactive_file ")
-        } else {
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ")
-        };
-        let stat = std::fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
-        let cached =
-            stat.lines().find_map(|line| line.strip_prefix(cached)?.parse::<u64>().ok()).unwrap_or(0);
-        let used = self.number(used)?.saturating_sub(cached);
-        Some(self.number(most)?.saturating_sub(used))
-    }
+/// Threads that a control group of either version leaves. "max" is no limit.
+fn threads_of_group(folder: &Path) -> Option<u64> {
+    let number = |file: &str| std::fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
+    Some(number("pids.max")?.saturating_sub(number("pids.current")?))
 }
 
 /// A number of bytes that prints with a unit.

@@ -31,9 +31,9 @@
 //!     process.finish()?;
 //!     Ok(last)
 //! };
+//! let lobbies = Lobby::local(2)?;
 //! let values: Vec<u64> = std::thread::scope(|scope| {
-//!     let nodes: Vec<_> = Lobby::local(2).into_iter().map(|lobby| scope.spawn(move ||
-//! node(lobby))).collect();
+//!     let nodes: Vec<_> = lobbies.into_iter().map(|lobby| scope.spawn(move || node(lobby))).collect();
 //!     nodes.into_iter().map(|node| node.join().expect("no panic")).collect::<Result<_, _>>()
 //! })?;
 //! assert_eq!(values, [110, 10]);

@@ -166,10 +166,12 @@ impl<E: Element> Node<E> {
             workers,
         };
         let clock = MonotonicClock::start();
+        let (membership, health) = (Arc::new(membership), Arc::new(Health::default()));
+        membership.watch(&health);
         // Windows after the store: they are what the node can do without.
         let shared = Shared::new(shared);
         let opened = match secret {
-            Some(secret) => windows::open(&shared, may_read, &membership, secret)?,
+            Some(secret) => windows::open(&shared, may_read, &membership, &health, secret)?,
             None => None,
         };
         let shared = Arc::new(match opened {
@@ -178,7 +180,6 @@ impl<E: Element> Node<E> {
         });
         let filter = trace.as_ref().map(|trace| trace.filter.clone());
         let recording = trace.map(|trace| Recording::start(trace, &shared, clock)).transpose()?;
-        let (membership, health) = (Arc::new(membership), Arc::new(Health::default()));
         let traffic = Arc::new(Traffic::default());
         let awake = Awake::default();
         let (senders, deliveries): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox(&awake)).unzip();
@@ -193,7 +194,6 @@ impl<E: Element> Node<E> {
                 inbox.send(Command::Stop);
             }
         });
-        membership.watch(&health);
         let cores = thread::available_parallelism().map_or(1, usize::from) / nodes_here;
         let looks = LookTimer::new(workers + layout.channels(), cores);
         let mut threads = Vec::new();

@@ -5,22 +5,21 @@
 //! write and no read can tear what was taken.
 
 use crate::directory::CopySlots;
+use crate::farewell;
 use crate::turn::Turn;
 use crate::waits::Waits;
 use crate::{Answer, Directory, Effect, GetError, Item, Pace, Variant};
 use intendant_segment::Segment;
 use intendant_segment::slot::{self, Torn};
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
-
-/// Position of the clock in a slot, for a look that costs one word.
-const CLOCK: usize = 1;
 
 /// The items that a node consumes.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     variant: Variant,
     pace: Pace,
+    /// Number of different hints; item `index` has hint `index % hints` ([`Directory::new`]).
+    hints: u32,
     items: Vec<Consumed>,
     /// The values that were taken, of all items.
     values: Vec<u64>,
@@ -43,13 +42,18 @@ struct Consumed {
     /// Place of the slot in the producer's segment.
     remote: usize,
     slots: CopySlots,
-    hint: u32,
+    /// By how much pushes may be behind, as declared.
+    slack: u64,
+    /// Clock of the last push that was seen.
+    pushed: u64,
     /// Where the value is in `values`.
     value: usize,
     /// Clock of the value; 0 if there is none.
     clock: u64,
     /// Whether a read is in flight.
     reading: bool,
+    /// Whether the producer was known to have finished when it began.
+    last: bool,
     /// Whether the item was read since the gets that wait began to.
     again: bool,
     /// Torn reads in succession.
@@ -72,10 +76,12 @@ impl Consumer {
                 incarnation: directory.incarnation(entry.producer).unwrap_or(0),
                 remote: entry.at,
                 slots: variant.copy(consumers[at].copy, entry.item.words),
-                hint: consumers[at].hint,
+                slack: consumers[at].slack,
+                pushed: 0,
                 value: values,
                 clock: 0,
                 reading: false,
+                last: false,
                 again: false,
                 torn: 0,
                 pause_ns: pace.reread_ns_min,
@@ -88,6 +94,7 @@ impl Consumer {
         Self {
             variant,
             pace,
+            hints: directory.settings().hints,
             items,
             values: vec![0; values],
             image: vec![0; image],
@@ -125,11 +132,45 @@ impl Consumer {
         self.waiting.insert(index);
         if turn.closed[item.producer].is_some() {
             self.fail_lost(turn, index);
-        } else if self.variant == Variant::Pull {
+        } else if self.must_read(turn, index) {
             self.read(turn, index);
-        } else if item.due_ns.is_none() && !item.reading {
+        } else if !self.is_over(turn, index) && !self.is_pursued(index) {
             self.arm(index, turn.now_ns.saturating_add(self.pace.recheck_ns));
         }
+    }
+
+    /// Whether item `index`, for which a get waits, is to be read: it is not pushed, or what the get needs is
+    /// not, because the copy is new enough for the declared slack or because the producer has finished.
+    fn must_read(&self, turn: &mut Turn<'_>, index: usize) -> bool {
+        let item = &self.items[index];
+        match self.variant {
+            Variant::Push => false,
+            Variant::Pull => true,
+            Variant::PushBySlack => {
+                let promised = item.pushed.saturating_add(item.slack);
+                item.waits.lowest().is_some_and(|wanted| wanted <= promised)
+                    || turn.has_finished(item.producer)
+            }
+        }
+    }
+
+    /// Whether a read or a look is to come.
+    fn is_pursued(&self, index: usize) -> bool {
+        self.items[index].reading || self.items[index].due_ns.is_some()
+    }
+
+    /// Fails the gets of a pushed item that need more than its producer will set. Returns whether none waits.
+    fn is_over(&mut self, turn: &mut Turn<'_>, index: usize) -> bool {
+        if self.variant.reads() || !turn.has_finished(self.items[index].producer) {
+            return false;
+        }
+        // After the farewell: it comes after all pushes.
+        let torn = turn.stats.torn_looks;
+        self.look(turn, index);
+        if turn.stats.torn_looks == torn {
+            self.fail_over(turn, index);
+        }
+        !self.waiting.contains(&index)
     }
 
     /// Begins a read of item `index` if no value of clock `wanted` or later is there and none is on its way.
@@ -171,7 +212,11 @@ impl Consumer {
                 self.answer(turn, index);
                 if self.waiting.contains(&index) {
                     turn.stats.stale_reads += 1;
-                    self.read_later(turn, index);
+                    if self.items[index].last {
+                        self.fail_over(turn, index);
+                    } else {
+                        self.read_later(turn, index);
+                    }
                 }
             }
             Err(Torn::Changed) => self.torn(turn, index),
@@ -218,24 +263,42 @@ impl Consumer {
     /// Looks at the items with this hint that gets wait for. A hint says no more than that a look may be
     /// worth it.
     pub(crate) fn hint(&mut self, turn: &mut Turn<'_>, hint: u32) {
-        let hinted = |index: &usize| self.items[*index].hint == hint;
-        let hinted = self.waiting.iter().copied().filter(hinted).collect();
-        self.hinted(turn, hinted);
+        let first = if hint < self.hints { hint as usize } else { self.items.len() };
+        let of_hint = (first..self.items.len()).step_by(self.hints as usize);
+        let hinted = of_hint.filter(|index| !self.items[*index].waits.is_empty()).collect();
+        self.hinted(turn, hinted, hint);
     }
 
     /// The same with all items that gets wait for.
-    pub(crate) fn hint_of_several(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn hint_of_several(&mut self, turn: &mut Turn<'_>, hint: u32) {
         let hinted = self.waiting.iter().copied().collect();
-        self.hinted(turn, hinted);
+        self.hinted(turn, hinted, hint);
     }
 
-    fn hinted(&mut self, turn: &mut Turn<'_>, hinted: Vec<usize>) {
+    fn hinted(&mut self, turn: &mut Turn<'_>, hinted: Vec<usize>, hint: u32) {
         turn.stats.hints += 1;
         let mut answered = 0;
         for index in hinted {
             answered += self.look(turn, index);
+            if self.waiting.contains(&index) && self.must_read(turn, index) {
+                self.read(turn, index);
+            }
+        }
+        if hint == farewell::HINT {
+            self.hear(turn);
         }
         turn.stats.hints_in_vain += u64::from(answered == 0);
+    }
+
+    /// Looks after the gets that wait for nodes that have finished.
+    fn hear(&mut self, turn: &mut Turn<'_>) {
+        let of_finished = |index: &usize| turn.has_finished(self.items[*index].producer);
+        let of_finished: Vec<usize> = self.waiting.iter().copied().filter(of_finished).collect();
+        for index in of_finished {
+            if !self.is_over(turn, index) && self.variant.reads() {
+                self.read(turn, index);
+            }
+        }
     }
 
     /// Looks at the items whose time is up, and reads them if values are not pushed in any case.
@@ -249,7 +312,7 @@ impl Consumer {
             }
             if self.variant.reads() {
                 self.read(turn, index);
-            } else {
+            } else if !self.is_over(turn, index) {
                 // At least one nanosecond later, so that this loop ends.
                 self.arm(index, turn.now_ns.saturating_add(self.pace.recheck_ns.max(1)));
             }
@@ -276,14 +339,19 @@ impl Consumer {
     /// Takes what was pushed, if it is newer, and answers the gets for which it is new enough. Returns how
     /// many. The value of the slot is hashed only if the slot's clock has changed.
     fn look(&mut self, turn: &mut Turn<'_>, index: usize) -> u64 {
-        let item = &self.items[index];
+        let item = &mut self.items[index];
         let Some(pushed) = item.slots.pushed else { return 0 };
-        // Relaxed: the checksum decides what the words are worth.
-        if turn.segment.load(pushed + CLOCK, Ordering::Relaxed) == item.clock {
+        let clock = slot::peek_clock(turn.segment, pushed);
+        if clock == item.clock {
+            item.pushed = clock;
             return 0;
         }
         match self.take(turn.segment, index, pushed) {
-            Ok(()) | Err(Torn::Unset) => return self.answer(turn, index),
+            Ok(()) => {
+                self.items[index].pushed = clock;
+                return self.answer(turn, index);
+            }
+            Err(Torn::Unset) => return self.answer(turn, index),
             Err(Torn::Changed) => turn.stats.torn_looks += 1,
             Err(Torn::Foreign) => self.fail_unreadable(turn, index, Torn::Foreign.to_string()),
         }
@@ -329,6 +397,15 @@ impl Consumer {
         });
     }
 
+    fn fail_over(&mut self, turn: &mut Turn<'_>, index: usize) {
+        self.fail(turn, index, |item, wanted| GetError::ProducerFinished {
+            key: item.item.key,
+            node: item.producer,
+            wanted,
+            clock: item.clock,
+        });
+    }
+
     fn fail_unreadable(&mut self, turn: &mut Turn<'_>, index: usize, reason: String) {
         self.fail(turn, index, |item, _| GetError::Unreadable {
             key: item.item.key,
@@ -353,9 +430,10 @@ impl Consumer {
     /// Begins a read, unless one is in flight.
     fn read(&mut self, turn: &mut Turn<'_>, index: usize) {
         self.disarm(index);
+        let last = turn.has_finished(self.items[index].producer);
         let item = &mut self.items[index];
         let Some(into) = item.slots.landing.filter(|_| !item.reading) else { return };
-        item.reading = true;
+        (item.reading, item.last) = (true, last);
         turn.stats.rereads += u64::from(item.again);
         item.again = true;
         self.reading += 1;

@@ -97,7 +97,7 @@ impl Declaration {
             + u128::from(consumed) * CONSUMED_BYTES as u128
             + HEAD_BYTES as u128;
         if wanted != bytes.len() as u128 {
-            return Err(DeclarationError::Length { produced, consumed, bytes: bytes.len() });
+            return Err(DeclarationError::Length { produced, consumed, bytes: bytes.len(), wanted });
         }
         // A length that does not fit into `usize` exceeds every limit of the directory, which names the key.
         let length = |words: u64| usize::try_from(words).unwrap_or(usize::MAX);

@@ -74,9 +74,10 @@ impl Settings {
 /// operations on node 0].
 ///
 /// A segment has, in this order: the words of the window ([`Settings::head_words`]), the slots of the items
-/// that the node produces, and the *copies* of those that it consumes, each in the order of the keys. A copy
-/// is a slot for pushes, a slot for reads, or, for [`Variant::PushBySlack`], both. Slots begin at multiples
-/// of 8 words.
+/// that the node produces, the *copies* of those that it consumes, each in the order of the keys, and, if
+/// there are several nodes, one line per node for its *farewell*, by which it tells that it has finished. A
+/// copy is a slot for pushes, a slot for reads, or, for [`Variant::PushBySlack`], both. Slots begin at
+/// multiples of 8 words.
 ///
 /// Consumers are listed per item: an item takes 40 bytes, and each of its consumers 32 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +95,8 @@ pub struct Directory {
 struct Layout {
     incarnation: u64,
     words: usize,
+    /// Place of the farewells.
+    farewells: usize,
 }
 
 /// An item.
@@ -141,7 +144,11 @@ impl Directory {
         let mut wanted = wants(declarations, &produced)?;
         let mut nodes: Vec<Layout> = declarations
             .iter()
-            .map(|declared| Layout { incarnation: declared.incarnation, words: settings.head_words })
+            .map(|declared| Layout {
+                incarnation: declared.incarnation,
+                words: settings.head_words,
+                farewells: 0,
+            })
             .collect();
         let mut items = Vec::with_capacity(produced.len());
         for (item, producer) in produced.into_values() {
@@ -171,6 +178,11 @@ impl Directory {
             consumed[want.node] += 1;
             consumers.push(Consumer { node: want.node, slack: want.slack, copy: node.words, hint });
             node.words += settings.variant.copy_slots() * slot::words(entry.item.words);
+        }
+        let farewells = if nodes.len() > 1 { nodes.len() * slot::words(0) } else { 0 };
+        for node in &mut nodes {
+            node.farewells = node.words;
+            node.words += farewells;
         }
         Ok(Self { settings, nodes, items, consumers })
     }
@@ -237,6 +249,14 @@ impl Directory {
         let consumers = self.consumers_of(entry);
         let at = consumers.binary_search_by_key(&rank, |consumer| consumer.node).ok()?;
         Some(self.settings.variant.copy(consumers[at].copy, entry.item.words))
+    }
+
+    /// The place, in the segment of node `rank`, of the farewell of node `of`: a slot without a value. At
+    /// `of` itself, it is what the node writes to the others. `None` if there is no such node, or only one.
+    #[must_use]
+    pub fn farewell_at(&self, of: usize, rank: usize) -> Option<usize> {
+        let several = self.nodes.len() > 1 && of < self.nodes.len();
+        self.nodes.get(rank).filter(|_| several).map(|node| node.farewells + of * slot::words(0))
     }
 
     /// All items, ascending by key.

@@ -13,7 +13,10 @@ pub enum DeclarationError {
         bytes: usize,
     },
     /// The counts do not fit the number of bytes.
-    #[error("a declaration of {produced} items produced and {consumed} consumed has {bytes} bytes")]
+    #[error(
+        "a declaration of {produced} items produced and {consumed} consumed has {bytes} bytes instead of \
+         {wanted}; run the same version on all nodes"
+    )]
     Length {
         /// Items produced, by its head.
         produced: u64,
@@ -21,6 +24,8 @@ pub enum DeclarationError {
         consumed: u64,
         /// Number of bytes.
         bytes: usize,
+        /// Number of bytes that these counts require.
+        wanted: u128,
     },
 }
 
@@ -152,7 +157,7 @@ pub enum SetError {
         /// The item.
         key: u64,
     },
-    /// The segment is not that of the node, or another thread or process writes the node's slots.
+    /// The segment is not that of the node, or another thread or node has written the node's slots.
     #[error("the slot of item {key}: {source}")]
     Slot {
         /// The item.
@@ -203,6 +208,29 @@ pub enum GetError {
         wanted: u64,
         /// Clock of the newest value that this node has.
         clock: u64,
+    },
+    /// The producer has finished, and its last value is too old.
+    #[error(
+        "node {node}, which produces item {key}, has finished at clock {clock} of it; this node needs clock \
+         {wanted}, which will not come"
+    )]
+    ProducerFinished {
+        /// The item.
+        key: u64,
+        /// Its producer.
+        node: usize,
+        /// Lowest clock that would do.
+        wanted: u64,
+        /// Clock of the last value.
+        clock: u64,
+    },
+    /// The slot of an own item is not as this node has left it.
+    #[error("another node has written the slot of item {key}, which this node produces: {found}")]
+    Overwritten {
+        /// The item.
+        key: u64,
+        /// What is there.
+        found: intendant_segment::slot::Torn,
     },
     /// The producer's memory contains no value of the item.
     #[error("node {node} has no readable item {key}: {reason}")]

@@ -9,6 +9,7 @@
 //! | `directory` | the layout of all segments, from the declarations of all nodes |
 //! | `producer` | sets, and the writes that push them |
 //! | `consumer` | gets, the copies that answer them, and the reads that renew copies |
+//! | `farewell` | how a node that has finished tells the others |
 //! | `node` | both of them, closed peers, and the end |
 //!
 //! The semantics are those of Lapser [Lapser §3]: `init` is [`Directory::new`], `set`, `get` and `finish` are
@@ -25,6 +26,7 @@ mod declaration;
 mod directory;
 mod effect;
 mod error;
+mod farewell;
 mod node;
 mod producer;
 mod stats;

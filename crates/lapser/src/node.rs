@@ -1,6 +1,7 @@
 //! The protocol of one node.
 
 use crate::consumer::Consumer;
+use crate::farewell::Farewells;
 use crate::producer::Producer;
 use crate::turn::Turn;
 use crate::{Answer, Directory, Effect, FinishError, GetError, Pace, SetError, StartError, Stats};
@@ -33,6 +34,7 @@ pub struct Node {
     keys: HashMap<u64, Role, foldhash::fast::FixedState>,
     producer: Producer,
     consumer: Consumer,
+    farewells: Farewells,
     /// By node: why it is gone, if it is.
     closed: Vec<Option<String>>,
     phase: Phase,
@@ -53,6 +55,8 @@ enum Phase {
     /// It was told to finish, and operations are in flight.
     Flushing {
         op: u64,
+        /// Whether it has told the others that it has finished.
+        told: bool,
     },
     /// None is in flight; other nodes may not have come so far.
     Meeting {
@@ -78,11 +82,13 @@ impl Node {
             return Err(StartError::Segment { rank, words: segment.words(), needed });
         }
         let (producer, consumer) = (Producer::new(directory, rank), Consumer::new(directory, rank, pace));
+        let farewells = Farewells::new(directory, rank, producer.writes());
         let produced = producer.keys().enumerate().map(|(index, key)| (key, Role::Produced(index)));
         let consumed = consumer.keys().enumerate().map(|(index, key)| (key, Role::Consumed(index)));
         let keys = produced.chain(consumed).collect();
         let closed = vec![None; nodes];
-        Ok(Self { rank, keys, producer, consumer, closed, phase: Phase::Running, stats: Stats::default() })
+        let (phase, stats) = (Phase::Running, Stats::default());
+        Ok(Self { rank, keys, producer, consumer, farewells, closed, phase, stats })
     }
 
     /// The rank of this node.
@@ -126,10 +132,11 @@ impl Node {
     /// Asks for a value of the item whose clock is at least `clock - slack`, or at least 0 if that is
     /// negative [Lapser §3.1.3.C]. The answer is [`Answer::Got`], at once if this node has such a value;
     /// otherwise the node waits or reads for as long as the newest value that it has is too old *or* torn,
-    /// and answers [`Answer::NotGot`] if the producer is gone. (Algorithms 3.2 and 3.3 of the source are
-    /// printed with the opposite relation and with *and*.)
+    /// and answers [`Answer::NotGot`] if the producer is gone, or has finished with an older value.
+    /// (Algorithms 3.2 and 3.3 of the source are printed with the opposite relation and with *and*.)
     ///
-    /// An item that was never set has clock 0 and a value of zeros. Own items can be got as well.
+    /// An item that was never set has clock 0 and a value of zeros. Own items can be got as well: a get that
+    /// needs more than [`last_set`](Self::last_set) waits for a set of this node.
     ///
     /// # Errors
     /// If this node neither consumes nor produces the item, or was told to finish. There is no answer then.
@@ -153,6 +160,16 @@ impl Node {
             Role::Consumed(index) => consumer.get(&mut turn, index, op, wanted),
         }
         Ok(())
+    }
+
+    /// Clock of the newest value of an item that this node produces, as far as it was set; 0 if it was not.
+    /// `None` if this node does not produce it.
+    #[must_use]
+    pub fn last_set(&self, key: u64) -> Option<u64> {
+        match self.keys.get(&key) {
+            Some(Role::Produced(index)) => Some(self.producer.clock(*index)),
+            Some(Role::Consumed(_)) | None => None,
+        }
     }
 
     /// Begins a read of the item if a [`get`](Self::get) with the same arguments would have to read, and
@@ -179,7 +196,8 @@ impl Node {
     /// [`Answer::Got`], it is the value of the answer.
     ///
     /// # Errors
-    /// If this node neither consumes nor produces the item, or `into` does not have the length of its values.
+    /// If this node neither consumes nor produces the item, `into` does not have the length of its values, or
+    /// another node has written the slot of an own item.
     pub fn value(&self, segment: &Segment, key: u64, into: &mut [u64]) -> Result<u64, GetError> {
         match self.keys.get(&key) {
             Some(Role::Produced(index)) => self.producer.value(segment, *index, into),
@@ -189,9 +207,10 @@ impl Node {
     }
 
     /// Ends the work of this node [Lapser §3.1.2, `lapser_finish`]: waits until its own operations have
-    /// ended, asks to meet all nodes ([`Effect::Meet`]), and releases the segment ([`Effect::Release`]).
-    /// Other nodes can read from it and write to it until they all have met. Gets that wait are answered with
-    /// an error.
+    /// ended, tells all nodes that it sets nothing more, asks to meet them ([`Effect::Meet`]), and releases
+    /// the segment ([`Effect::Release`]). Other nodes can read from it and write to it until they all have
+    /// met. Gets that wait are answered with an error; those of other nodes for values that do not come are,
+    /// too.
     ///
     /// # Errors
     /// If it was called before.
@@ -199,11 +218,11 @@ impl Node {
         if self.phase != Phase::Running {
             return Err(FinishError::Twice);
         }
-        self.phase = Phase::Flushing { op };
+        self.phase = Phase::Flushing { op, told: false };
         let (producer, consumer, mut turn) = self.parts(segment, 0, out);
         producer.end(&mut turn);
         consumer.end(&mut turn);
-        self.flush(out);
+        self.flush(segment, out);
         Ok(())
     }
 
@@ -213,12 +232,14 @@ impl Node {
     /// If no such operation is in flight.
     pub fn done(&mut self, segment: &Segment, now_ns: u64, id: u64, out: &mut Vec<Effect>) {
         let (producer, consumer, mut turn) = self.parts(segment, now_ns, out);
-        if is_write(id) {
-            producer.written(&mut turn, id)
-        } else {
+        if !is_write(id) {
             consumer.landed(&mut turn, id)
+        } else if turn.farewells.owns(id) {
+            turn.farewells.written(id)
+        } else {
+            producer.written(&mut turn, id)
         }
-        self.flush(out);
+        self.flush(segment, out);
     }
 
     /// The window could not execute operation `id` on `node`, which counts as gone from now on.
@@ -229,12 +250,14 @@ impl Node {
         // First, so that nothing new is written to the node.
         self.closed(segment, node, reason, out);
         let (producer, consumer, mut turn) = self.parts(segment, 0, out);
-        if is_write(id) {
-            producer.written(&mut turn, id)
-        } else {
+        if !is_write(id) {
             consumer.read_failed(id)
+        } else if turn.farewells.owns(id) {
+            turn.farewells.written(id)
+        } else {
+            producer.written(&mut turn, id)
         }
-        self.flush(out);
+        self.flush(segment, out);
     }
 
     /// Another node hints that it has written something. The hint can be another node's, and what it was
@@ -246,9 +269,9 @@ impl Node {
 
     /// As [`hint`](Self::hint), where producers give one hint for several items, the last one's: looks at all
     /// items that gets wait for.
-    pub fn hint_of_several(&mut self, segment: &Segment, out: &mut Vec<Effect>) {
+    pub fn hint_of_several(&mut self, segment: &Segment, hint: u32, out: &mut Vec<Effect>) {
         let (_, consumer, mut turn) = self.parts(segment, 0, out);
-        consumer.hint_of_several(&mut turn);
+        consumer.hint_of_several(&mut turn, hint);
     }
 
     /// Node `node` is gone. Gets that need a value of it which has not come fail. Nothing is written to it or
@@ -290,10 +313,11 @@ impl Node {
         }
     }
 
-    /// Goes on to the meeting if the node finishes and none of its operations is in flight.
-    fn flush(&mut self, out: &mut Vec<Effect>) {
-        let Phase::Flushing { op } = self.phase else { return };
-        if self.producer.is_busy() || self.consumer.is_busy() {
+    /// Says farewell, and then goes on to the meeting, if the node finishes and none of its operations is in
+    /// flight.
+    fn flush(&mut self, segment: &Segment, out: &mut Vec<Effect>) {
+        let Phase::Flushing { op, told } = self.phase else { return };
+        if self.producer.is_busy() || self.consumer.is_busy() || self.farewells.is_busy() {
             return;
         }
         // No node is gone in good order before this one has met it.
@@ -301,6 +325,11 @@ impl Node {
         if let Some((node, reason)) = lost {
             self.release(op, Err(FinishError::PeerLost { node, reason }), out);
             return;
+        }
+        if !told {
+            self.phase = Phase::Flushing { op, told: true };
+            self.farewells.say(segment, out);
+            return self.flush(segment, out);
         }
         self.phase = Phase::Meeting { op };
         out.push(Effect::Meet);
@@ -325,7 +354,8 @@ impl Node {
         now_ns: u64,
         out: &'a mut Vec<Effect>,
     ) -> (&'a mut Producer, &'a mut Consumer, Turn<'a>) {
-        let turn = Turn { segment, now_ns, closed: &self.closed, stats: &mut self.stats, out };
+        let (closed, farewells, stats) = (&self.closed, &mut self.farewells, &mut self.stats);
+        let turn = Turn { segment, now_ns, closed, farewells, stats, out };
         (&mut self.producer, &mut self.consumer, turn)
     }
 }

@@ -4,7 +4,8 @@ use crate::directory::Consumer;
 use crate::turn::Turn;
 use crate::waits::Waits;
 use crate::{Answer, Directory, Effect, GetError, Item, SetError, Variant};
-use intendant_segment::{Segment, slot};
+use intendant_segment::Segment;
+use intendant_segment::slot::{self, Written};
 use std::ops::Range;
 
 /// The items that a node produces.
@@ -25,8 +26,8 @@ struct Produced {
     item: Item,
     /// Place of its slot.
     at: usize,
-    /// Clock of the value in the slot.
-    clock: u64,
+    /// What this node has written to the slot. The slot itself can be written by others, by mistake.
+    written: Written,
     /// Writes in flight. The slot belongs to the window while there are any.
     writing: usize,
     /// A set that waits for them.
@@ -79,7 +80,7 @@ impl Producer {
             producer.items.push(Produced {
                 item: entry.item,
                 at: entry.at,
-                clock: 0,
+                written: Written::default(),
                 writing: 0,
                 next: None,
                 targets: first..producer.targets.len(),
@@ -92,6 +93,16 @@ impl Producer {
     /// The keys, in the order of their indices.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u64> {
         self.items.iter().map(|item| item.item.key)
+    }
+
+    /// Number of different writes: their numbers are below.
+    pub(crate) fn writes(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Clock of the last value of item `index`; 0 if there is none.
+    pub(crate) fn clock(&self, index: usize) -> u64 {
+        self.items[index].written.clock()
     }
 
     /// Whether a write is in flight, or a set waits for one.
@@ -116,8 +127,9 @@ impl Producer {
         if item.next.is_some() {
             return Err(SetError::Waiting { key });
         }
-        if clock <= item.clock {
-            return Err(SetError::Clock { key, clock, last: item.clock });
+        let last = item.written.clock();
+        if clock <= last {
+            return Err(SetError::Clock { key, clock, last });
         }
         if item.writing > 0 {
             item.next = Some(Next { op, clock, value: value.into() });
@@ -139,9 +151,9 @@ impl Producer {
     ) -> Result<(), SetError> {
         let item = &mut self.items[index];
         let key = item.item.key;
-        slot::set(turn.segment, item.at, self.incarnation, key, clock, value)
+        let slot = (self.incarnation, key);
+        slot::set_known(turn.segment, item.at, slot, &mut item.written, clock, value)
             .map_err(|source| SetError::Slot { key, source })?;
-        item.clock = clock;
         turn.stats.sets += 1;
         self.push(turn, index);
         turn.out.push(Effect::Answer(Answer::Set { op }));
@@ -153,18 +165,18 @@ impl Producer {
     /// Writes the slot to its consumers: to all, or to those whose copy would become too old.
     fn push(&mut self, turn: &mut Turn<'_>, index: usize) {
         let item = &mut self.items[index];
-        let words = slot::words(item.item.words);
+        let (words, clock) = (slot::words(item.item.words), item.written.clock());
         for number in item.targets.clone() {
             let target = &mut self.targets[number];
             let due = match self.variant {
                 Variant::Push => true,
-                Variant::PushBySlack => item.clock > target.pushed.saturating_add(target.consumer.slack),
+                Variant::PushBySlack => clock > target.pushed.saturating_add(target.consumer.slack),
                 Variant::Pull => false,
             };
             if !due || turn.closed[target.consumer.node].is_some() {
                 continue;
             }
-            target.pushed = item.clock;
+            target.pushed = clock;
             target.writing = true;
             item.writing += 1;
             self.unfinished += 1;
@@ -207,7 +219,7 @@ impl Producer {
     pub(crate) fn get(&mut self, turn: &mut Turn<'_>, index: usize, op: u64, wanted: u64) {
         let item = &mut self.items[index];
         item.waits.push(op, wanted);
-        turn.stats.gets_at_once += item.waits.answer(item.item.key, item.clock, turn.out);
+        turn.stats.gets_at_once += item.waits.answer(item.item.key, item.written.clock(), turn.out);
     }
 
     /// Copies the value of item `index`. Returns its clock.
@@ -217,8 +229,16 @@ impl Producer {
         if into.len() != words {
             return Err(GetError::Length { key, words: into.len(), expected: words });
         }
-        segment.read(item.at + slot::HEADER, into);
-        Ok(item.clock)
+        let clock = item.written.clock();
+        if clock == 0 {
+            into.fill(0);
+            return Ok(0);
+        }
+        match slot::read(segment, item.at, self.incarnation, key, into) {
+            Ok(found) if found == clock => Ok(clock),
+            Ok(_) => Err(GetError::Overwritten { key, found: slot::Torn::Changed }),
+            Err(found) => Err(GetError::Overwritten { key, found }),
+        }
     }
 
     /// Fails all gets that wait.

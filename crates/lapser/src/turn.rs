@@ -1,5 +1,6 @@
 //! What a call of a node passes to producer and consumer.
 
+use crate::farewell::Farewells;
 use crate::{Effect, Stats};
 use intendant_segment::Segment;
 
@@ -11,6 +12,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) now_ns: u64,
     /// By node: why it is gone, if it is.
     pub(crate) closed: &'a [Option<String>],
+    pub(crate) farewells: &'a mut Farewells,
     pub(crate) stats: &'a mut Stats,
     pub(crate) out: &'a mut Vec<Effect>,
 }

@@ -19,6 +19,11 @@ impl Waits {
         self.0.is_empty()
     }
 
+    /// The lowest clock that will do for one of them.
+    pub(crate) fn lowest(&self) -> Option<u64> {
+        self.0.iter().map(|wait| wait.wanted).min()
+    }
+
     pub(crate) fn push(&mut self, op: u64, wanted: u64) {
         self.0.push(Wait { op, wanted });
     }

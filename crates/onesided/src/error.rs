@@ -147,12 +147,21 @@ pub enum ConnectError {
         source: SegmentError,
     },
     /// Not all nodes came in time.
-    #[error("after {seconds} s, node {node} has not connected")]
+    #[error(
+        "after {seconds} s, node {node} has not connected: it stands still, or its machine is overloaded; look \
+         at its output"
+    )]
     Late {
         /// One of them.
         node: usize,
         /// How long this node has waited, seconds.
         seconds: u64,
+    },
+    /// The caller has given up.
+    #[error("connecting was given up while node {node} was missing")]
+    GivenUp {
+        /// A node that has not connected.
+        node: usize,
     },
     /// The operating system refused.
     #[error("{action}: {source}")]

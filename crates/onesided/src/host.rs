@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 
 /// Calls that may wait to be answered: a node may be late, and every other node dials it.
 const BACKLOG: i32 = 4096;
+/// How long a node waits for others before it asks its caller whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
 /// Callers that have not introduced themselves. The first of them is hung up on when there is another one.
 const STRANGERS_MAX: usize = 128;
 
@@ -127,20 +129,38 @@ impl Host {
         secret: Secret,
         timeout: Duration,
     ) -> Result<MappedWindow, ConnectError> {
+        self.connect_while(segment, rank, names, secret, timeout, &|| true)
+    }
+
+    /// Connects as [`Self::connect`] does, for as long as `goes_on` returns true: it is called several times
+    /// per second while nodes are missing.
+    ///
+    /// # Errors
+    /// As [`Self::connect`], and [`ConnectError::GivenUp`] when `goes_on` returns false.
+    pub fn connect_while(
+        self,
+        segment: Segment,
+        rank: usize,
+        names: &[Name],
+        secret: Secret,
+        timeout: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<MappedWindow, ConnectError> {
         let own = |source| ConnectError::Memory { node: rank, source };
         let mailbox = Segment::shared(mailbox::WORDS).map_err(own)?;
         let names: Vec<_> = names.iter().copied().map(Some).collect();
         let memory = [&segment, &mailbox];
-        let peers = self.meet(memory, rank, &names, secret, timeout, |node, [segment, mailbox]| {
-            let open = |fd| Segment::open(fd).map_err(|source| ConnectError::Memory { node, source });
-            let (segment, mailbox) = (open(segment)?, open(mailbox)?);
-            if mailbox.words() < mailbox::WORDS {
-                let (found, expected) = (mailbox.words(), mailbox::WORDS);
-                let what = format!("its mailbox has {found} words instead of {expected}");
-                return Err(ConnectError::Introduction { node, what });
-            }
-            Ok((segment, Mailbox::new(mailbox)))
-        })?;
+        let peers =
+            self.meet(memory, rank, &names, secret, (timeout, goes_on), |node, [segment, mailbox]| {
+                let open = |fd| Segment::open(fd).map_err(|source| ConnectError::Memory { node, source });
+                let (segment, mailbox) = (open(segment)?, open(mailbox)?);
+                if mailbox.words() < mailbox::WORDS {
+                    let (found, expected) = (mailbox.words(), mailbox::WORDS);
+                    let what = format!("its mailbox has {found} words instead of {expected}");
+                    return Err(ConnectError::Introduction { node, what });
+                }
+                Ok((segment, Mailbox::new(mailbox)))
+            })?;
         let peer = |((segment, mailbox), socket)| Peer { segment, mailbox, link: Some(Link::Socket(socket)) };
         let peers = peers.into_iter().map(|connected| connected.map(peer)).collect();
         MappedWindow::new(rank, segment.clone(), Mailbox::new(mailbox.clone()), peers, None)
@@ -148,10 +168,10 @@ impl Host {
 
     /// Exchanges memory to be read with all nodes of this host: the others can read `segment`
     /// ([`Segment::published`]), and this node the segments of those that are returned, by number. A node
-    /// without a name in `names` takes no part. Otherwise as [`Host::connect`], but no connection is left.
+    /// without a name in `names` takes no part. Otherwise as [`Host::connect_while`], but no connection is left.
     ///
     /// # Errors
-    /// As [`Host::connect`].
+    /// As [`Host::connect_while`].
     pub fn share(
         self,
         segment: &Segment,
@@ -159,8 +179,9 @@ impl Host {
         names: &[Option<Name>],
         secret: Secret,
         timeout: Duration,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<Vec<Option<View>>, ConnectError> {
-        let peers = self.meet([segment], rank, names, secret, timeout, |node, [segment]| {
+        let peers = self.meet([segment], rank, names, secret, (timeout, goes_on), |node, [segment]| {
             View::open(segment).map_err(|source| ConnectError::Memory { node, source })
         })?;
         Ok(peers.into_iter().map(|connected| connected.map(|(view, _)| view)).collect())
@@ -174,7 +195,7 @@ impl Host {
         rank: usize,
         names: &[Option<Name>],
         secret: Secret,
-        timeout: Duration,
+        (timeout, goes_on): (Duration, &dyn Fn() -> bool),
         open: impl Fn(usize, [OwnedFd; N]) -> Result<T, ConnectError>,
     ) -> Result<Vec<Option<(T, OwnedFd)>>, ConnectError> {
         let nodes = names.len();
@@ -191,6 +212,7 @@ impl Host {
             memory: memory.into_iter().collect::<Result<_, _>>()?,
             open,
             deadline: Deadline::after(timeout),
+            goes_on,
             expected: vec![false; nodes],
             calls: Vec::new(),
             peers: (0..nodes).map(|_| None).collect(),
@@ -208,6 +230,7 @@ struct Meeting<'a, T, O, const N: usize> {
     /// Maps the segments of a node.
     open: O,
     deadline: Deadline,
+    goes_on: &'a dyn Fn() -> bool,
     /// The other nodes of this host, by number.
     expected: Vec<bool>,
     calls: Vec<Call>,
@@ -245,6 +268,14 @@ where
         Ok(self.peers)
     }
 
+    /// The time that is left to wait for `node`.
+    fn left(&self, node: usize) -> Result<Duration, ConnectError> {
+        if !(self.goes_on)() {
+            return Err(ConnectError::GivenUp { node });
+        }
+        self.deadline.left().ok_or_else(|| self.deadline.missed(node))
+    }
+
     /// A node that is to connect, and has not.
     fn missing(&self) -> Option<usize> {
         (0..self.peers.len()).find(|node| self.expected[*node] && self.peers[*node].is_none())
@@ -253,15 +284,14 @@ where
     /// Dials a node; none if there is no such name here.
     fn dial(&self, node: usize, name: Name) -> Result<Option<OwnedFd>, ConnectError> {
         let socket = socket(SocketFlags::CLOEXEC)?;
-        let left = self.deadline.left().ok_or_else(|| self.deadline.missed(node))?;
         // Bounds the time for which a full queue of callers holds this one up.
-        set_socket_timeout(&socket, Timeout::Send, Some(left)).map_err(system("setting a timeout"))?;
+        set_socket_timeout(&socket, Timeout::Send, Some(LOOK)).map_err(system("setting a timeout"))?;
         loop {
+            self.left(node)?;
             match rustix::net::connect(&socket, &name.address()?) {
                 Ok(()) => break,
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(Errno::CONNREFUSED) => return Ok(None),
-                Err(Errno::AGAIN) => return Err(self.deadline.missed(node)),
                 Err(error) => return Err(system("dialling a Unix socket")(error)),
             }
         }
@@ -273,7 +303,7 @@ where
 
     /// Waits for a caller or a packet.
     fn wait(&self, listener: &OwnedFd, missing: usize) -> Result<(), ConnectError> {
-        let left = self.deadline.left().ok_or_else(|| self.deadline.missed(missing))?;
+        let left = self.left(missing)?.min(LOOK);
         let sockets = std::iter::once(listener).chain(self.calls.iter().map(|call| &call.socket));
         let mut watched: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
         match poll(&mut watched, left.try_into().ok().as_ref()) {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 const _: () = assert!(mailbox::HINTS == HINTS as usize);
 
-/// Calls of `poll` without an event between two looks whether nodes have ended: a look is a system call per
-/// process, a hundred times a call without one. `wait` notices the end of a node at once.
+/// Calls of `poll` between two looks whether nodes have ended: a look is a system call per process, which
+/// takes as long as a hundred calls without one. `wait` notices the end of a node at once.
 const POLLS_PER_LOOK: u32 = 256;
 
 /// Windows of one process connect at most this many nodes.
@@ -146,7 +146,8 @@ impl MappedWindow {
                 peer.link = None;
                 // The node has sent its hints before it ended.
                 self.take_hints();
-                self.events.push(Event::Closed(node));
+                let reason = "it has ended, or has dropped its window".to_owned();
+                self.events.push(Event::Closed { node, reason });
             }
         }
     }

@@ -169,6 +169,12 @@ pub enum Event {
     },
     /// Another node has written something here, and sent this with it.
     Hint(u32),
-    /// The node has ended or has dropped its window. Its hints come before this event.
-    Closed(usize),
+    /// A node has ended or has dropped its window, or cannot be reached any more. Its hints come before this
+    /// event.
+    Closed {
+        /// The node.
+        node: usize,
+        /// Why, as far as this node knows.
+        reason: String,
+    },
 }

@@ -3,7 +3,7 @@
 //! Start at [`Segment`], words of 64 bits that any thread or process may read and write at any time; then
 //! [`slot`], which gives a key's value, with its clock, a place in a segment such that a reader detects a
 //! value that was written while it was read. [`mirror`] has places for values that a process keeps elsewhere.
-//! [`passing`] sends a segment's descriptor to another process.
+//! [`passing`] sends a segment's descriptor to another process, and [`memory`] tells how much memory is left.
 //!
 //! Absent on purpose: layouts (the caller says at which word a slot begins), operations between segments, and
 //! waiting.
@@ -14,7 +14,7 @@
 
 mod copy;
 mod error;
-mod memory;
+pub mod memory;
 pub mod mirror;
 pub mod passing;
 mod segment;

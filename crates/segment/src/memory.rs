@@ -1,4 +1,4 @@
-//! How much memory this process can still have.
+//! How much memory this process can still have: in the machine, and in every control group around it.
 
 use crate::SegmentError;
 use std::path::Path;
@@ -17,10 +17,13 @@ pub(crate) fn check_total(bytes: u64) -> Result<(), SegmentError> {
     if bytes > available { Err(SegmentError::Memory { bytes, available, limit }) } else { Ok(()) }
 }
 
-/// The tightest limit according to the files below `root`, which is `/` outside of tests.
-fn free(root: &Path) -> Option<(u64, String)> {
-    let mut least =
-        meminfo(root, "MemAvailable").map(|bytes| (bytes, "the free memory of this machine".into()));
+/// Bytes that the tightest limit leaves, and its name, according to the files below `root`, which is `/`
+/// outside of tests; `None` if nothing is known. Swap counts: all memory that is asked for here can go there.
+#[must_use]
+pub fn free(root: &Path) -> Option<(u64, String)> {
+    let swap = meminfo(root, "SwapFree").unwrap_or(0);
+    let mut least = meminfo(root, "MemAvailable")
+        .map(|bytes| (bytes.saturating_add(swap), "the free memory of this machine".into()));
     for line in read(&root.join("proc/self/cgroup")).lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
@@ -29,7 +32,8 @@ fn free(root: &Path) -> Option<(u64, String)> {
             continue;
         }
         let mount = root.join("sys/fs/cgroup").join(if unified { "" } else { "memory" });
-        // The limits of all groups around this one apply.
+        // The limits of all groups around this one apply. In a container, inner parts of the path may not be
+        // visible.
         for group in Path::new(path.trim_start_matches('/')).ancestors() {
             let folder = mount.join(group);
             if let Some(left) = group_free(&folder, unified)
@@ -95,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_free_memory_of_the_machine_limits() {
-        assert_eq!(free_of(&[MEMINFO]), Some((102_400, "the free memory of this machine".to_owned())));
+        assert_eq!(free_of(&[MEMINFO]), Some((109_568, "the free memory of this machine".to_owned())));
         assert_eq!(meminfo(machine(&[MEMINFO]).path(), "MemTotal"), Some(204_800));
         for text in ["", "MemAvailable: kB", "MemAvailable: 100", "MemAvailable: x kB", "Available: 1 kB"] {
             assert_eq!(free_of(&[("proc/meminfo", text)]), None, "{text}");

@@ -128,9 +128,10 @@ impl Segment {
 
     /// Maps the memory of another process, whose descriptor it has sent.
     ///
-    /// Neither descriptor nor contents are trusted: the memory must be a memfd of normal pages that is sealed
-    /// against growing and shrinking, so that no access to a word of it can fail; what the words contain is
-    /// for the caller to check.
+    /// The descriptor is checked: the memory must be a memfd of normal pages that is sealed against growing
+    /// and shrinking, so that no word of it is taken away. What the words contain is for the caller to check.
+    /// The process that sent it must be trusted not to do harm on purpose: it can give back pages of the
+    /// memory (`fallocate`), and an access takes them anew, which fails where there is no memory left.
     ///
     /// # Errors
     /// If the descriptor is not one of a memfd, if it lacks the seals or cannot be written, if its length is

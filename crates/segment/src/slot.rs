@@ -67,6 +67,24 @@ pub enum SetError {
     /// The sequence is odd.
     #[error("another thread writes the same slot, or ended while it did: a slot has one writer")]
     Busy,
+    /// The words of the slot are not those that its writer has left there ([`set_known`]).
+    #[error("another thread, or another node, has written this slot, which has one writer")]
+    Overwritten,
+}
+
+/// What the writer of a slot knows of it, so that it need not believe words that others can write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    sequence: u64,
+    clock: u64,
+}
+
+impl Written {
+    /// The clock of the value that was written last; 0 if there is none.
+    #[must_use]
+    pub const fn clock(&self) -> u64 {
+        self.clock
+    }
 }
 
 /// Words of a slot whose value has `value_words` words: header and value, rounded up to a multiple of 8.
@@ -124,6 +142,44 @@ pub fn encode(incarnation: u64, key: u64, clock: u64, value: &[u64], image: &mut
 /// If `image` has fewer than `HEADER + value_words` words.
 pub fn decode(incarnation: u64, key: u64, value_words: usize, image: &[u64]) -> Result<u64, Torn> {
     let (header, value) = image[..HEADER + value_words].split_at(HEADER);
+    check(incarnation, key, header, value)
+}
+
+/// Copies the value of the slot at word `at` and checks it by its checksum, as [`decode`] does. Returns the
+/// clock. For a reader that shall notice words which no [`set`] has written.
+///
+/// # Errors
+/// As those of [`decode`].
+///
+/// # Panics
+/// If the slot is not within the segment.
+pub fn read(
+    segment: &Segment,
+    at: usize,
+    incarnation: u64,
+    key: u64,
+    value: &mut [u64],
+) -> Result<u64, Torn> {
+    check_within(segment, at, value.len());
+    let mut header = [0; HEADER];
+    segment.read(at, &mut header);
+    segment.read(at + HEADER, value);
+    check(incarnation, key, &header, value)
+}
+
+/// The clock of the slot at word `at` as it is at the moment: for a look that costs one word. What it is
+/// worth is known when the slot has been read.
+///
+/// # Panics
+/// If the segment does not have the slot's header.
+#[inline]
+#[must_use]
+pub fn peek_clock(segment: &Segment, at: usize) -> u64 {
+    // Relaxed: a read of the slot decides.
+    segment.load(at + CLOCK, Ordering::Relaxed)
+}
+
+fn check(incarnation: u64, key: u64, header: &[u64], value: &[u64]) -> Result<u64, Torn> {
     let clock = header[CLOCK];
     if clock == 0 && header[CHECKSUM] == 0 && header[KEY] == 0 {
         return Err(Torn::Unset);
@@ -166,14 +222,61 @@ pub fn set(
         return Err(SetError::Busy);
     }
     let last = segment.load(at + CLOCK, Ordering::Relaxed);
-    let key_word = key_word(incarnation, key);
-    if sequence > 0 && segment.load(at + KEY, Ordering::Relaxed) != key_word {
+    if sequence > 0 && segment.load(at + KEY, Ordering::Relaxed) != key_word(incarnation, key) {
         return Err(SetError::Foreign);
     }
     if clock <= last {
         return Err(SetError::Clock { clock, last });
     }
+    store(segment, at, sequence, (incarnation, key), clock, value);
+    Ok(())
+}
+
+/// Writes as [`set`] does, for a writer that remembers what it has written: it does not take the slot's own
+/// words for the truth, because other nodes can write them.
+///
+/// # Errors
+/// If `clock` does not exceed that of the last value, or if the header is not the one that the writer has
+/// left. The slot is then as it was.
+///
+/// # Panics
+/// If the slot is not within the segment.
+pub fn set_known(
+    segment: &Segment,
+    at: usize,
+    (incarnation, key): (u64, u64),
+    known: &mut Written,
+    clock: u64,
+    value: &[u64],
+) -> Result<(), SetError> {
+    check_within(segment, at, value.len());
+    let Written { sequence, clock: last } = *known;
+    if clock <= last {
+        return Err(SetError::Clock { clock, last });
+    }
+    let key_there = if sequence == 0 { 0 } else { key_word(incarnation, key) };
+    // Relaxed: this thread was the last one to write them, or there is an error.
+    let there = [SEQUENCE, CLOCK, KEY].map(|word| segment.load(at + word, Ordering::Relaxed));
+    if there != [sequence, last, key_there] {
+        return Err(SetError::Overwritten);
+    }
+    store(segment, at, sequence, (incarnation, key), clock, value);
+    *known = Written { sequence: sequence.wrapping_add(2), clock };
+    Ok(())
+}
+
+/// Writes a slot whose sequence is `sequence`.
+#[inline(always)]
+fn store(
+    segment: &Segment,
+    at: usize,
+    sequence: u64,
+    (incarnation, key): (u64, u64),
+    clock: u64,
+    value: &[u64],
+) {
     let checksum = checksum(incarnation, key, clock, value);
+    let key_word = key_word(incarnation, key);
     segment.store(at + SEQUENCE, sequence.wrapping_add(1), Ordering::Relaxed);
     // Release: pairs with the Acquire fence in `get`. A reader that sees one of the stores below sees the odd
     // sequence, or a later one, when it looks again.
@@ -184,7 +287,6 @@ pub fn set(
     segment.write(at + HEADER, value);
     // Release: pairs with the Acquire load in `get`. A reader that sees this sequence sees the stores above.
     segment.store(at + SEQUENCE, sequence.wrapping_add(2), Ordering::Release);
-    Ok(())
 }
 
 /// Reads the slot at word `at` of a segment, which another thread or process writes by [`set`]. Returns the

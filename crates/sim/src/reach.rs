@@ -263,6 +263,8 @@ markers! {
     ProducerLost = "producer_lost",
     /// A get of an item of a node that was gone had its value.
     GotAfterLoss = "got_after_loss",
+    /// A get failed because the producer of its item had finished with an older value.
+    GetBeyond = "get_beyond",
 }
 
 /// Counts of all markers.

@@ -500,7 +500,9 @@ fn status_text(status: sys::ibv_wc_status::Type) -> String {
 pub struct QueuePair {
     pair: NonNull<sys::ibv_qp>,
     domain: Arc<Domain>,
-    _completions: Arc<Completions>,
+    completions: Arc<Completions>,
+    /// The memory that its operations access.
+    memory: Vec<Segment>,
 }
 
 // SAFETY: see the third rule of this module.
@@ -511,7 +513,13 @@ unsafe impl Sync for QueuePair {}
 impl Drop for QueuePair {
     fn drop(&mut self) {
         // SAFETY: made by `ibv_create_qp`, and freed only here; what it belongs to is still there.
-        unsafe { sys::ibv_destroy_qp(self.pair.as_ptr()) };
+        let code = unsafe { sys::ibv_destroy_qp(self.pair.as_ptr()) };
+        if code != 0 {
+            // The card may still execute operations: their memory must not be given to others, and what the
+            // pair belongs to must not be freed.
+            std::mem::forget(self.memory.clone());
+            std::mem::forget((Arc::clone(&self.domain), Arc::clone(&self.completions)));
+        }
     }
 }
 
@@ -526,7 +534,7 @@ pub struct Room {
 
 impl QueuePair {
     /// A queue pair that answers no other node yet. Through it, the other node may do what `access` says.
-    /// Other connections may use the same queue of completions, if it has room.
+    /// Operations access `memory`. Other connections may use the same queue of completions, if it has room.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -535,6 +543,7 @@ impl QueuePair {
         completions: &Arc<Completions>,
         room: Room,
         access: Access,
+        memory: Vec<Segment>,
     ) -> io::Result<Self> {
         let queue = completions.queue.as_ptr();
         let mut attributes = sys::ibv_qp_init_attr {
@@ -553,7 +562,8 @@ impl QueuePair {
         };
         // SAFETY: domain and queue are valid, and the result holds them; the attributes may be written.
         let pair = made(unsafe { sys::ibv_create_qp(domain.domain.as_ptr(), &raw mut attributes) })?;
-        let pair = Self { pair, domain: Arc::clone(domain), _completions: Arc::clone(completions) };
+        let (domain, completions) = (Arc::clone(domain), Arc::clone(completions));
+        let pair = Self { pair, domain, completions, memory };
         let mut attributes = sys::ibv_qp_attr {
             qp_state: sys::ibv_qp_state::IBV_QPS_INIT,
             pkey_index: PARTITION,

@@ -5,7 +5,7 @@ use super::checks::{self, Answers, Monotone, Sets, Traffic, Writers, progress, t
 use super::checks::{Call, Writer};
 use super::member::{Member, State, Task, Worker};
 use super::scenario::{SLACKS, Scenario};
-use intendant_lapser::{Answer, Directory, Effect, Node, Variant};
+use intendant_lapser::{Answer, Directory, Effect, GetError, Node, Variant};
 use intendant_segment::{Segment, slot};
 use intendant_sim::onesided::{Input, OneSided, Step};
 use intendant_sim::reach::{Marker, Reach};
@@ -45,6 +45,10 @@ pub(super) struct Cluster {
     meeting: BTreeSet<usize>,
     /// By node and place of a slot of a copy: the key.
     slots: BTreeMap<(usize, usize), u64>,
+    /// By node and place of a farewell: the node of which it is.
+    farewells: BTreeMap<(usize, usize), usize>,
+    /// Nodes that have written theirs.
+    said: BTreeSet<usize>,
     answers: Answers,
     sets: Sets,
     monotone: Monotone,
@@ -68,6 +72,7 @@ impl Cluster {
         let directory = Directory::new(scenario.settings, &declarations);
         let directory = directory.map_err(|error| setup(error.to_string()))?;
         let (mut members, mut segments, mut slots) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut farewells = BTreeMap::new();
         for (rank, declared) in scenario.declarations.iter().enumerate() {
             let words = directory.words(rank).unwrap_or(0).max(1);
             let segment = Segment::new(words).map_err(|error| setup(error.to_string()))?;
@@ -77,10 +82,17 @@ impl Cluster {
                 let keys = declared.produce.iter().map(|item| item.key).enumerate();
                 keys.filter(move |(number, _)| number % scenario.workers == worker).map(|(_, key)| key)
             };
-            let workers = (0..scenario.workers).map(|worker| Worker::new(sets(worker).collect())).collect();
             // What it produces itself, it can get as well.
             let gets: BTreeMap<u64, u64> =
                 declared.consume.iter().map(|want| (want.item.key, want.slack)).collect();
+            let of_others = gets.iter().filter(|(key, _)| directory.producer(**key) != Some(rank));
+            let of_others = of_others.map(|(key, slack)| (*key, *slack));
+            let beyond: Vec<_> = of_others.filter(|_| scenario.beyond == Some(rank)).collect();
+            let worker = |worker: usize| Worker::new(sets(worker).collect(), beyond.clone());
+            let workers = (0..scenario.workers).map(worker).collect();
+            for of in 0..directory.nodes() {
+                farewells.extend(directory.farewell_at(of, rank).map(|at| ((rank, at), of)));
+            }
             for key in gets.keys() {
                 let Some(copy) = directory.copy_at(*key, rank) else { continue };
                 slots.extend([copy.pushed, copy.landing].into_iter().flatten().map(|at| ((rank, at), *key)));
@@ -102,6 +114,8 @@ impl Cluster {
             members,
             meeting: BTreeSet::new(),
             slots,
+            farewells,
+            said: BTreeSet::new(),
             answers: Answers::default(),
             sets: Sets::default(),
             monotone: Monotone::default(),
@@ -311,6 +325,13 @@ impl Cluster {
                     self.writers.writes(node, into, words, Writer::Reads)?;
                     self.network.read(node, from, remote, into, words, id);
                 }
+                Effect::Write { to, local, remote, words, hint, id }
+                    if self.farewells.contains_key(&(to, remote)) =>
+                {
+                    self.says_farewell(node, (to, remote), local, words)?;
+                    self.writers.begins(node, id, local, words);
+                    self.network.write(node, to, local, remote, words, hint, id, 0);
+                }
                 Effect::Write { to, local, remote, words, hint, id } => {
                     let key = self.key_at(to, remote)?;
                     self.traffic.writes(key, to);
@@ -335,6 +356,32 @@ impl Cluster {
             }
         }
         self.set_timer(node);
+        Ok(())
+    }
+
+    /// A node writes its farewell to another one.
+    fn says_farewell(
+        &mut self,
+        node: usize,
+        (to, remote): (usize, usize),
+        local: usize,
+        words: usize,
+    ) -> Result<(), Finding> {
+        let (of, own) = (self.farewells.get(&(to, remote)), self.farewells.get(&(node, local)));
+        if of != Some(&node) || own != Some(&node) || words != slot::words(0) {
+            return Err((
+                "writers",
+                format!("n{node} writes to n{to} at {remote}, where it has no farewell"),
+            ));
+        }
+        self.writers.writes(to, remote, words, Writer::Writes { of: node })?;
+        if self.said.insert(node) {
+            // The processor has stored it just now.
+            self.writers.stores(node, local, words)?;
+            let spread = self.scenario.nodes[node].set;
+            let for_ns = self.network.dice().between(spread.min_ns, spread.max_ns);
+            self.network.storing(node, local, &vec![0; words], for_ns);
+        }
         Ok(())
     }
 
@@ -381,6 +428,22 @@ impl Cluster {
             (Answer::Set { .. }, Call::Set { .. }) => {}
             (Answer::Got { key, clock, .. }, Call::Get { key: asked, clock: t, slack }) if key == asked => {
                 self.got(node, key, clock, (t, slack))?;
+            }
+            (
+                Answer::NotGot { error: error @ GetError::ProducerFinished { .. }, .. },
+                Call::Get { key, clock, slack },
+            ) => {
+                let (wanted, last) = (clock.saturating_sub(slack), self.sets.last(key));
+                let producer = self.directory.producer(key).unwrap_or(node);
+                let has_ended = self.members[producer].workers.iter().all(|worker| worker.ended);
+                let expected = GetError::ProducerFinished { key, node: producer, wanted, clock: last };
+                if error != expected || wanted <= last || !has_ended {
+                    return Err((
+                        "answers",
+                        format!("n{node} does not get key {key}, set up to {last}: {error}"),
+                    ));
+                }
+                self.network.reach().mark(Marker::GetBeyond);
             }
             (Answer::NotGot { error, .. }, Call::Get { key, .. }) => {
                 let producer = self.directory.producer(key);
@@ -433,6 +496,15 @@ impl Cluster {
 
     /// Checks the slot to which a write with a hint went.
     fn check_hint(&self, node: usize, remote: usize, clock: u64) -> Result<(), Finding> {
+        if let Some(of) = self.farewells.get(&(node, remote)) {
+            let mut image = vec![0; slot::words(0)];
+            self.network.segment(node).read(remote, &mut image);
+            let incarnation = self.directory.incarnation(*of).unwrap_or(0);
+            return match slot::decode(incarnation, *of as u64, 0, &image) {
+                Ok(_) => Ok(()),
+                Err(torn) => Err(("hinted", format!("a hint announces the farewell of n{of}: {torn}"))),
+            };
+        }
         // The first words of a slot tell which it is.
         let slot = self.slots.range(..=(node, remote)).next_back().filter(|((of, _), _)| *of == node);
         let Some(((_, at), key)) = slot else {

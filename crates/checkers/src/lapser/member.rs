@@ -21,6 +21,8 @@ pub(super) struct Worker {
     second_half: bool,
     /// What is left of this half.
     tasks: Vec<Task>,
+    /// Keys of others, with slacks, that it gets at the end with clocks that are never set.
+    beyond: Vec<(u64, u64)>,
     /// Calls without an answer.
     pub(super) outstanding: usize,
     /// Whether it has an input scheduled.
@@ -29,9 +31,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(sets: Vec<u64>) -> Self {
+    pub(super) fn new(sets: Vec<u64>, beyond: Vec<(u64, u64)>) -> Self {
         Self {
             sets,
+            beyond,
             iteration: 0,
             second_half: true,
             tasks: Vec::new(),
@@ -56,6 +59,12 @@ impl Worker {
             }
             if !self.second_half {
                 self.second_half = true;
+            } else if self.iteration == iterations && !self.beyond.is_empty() {
+                for (key, slack) in std::mem::take(&mut self.beyond) {
+                    let (clock, prefetch) = (iterations + dice.between(1, 10), dice.once_in(4));
+                    self.tasks.push(Task::Get { key, clock, slack, prefetch });
+                }
+                continue;
             } else if self.iteration == iterations {
                 self.ended = true;
                 return None;

@@ -59,6 +59,7 @@ impl Mode {
         expect(pushes, Marker::LateLook, 40);
         expect(pushes, Marker::SetWaited, 100);
         expect(pushes && faults, Marker::HintLost, 40);
+        expect(true, Marker::GetBeyond, 40);
         expect(faults, Marker::DiedInside, 100);
         expect(faults, Marker::ProducerLost, 40);
         expect(faults && slack, Marker::GotAfterLoss, 200);

@@ -28,6 +28,8 @@ pub(super) struct Scenario {
     pub(super) network: OneSidedConfig,
     /// A node that dies, and when.
     pub(super) death: Option<(usize, u64)>,
+    /// A node that gets values at the end that are never set.
+    pub(super) beyond: Option<usize>,
     /// Whether it dies in the middle of an operation, if there is one soon.
     pub(super) inside: bool,
 }
@@ -105,6 +107,8 @@ impl Scenario {
             network,
             death,
             inside: dice.once_in(2),
+            // One only: two would wait for each other to finish.
+            beyond: dice.once_in(3).then(|| dice.below(nodes as u64) as usize),
         }
     }
 }

@@ -204,7 +204,8 @@ impl Mode {
             | Marker::Prefetched
             | Marker::DiedInside
             | Marker::ProducerLost
-            | Marker::GotAfterLoss => (1, false),
+            | Marker::GotAfterLoss
+            | Marker::GetBeyond => (1, false),
             // Few runs with copies have values that are long enough.
             Marker::SplitFrame => (2_000, remote && !self.has_copies() && !broadcast),
             Marker::SplitHandOver => (5_000, moves && !self.has_copies()),

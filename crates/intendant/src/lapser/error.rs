@@ -19,6 +19,30 @@ pub enum LapserError {
         /// What is wrong.
         source: DeclarationError,
     },
+    /// A node has sent something that is no name of its socket.
+    #[error("node {node}: {source}")]
+    Name {
+        /// The node.
+        node: usize,
+        /// What is wrong.
+        source: ConnectError,
+    },
+    /// A node has sent something to a gather that no node of this version sends.
+    #[error("node {node} has sent to '{name}' {what}: run the same version on all nodes")]
+    Gathered {
+        /// The node.
+        node: usize,
+        /// The name of the gather.
+        name: String,
+        /// What it has sent.
+        what: String,
+    },
+    /// More nodes than can be numbered, or none.
+    #[error("{nodes} nodes in one process; there can be 1 to 65,536")]
+    Nodes {
+        /// The number of nodes.
+        nodes: usize,
+    },
     /// The declarations of the nodes do not fit together.
     #[error("the items of the nodes: {0}")]
     Directory(#[from] DirectoryError),
@@ -72,6 +96,19 @@ pub enum LapserError {
     /// A value cannot be set.
     #[error(transparent)]
     Set(#[from] SetError),
+    /// A node is to get a value of its own that it has not set.
+    #[error(
+        "clock {wanted} of item {key} is needed, which this node produces itself and has set up to clock {last}: \
+         it would wait for itself. Set the item first"
+    )]
+    OwnNotSet {
+        /// The item.
+        key: u64,
+        /// Lowest clock that would do.
+        wanted: u64,
+        /// Clock of the last value that was set; 0 if there is none.
+        last: u64,
+    },
     /// A value cannot be had.
     #[error(transparent)]
     Get(#[from] GetError),
@@ -112,7 +149,12 @@ impl LapserError {
     /// The exit code: 2 if the user has to change something, 4 if a node is missing, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
+            // Not what the user has asked for, but what the system refuses: descriptors, a mapping.
+            Self::Segment(SegmentError::System { .. }) => 1,
             Self::Declaration { .. }
+            | Self::Name { .. }
+            | Self::Gathered { .. }
+            | Self::Nodes { .. }
             | Self::Directory(_)
             | Self::Segment(_)
             | Self::Elsewhere { .. }
@@ -124,6 +166,7 @@ impl LapserError {
             Self::Connect(_)
             | Self::Start(_)
             | Self::Set(_)
+            | Self::OwnNotSet { .. }
             | Self::Get(_)
             | Self::Finish(_)
             | Self::Window(_)

@@ -20,8 +20,9 @@ use std::time::Duration;
 /// How long mapping the memory of all nodes may take.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
 
-/// How soon a node looks again by itself. A window of memory loses no hint, so that looks at pushed items are
-/// only a precaution; a node that wakes in vain takes the processor from those that compute.
+/// How soon a node looks again by itself. Windows lose no hint while both nodes live, so that looks at pushed
+/// items (`recheck_ns`) are only a precaution; a node that wakes in vain takes the processor from those that
+/// compute. What is not pushed is read at once, and then at the pace of `reread_ns_min` and `reread_ns_max`.
 const PACE: Pace =
     Pace { reread_ns_min: 5_000, reread_ns_max: 1_000_000, recheck_ns: 20_000_000, torn_reads_max: 10_000 };
 
@@ -72,15 +73,20 @@ impl Lobby {
     }
 
     /// Nodes of this process, for one thread each, in rank order.
-    #[must_use]
-    pub fn local(nodes: usize) -> Vec<Self> {
+    ///
+    /// # Errors
+    /// For no node, and for more than 65,536.
+    pub fn local(nodes: usize) -> Result<Vec<Self>, Error> {
+        if !(1..=1 << 16).contains(&nodes) {
+            return Err(LapserError::Nodes { nodes }.into());
+        }
         let group = Group::new(nodes);
         let lobby = |rank: usize| {
             let rank = NodeId(rank as u16);
             let membership = Membership::Group { rank, group: Arc::clone(&group) };
             Self { members: Members::new(rank, nodes, membership), secret: None, encrypts: false }
         };
-        (0..nodes).map(lobby).collect()
+        Ok((0..nodes).map(lobby).collect())
     }
 
     /// This node.
@@ -221,10 +227,8 @@ impl Lobby {
     }
 
     /// Words of the memory of this node. It has some even if the node has no items.
-    fn words(&self, directory: &Directory) -> Result<usize, Error> {
-        let words = directory.words(self.rank().index()).unwrap_or(0).max(1);
-        crate::check_capacity(8 * words as u64, 1)?;
-        Ok(words)
+    fn words(&self, directory: &Directory) -> usize {
+        directory.words(self.rank().index()).unwrap_or(0).max(1)
     }
 
     /// Connects the nodes over RDMA. `run` is a number that they share, and `elsewhere` why it is tried.
@@ -234,7 +238,7 @@ impl Lobby {
         run: u64,
         elsewhere: Option<(NodeId, NodeId)>,
     ) -> Result<AnyWindow, Error> {
-        let words = self.words(directory)?;
+        let words = self.words(directory);
         let mut prepared = Err(
             "connections between hosts are encrypted (TLS), which RDMA is not; --transport verbs uses it \
              nevertheless"
@@ -275,14 +279,18 @@ impl Lobby {
     /// Maps the memory of all nodes.
     fn map(&self, directory: &Directory) -> Result<MappedWindow, Error> {
         let rank = self.rank().index();
-        let words = self.words(directory)?;
+        let words = self.words(directory);
         let segment = Segment::shared(words).map_err(LapserError::from)?;
         let host = Host::listen().map_err(LapserError::from)?;
         let names = self.gather("intendant:hosts", host.name().to_string().as_bytes())?;
-        let names = names.iter().map(|name| String::from_utf8_lossy(name).parse::<Name>());
-        let names = names.collect::<Result<Vec<_>, _>>().map_err(LapserError::from)?;
+        let names = names.iter().enumerate().map(|(node, name)| {
+            let name = String::from_utf8_lossy(name).parse::<Name>();
+            name.map_err(|source| LapserError::Name { node, source })
+        });
+        let names = names.collect::<Result<Vec<_>, _>>()?;
         let secret = Secret::new(self.secret()?);
-        let connected = host.connect(segment, rank, &names, secret, CONNECT_DEADLINE);
+        let goes_on = || self.members.check().is_ok();
+        let connected = host.connect_while(segment, rank, &names, secret, CONNECT_DEADLINE, &goes_on);
         // A node that has ended is the reason of what went wrong here, and the coordinator knows it.
         self.members.check()?;
         let window = connected.map_err(LapserError::from)?;

@@ -1,5 +1,6 @@
 //! A node's place among the others, with or without a process of its own.
 
+use super::LapserError;
 use crate::error::Error;
 use crate::health::Health;
 use crate::membership::Membership;
@@ -15,6 +16,10 @@ const VERDICT: Duration = Duration::from_secs(5);
 
 /// Bytes of a payload that is gathered at once: a half of what the control plane carries.
 const PIECE_BYTES: usize = 8 << 20;
+
+/// Bytes of a payload at most: more than any machine sends. A node that announces more is not of this
+/// version.
+const PAYLOAD_BYTES_MAX: u64 = 1 << 40;
 
 /// The nodes, as one of them sees them. A node that ends without [`Members::leave`] is lost to the others.
 pub(super) struct Members {
@@ -46,14 +51,24 @@ impl Members {
     /// Payloads of all nodes, by rank. They may be longer than the control plane carries at once.
     pub(super) fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let gather = |name: &str, piece: &[u8]| self.membership.gather(name, name, piece.to_vec());
+        let wrong = |node: usize, what: String| LapserError::Gathered { node, name: name.to_owned(), what };
         let lengths = gather(name, &(payload.len() as u64).to_le_bytes())?;
-        let length = |bytes: &Vec<u8>| bytes.as_slice().try_into().map_or(0, u64::from_le_bytes);
-        let longest = lengths.iter().map(length).max().unwrap_or(0);
+        let lengths = lengths
+            .iter()
+            .enumerate()
+            .map(|(node, bytes)| announced(bytes).map_err(|what| wrong(node, what)));
+        let lengths = lengths.collect::<Result<Vec<u64>, _>>()?;
+        let longest = lengths.iter().copied().max().unwrap_or(0);
         let mut all = vec![Vec::new(); self.nodes];
         let mut pieces = payload.chunks(PIECE_BYTES);
         for _ in 0..longest.div_ceil(PIECE_BYTES as u64) {
             let gathered = gather(&format!("{name} (parts)"), pieces.next().unwrap_or_default())?;
             all.iter_mut().zip(gathered).for_each(|(all, piece)| all.extend_from_slice(&piece));
+        }
+        for (node, (all, length)) in all.iter().zip(lengths).enumerate() {
+            if all.len() as u64 != length {
+                return Err(wrong(node, format!("{} bytes after it announced {length}", all.len())).into());
+            }
         }
         Ok(all)
     }
@@ -83,10 +98,58 @@ impl Members {
     }
 }
 
+/// The number of bytes that a node announces.
+fn announced(bytes: &[u8]) -> Result<u64, String> {
+    let number = bytes.try_into().map(u64::from_le_bytes);
+    let length = number.map_err(|_| format!("its length in {} bytes instead of 8", bytes.len()))?;
+    if length > PAYLOAD_BYTES_MAX {
+        return Err(format!("that {length} bytes follow, which are more than {PAYLOAD_BYTES_MAX}"));
+    }
+    Ok(length)
+}
+
 impl Drop for Members {
     fn drop(&mut self) {
         if !self.left && self.health.check().is_ok() {
             self.membership.abort("the node was dropped before it had finished");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::membership::Group;
+
+    /// What node 0 gathers if node 1, which is no node of this version, sends these parts.
+    fn gathered(parts: &[&[u8]]) -> Result<Vec<Vec<u8>>, Error> {
+        let group = Group::new(2);
+        let membership = |rank| Membership::Group { rank: NodeId(rank), group: Arc::clone(&group) };
+        let members = Members::new(NodeId(0), 2, membership(0));
+        std::thread::scope(|scope| {
+            let other = membership(1);
+            scope.spawn(move || {
+                for (at, part) in parts.iter().enumerate() {
+                    let name = if at == 0 { "name" } else { "name (parts)" };
+                    other.gather(name, name, part.to_vec()).expect("node 0 comes");
+                }
+            });
+            members.gather("name", &[1, 2])
+        })
+    }
+
+    #[test]
+    fn lengths_that_are_none_are_refused_with_the_node() {
+        let five = 5u64.to_le_bytes();
+        assert_eq!(gathered(&[&five, &[7; 5]]).expect("as announced"), [vec![1, 2], vec![7; 5]]);
+        let refused = |parts: &[&[u8]], part: &str| {
+            let text = gathered(parts).expect_err(part).to_string();
+            assert!(text.starts_with("node 1 has sent to 'name' ") && text.contains(part), "{text}");
+            assert!(text.contains("the same version"), "{text}");
+        };
+        refused(&[&[1, 2, 3]], "its length in 3 bytes instead of 8");
+        refused(&[&u64::MAX.to_le_bytes()], "that 18446744073709551615 bytes follow");
+        refused(&[&five, &[7; 4]], "4 bytes after it announced 5");
+        refused(&[&five, &[7; 6]], "6 bytes after it announced 5");
     }
 }

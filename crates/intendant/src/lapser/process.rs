@@ -59,6 +59,7 @@ impl<W: Window> Process<W> {
             answers: Vec::new(),
             events: Vec::new(),
             next: 0,
+            op: 0,
             traffic: Traffic::default(),
             meets: false,
             held: None,
@@ -119,7 +120,9 @@ impl<W: Window> Process<W> {
     pub fn set(&mut self, key: u64, clock: u64, value: &[u64]) -> Result<(), Error> {
         let Self { members, driver, .. } = self;
         members.check()?;
-        driver.set(members, key, clock, value)
+        let set = driver.set(members, key, clock, value);
+        driver.look();
+        set
     }
 
     /// Sets several items, each once, in this order. `fill` appends the value of the item at a place in
@@ -144,6 +147,7 @@ impl<W: Window> Process<W> {
         });
         let released = driver.release(members);
         driver.held = None;
+        driver.look();
         set.and(released)
     }
 
@@ -155,31 +159,39 @@ impl<W: Window> Process<W> {
     /// vain. Any other order is right as well, and slower.
     ///
     /// # Errors
-    /// If this node neither consumes nor produces an item; [`Error::Failed`] with the node if a producer is
-    /// gone before its value came.
+    /// If this node neither consumes nor produces an item, or produces it and has not set what it is to get,
+    /// for which it would wait for itself; if a producer has finished with an older value; [`Error::Failed`]
+    /// with the node if a producer is gone before its value came. `take` may have been called for some items.
     pub fn get_all(&mut self, wants: &[Get], mut take: impl FnMut(usize, u64, &[u64])) -> Result<(), Error> {
         let Self { members, directory, driver, value } = self;
         members.check()?;
-        let (mut left, mut turns) = (wants.len(), Turns::new(directory, wants));
+        let (mut left, first) = (wants.len(), driver.ops(wants.len()));
+        let mut turns = Turns::new(directory, wants);
         loop {
-            while let Some(op) = turns.next() {
-                let (now, Get { key, clock, slack }) = (driver.now(), wants[op]);
+            while let Some(get) = turns.next() {
+                let (now, Get { key, clock, slack }) = (driver.now(), wants[get]);
+                let wanted = clock.saturating_sub(slack);
+                if let Some(last) = driver.node.last_set(key).filter(|last| *last < wanted) {
+                    return Err(LapserError::OwnNotSet { key, wanted, last }.into());
+                }
+                let op = first + get as u64;
                 let Driver { node, segment, effects, .. } = driver;
-                let began = node.get(segment, now, op as u64, key, clock, slack, effects);
+                let began = node.get(segment, now, op, key, clock, slack, effects);
                 began.map_err(LapserError::from)?;
                 driver.act(members)?;
-                left -= driver.deliver(members, directory, value, &mut |op, clock, value| {
-                    turns.came(op);
-                    take(op, clock, value);
+                left -= driver.deliver(members, directory, first, value, &mut |get, clock, value| {
+                    turns.came(get);
+                    take(get, clock, value);
                 })?;
             }
             if left == 0 {
+                driver.look();
                 return Ok(());
             }
             driver.step(members)?;
-            left -= driver.deliver(members, directory, value, &mut |op, clock, value| {
-                turns.came(op);
-                take(op, clock, value);
+            left -= driver.deliver(members, directory, first, value, &mut |get, clock, value| {
+                turns.came(get);
+                take(get, clock, value);
             })?;
         }
     }
@@ -213,6 +225,21 @@ impl<W: Window> Process<W> {
             began.map_err(LapserError::from)?;
             driver.act(members)?;
         }
+        driver.look();
+        Ok(())
+    }
+
+    /// Lets go on what this node has begun, and waits for nothing. Each other call does so once: this is for
+    /// programs that compute for long between calls. Over RDMA, a node may have begun more writes than the
+    /// card takes at once; the others go to the card when an earlier one has ended and the node looks.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn progress(&mut self) -> Result<(), Error> {
+        let Self { members, driver, .. } = self;
+        members.check()?;
+        driver.look();
+        while driver.take_event(members)? {}
         Ok(())
     }
 
@@ -223,7 +250,8 @@ impl<W: Window> Process<W> {
     /// [`Error::Failed`] if a node is lost before.
     pub fn finish(self) -> Result<(), Error> {
         let Self { members, mut driver, .. } = self;
-        let began = driver.node.finish(&driver.segment, 0, &mut driver.effects);
+        let op = driver.ops(1);
+        let began = driver.node.finish(&driver.segment, op, &mut driver.effects);
         began.map_err(LapserError::from)?;
         driver.act(&members)?;
         let result = loop {
@@ -331,6 +359,9 @@ struct Driver<W> {
     /// What the window has told, and how much of it the node knows.
     events: Vec<Event>,
     next: usize,
+    /// Number of the next call. Calls that end with an error leave gets in the node, whose answers come
+    /// later: so numbers are not used again.
+    op: u64,
     traffic: Traffic,
     /// Whether the node waits for all others.
     meets: bool,
@@ -353,6 +384,18 @@ impl<W: Window> Driver<W> {
     /// Nanoseconds since the start.
     fn now(&self) -> u64 {
         1_000 * self.clock.now().0
+    }
+
+    /// Numbers for `count` operations: this one and those that follow.
+    fn ops(&mut self, count: usize) -> u64 {
+        let first = self.op;
+        self.op += count as u64;
+        first
+    }
+
+    /// Lets the window go on. What it tells is for [`Self::step`].
+    fn look(&mut self) {
+        self.window.poll(&mut self.events);
     }
 
     /// Executes what the last call of the node asked for.
@@ -396,16 +439,23 @@ impl<W: Window> Driver<W> {
 
     /// Sets an item; waits until it is set.
     fn set(&mut self, members: &Members, key: u64, clock: u64, value: &[u64]) -> Result<(), Error> {
-        let began = self.node.set(&self.segment, 0, key, clock, value, &mut self.effects);
+        let op = self.ops(1);
+        let began = self.node.set(&self.segment, op, key, clock, value, &mut self.effects);
         began.map_err(LapserError::from)?;
         self.act(members)?;
         loop {
             for answer in self.answers.drain(..) {
                 match answer {
-                    Answer::Set { .. } => return Ok(()),
-                    Answer::NotSet { error, .. } => return Err(LapserError::from(error).into()),
-                    // No other call waits.
-                    Answer::Got { .. } | Answer::NotGot { .. } | Answer::Finished { .. } => {}
+                    Answer::Set { op: of } if of == op => return Ok(()),
+                    Answer::NotSet { op: of, error } if of == op => {
+                        return Err(LapserError::from(error).into());
+                    }
+                    // Of earlier calls that have ended with an error.
+                    Answer::Set { .. }
+                    | Answer::NotSet { .. }
+                    | Answer::Got { .. }
+                    | Answer::NotGot { .. }
+                    | Answer::Finished { .. } => {}
                 }
             }
             // What the item waits for may be held back.
@@ -442,29 +492,37 @@ impl<W: Window> Driver<W> {
         Ok(())
     }
 
-    /// Tells the node one thing that has happened, or waits until something has, or may have.
-    fn step(&mut self, members: &Members) -> Result<(), Error> {
+    /// Tells the node one thing that has happened. Returns whether there was one.
+    fn take_event(&mut self, members: &Members) -> Result<bool, Error> {
         let now = self.now();
         let Self { node, segment, effects, .. } = self;
-        if let Some(event) = self.events.get(self.next) {
-            self.next += 1;
-            match event {
-                Event::Done(id) => node.done(segment, now, *id, effects),
-                Event::Failed { id, node: other, reason } => {
-                    node.failed(segment, *id, *other, reason, effects)
-                }
-                // It is that of the last one of several items.
-                Event::Hint(_) => node.hint_of_several(segment, effects),
-                Event::Closed(other) => node.closed(segment, *other, "its process has ended", effects),
-            }
-            return self.act(members);
+        let Some(event) = self.events.get(self.next) else {
+            self.events.clear();
+            self.next = 0;
+            return Ok(false);
+        };
+        self.next += 1;
+        match event {
+            Event::Done(id) => node.done(segment, now, *id, effects),
+            Event::Failed { id, node: other, reason } => node.failed(segment, *id, *other, reason, effects),
+            // It may be that of the last one of several items.
+            Event::Hint(hint) => node.hint_of_several(segment, *hint, effects),
+            Event::Closed { node: other, reason } => node.closed(segment, *other, reason, effects),
         }
-        self.events.clear();
-        self.next = 0;
-        self.window.poll(&mut self.events);
+        self.act(members)?;
+        Ok(true)
+    }
+
+    /// Tells the node one thing that has happened, or waits until something has, or may have.
+    fn step(&mut self, members: &Members) -> Result<(), Error> {
+        if self.take_event(members)? {
+            return Ok(());
+        }
+        self.look();
         if !self.events.is_empty() {
             return Ok(());
         }
+        let now = self.now();
         let sleep = match self.node.next_check() {
             Some(at) if at <= now => {
                 self.node.check(&self.segment, now, &mut self.effects);
@@ -478,21 +536,25 @@ impl<W: Window> Driver<W> {
         Ok(())
     }
 
-    /// Passes values that came to `take`. Returns how many.
+    /// Passes values that came to `take`, for gets that are numbered from `first` on. Returns how many.
     fn deliver(
         &mut self,
         members: &Members,
         directory: &Directory,
+        first: u64,
         value: &mut Vec<u64>,
         take: &mut impl FnMut(usize, u64, &[u64]),
     ) -> Result<usize, Error> {
         let mut delivered = 0;
         for answer in self.answers.drain(..) {
             match answer {
+                Answer::Got { op, .. } | Answer::NotGot { op, .. } if op < first => {
+                    // Of an earlier call, which has ended with an error.
+                }
                 Answer::Got { op, key, .. } => {
                     value.resize(directory.value_words(key).unwrap_or(0), 0);
                     let clock = self.node.value(&self.segment, key, value).map_err(LapserError::from)?;
-                    take(op as usize, clock, value);
+                    take((op - first) as usize, clock, value);
                     delivered += 1;
                 }
                 Answer::NotGot { error: GetError::PeerLost { node, reason, .. }, .. } => {

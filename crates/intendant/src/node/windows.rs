@@ -3,6 +3,7 @@
 //! Windows only spare messages. If a node cannot have them, it says why and does without.
 
 use crate::error::Error;
+use crate::health::Health;
 use crate::meeting::OWN;
 use crate::membership::Membership;
 use intendant_core::{Element, Layout};
@@ -31,6 +32,7 @@ pub(super) fn open<E: Element>(
     shared: &Shared<E>,
     wants: bool,
     membership: &Membership,
+    health: &Health,
     secret: Secret,
 ) -> Result<Option<Windows>, Error> {
     let (layout, rank) = (shared.layout(), shared.node());
@@ -49,7 +51,8 @@ pub(super) fn open<E: Element>(
     let names: Vec<_> = told.iter().map(|told| name(told.get(TOKEN_BYTES..).unwrap_or_default())).collect();
     let drawn = told.first().and_then(|first| first.first_chunk().copied());
     let secret = intendant_onesided::Secret::new(secret.0.or(drawn).unwrap_or_default());
-    let others = match host.share(&segment, rank.index(), &names, secret, DEADLINE) {
+    let goes_on = || health.check().is_ok();
+    let others = match host.share(&segment, rank.index(), &names, secret, DEADLINE, &goes_on) {
         Ok(others) => others,
         Err(error) => return Ok(without(&error)),
     };

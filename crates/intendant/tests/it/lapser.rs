@@ -1,10 +1,14 @@
 //! Items between nodes that are threads: over the memory that processes share, and over other windows.
 
 use intendant::lapser::{
-    Declaration, Get, Item, LapserError, Lobby, Process, Stats, Variant, Want, Way, Window, in_process,
+    Declaration, Get, Item, LapserError, Lobby, MappedWindow, Process, Stats, Variant, Want, Way, Window,
+    in_process,
 };
 use intendant::{Error, NodeId};
-use std::sync::{Mutex, mpsc};
+use intendant_onesided::{Event, WaitError, WindowError};
+use intendant_segment::Segment;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -24,10 +28,10 @@ fn declared(rank: u64, keys: u64, slack: u64) -> Declaration {
 
 /// Runs something on each node, on threads of their own; what it returns, by rank.
 fn on_each<R: Send>(run: impl Fn(Lobby) -> R + Sync) -> Vec<R> {
+    let lobbies = Lobby::local(NODES as usize).expect("few nodes");
     thread::scope(|scope| {
         let run = &run;
-        let nodes: Vec<_> =
-            Lobby::local(NODES as usize).into_iter().map(|lobby| scope.spawn(move || run(lobby))).collect();
+        let nodes: Vec<_> = lobbies.into_iter().map(|lobby| scope.spawn(move || run(lobby))).collect();
         nodes.into_iter().map(|node| node.join().expect("no panic")).collect()
     })
 }
@@ -140,6 +144,186 @@ fn another_window_will_do() {
     assert!(oldest.into_iter().all(|oldest| oldest.expect("no error") == 0));
 }
 
+/// A window that tells when its node looks, and when it goes to sleep.
+struct Watched {
+    window: MappedWindow,
+    looks: Arc<AtomicUsize>,
+    /// Told at each sleep.
+    sleeps: mpsc::Sender<()>,
+}
+
+impl Window for Watched {
+    fn local(&self) -> &Segment {
+        self.window.local()
+    }
+
+    fn nodes(&self) -> usize {
+        self.window.nodes()
+    }
+
+    fn rank(&self) -> usize {
+        self.window.rank()
+    }
+
+    fn read(
+        &mut self,
+        from: usize,
+        remote: usize,
+        into: usize,
+        words: usize,
+        id: u64,
+    ) -> Result<(), WindowError> {
+        self.window.read(from, remote, into, words, id)
+    }
+
+    fn write(
+        &mut self,
+        to: usize,
+        local: usize,
+        remote: usize,
+        words: usize,
+        hint: Option<u32>,
+        id: u64,
+    ) -> Result<(), WindowError> {
+        self.window.write(to, local, remote, words, hint, id)
+    }
+
+    fn poll(&mut self, out: &mut Vec<Event>) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.window.poll(out);
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {
+        // The other end may have ended.
+        let _ = self.sleeps.send(());
+        self.window.wait(timeout)
+    }
+}
+
+/// Runs something on each node, over windows that are watched.
+fn on_each_watched(
+    variant: Variant,
+    run: impl Fn(Process<Watched>, &AtomicUsize, &mpsc::Receiver<()>) -> Result<(), Error> + Sync,
+) {
+    let windows = in_process(NODES as usize, 1 << 12).expect("windows");
+    // What node 0 tells is for node 2.
+    let (sleeps, told) = mpsc::channel();
+    let (windows, told) = (Mutex::new(windows), Mutex::new(told));
+    let ended = on_each(|lobby| {
+        let (rank, looks) = (lobby.rank().index(), Arc::new(AtomicUsize::new(0)));
+        let sleeps = if rank == 0 { sleeps.clone() } else { mpsc::channel().0 };
+        let declared = declared(rank as u64, 2 * NODES, 0);
+        let process = lobby.start_over(variant, declared, |_, _| {
+            let mut windows = windows.lock().expect("no panic");
+            let at = windows.iter().position(|window| window.rank() == rank).expect("one for each");
+            Ok(Watched { window: windows.swap_remove(at), looks: Arc::clone(&looks), sleeps })
+        })?;
+        let (_, nothing) = mpsc::channel();
+        if rank == 2 {
+            return run(process, &looks, &told.lock().expect("one node only"));
+        }
+        run(process, &looks, &nothing)
+    });
+    ended.into_iter().for_each(|ended| ended.expect("no failure"));
+}
+
+/// A get that comes after a call with an error takes no answer of that call for its own.
+#[test]
+fn answers_of_a_call_that_has_failed_are_not_those_of_the_next_one() {
+    for variant in [Variant::Push, Variant::Pull] {
+        on_each_watched(variant, |mut process, _, told| {
+            let (rank, mut value) = (process.rank().0, [0; WORDS]);
+            if rank == 0 {
+                let want = |key| Get { key, clock: 1, slack: 0 };
+                let refused = process.get_all(&[want(1), want(4), want(77)], |_, _, _| panic!("no value"));
+                let text = refused.expect_err("no such item").to_string();
+                assert!(text.contains("does not consume item 77"), "{text}");
+            }
+            process.gather("refused", &[])?;
+            if rank == 1 {
+                process.set(1, 1, &[11; WORDS])?;
+                process.set(4, 1, &[44; WORDS])?;
+            }
+            process.gather("set", &[])?;
+            if rank == 0 {
+                assert_eq!((process.get(2, 1, 0, &mut value)?, value), (1, [22; WORDS]));
+            } else if rank == 2 {
+                // Node 0 has taken all that has come before.
+                told.recv().expect("node 0 sleeps");
+                process.set(2, 1, &[22; WORDS])?;
+            }
+            process.gather("got", &[])?;
+            process.finish()
+        });
+    }
+}
+
+/// What a card does when it is looked at goes on while a node sets and gets without waiting.
+#[test]
+fn each_call_looks_at_the_window() {
+    on_each_watched(Variant::Push, |mut process, looks, _| {
+        let key = u64::from(process.rank().0);
+        let mut last = looks.load(Ordering::Relaxed);
+        let mut looked = |what: &str| {
+            let before = std::mem::replace(&mut last, looks.load(Ordering::Relaxed));
+            assert!(last > before, "{what}");
+        };
+        process.set(key, 1, &[1; WORDS])?;
+        looked("a set");
+        process.get(key, 1, 0, &mut [0; WORDS])?;
+        looked("a get");
+        process.progress()?;
+        looked("progress");
+        process.finish()
+    });
+}
+
+#[test]
+fn a_get_that_would_wait_for_its_own_node_is_refused() {
+    let run = |lobby: Lobby| -> Result<(), Error> {
+        let rank = u64::from(lobby.rank().0);
+        let mut process = lobby.start(Variant::Pull, declared(rank, NODES, 0))?;
+        process.set(rank, 3, &[7; WORDS])?;
+        let mut value = [0; WORDS];
+        let text = process.get(rank, 9, 4, &mut value).expect_err("it has set clock 3").to_string();
+        assert!(
+            text.contains(&format!("clock 5 of item {rank}")) && text.contains("up to clock 3"),
+            "{text}"
+        );
+        assert_eq!((process.get(rank, 9, 6, &mut value)?, value), (3, [7; WORDS]));
+        process.finish()
+    };
+    on_each(run).into_iter().for_each(|ended| ended.expect("no failure"));
+}
+
+/// A node that sets less often than another one gets does not leave that one waiting.
+#[test]
+fn a_get_beyond_what_a_node_has_set_ends_when_that_node_finishes() {
+    for variant in [Variant::Push, Variant::PushBySlack, Variant::Pull] {
+        for slack in [0, 2] {
+            let run = |lobby: Lobby| -> Result<(), Error> {
+                let rank = u64::from(lobby.rank().0);
+                let mut process = lobby.start(variant, declared(rank, NODES, slack))?;
+                for clock in 1..=10 {
+                    process.set(rank, clock, &[clock; WORDS])?;
+                }
+                if rank == 0 {
+                    let mut value = [0; WORDS];
+                    let text = process.get(1, 11, 0, &mut value).expect_err("10 is the last").to_string();
+                    assert!(
+                        text.contains("node 1, which produces item 1, has finished at clock 10"),
+                        "{text}"
+                    );
+                    assert!(text.contains("needs clock 11"), "{text}");
+                    assert_eq!((process.get(1, 11, 1, &mut value)?, value), (10, [10; WORDS]));
+                }
+                process.finish()
+            };
+            on_each(run).into_iter().for_each(|ended| ended.expect("no failure"));
+        }
+    }
+}
+
 #[test]
 fn nodes_on_one_host_map_memory_unless_they_are_told_otherwise() {
     let start = |way: fn(u64) -> Way| {
@@ -210,6 +394,15 @@ fn declarations_that_do_not_fit_end_all_nodes() {
     let named = |error: &Error| matches!(error, Error::Lapser(LapserError::Directory(_)));
     assert!(errors.iter().any(named), "{texts:?}");
     assert!(texts.iter().all(|text| text.contains("both produce item 5")), "{texts:?}");
+}
+
+#[test]
+fn nodes_that_cannot_be_numbered_are_refused() {
+    for nodes in [0, (1 << 16) + 1] {
+        let error = Lobby::local(nodes).map(drop).expect_err("refused");
+        assert_eq!(error.to_string(), format!("{nodes} nodes in one process; there can be 1 to 65,536"));
+        assert_eq!(error.exit_code(), 2);
+    }
 }
 
 #[test]

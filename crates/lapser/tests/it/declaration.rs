@@ -32,7 +32,8 @@ proptest! {
 fn counts_that_do_not_fit_are_refused_before_anything_is_allocated() {
     let mut bytes = Declaration::default().to_bytes();
     bytes[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
-    let refused = DeclarationError::Length { produced: u64::MAX, consumed: 0, bytes: 32 };
+    let wanted = 16 * u128::from(u64::MAX) + 32;
+    let refused = DeclarationError::Length { produced: u64::MAX, consumed: 0, bytes: 32, wanted };
     assert_eq!(Declaration::from_bytes(&bytes), Err(refused));
     assert_eq!(Declaration::from_bytes(b"LAPSER"), Err(DeclarationError::Unknown { bytes: 6 }));
 }

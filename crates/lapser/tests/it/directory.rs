@@ -28,7 +28,12 @@ fn slots_lie_in_the_order_of_keys_after_the_head() {
     assert_eq!(directory.copy_at(4, 0), copy(40, 56));
     assert_eq!(directory.copy_at(2, 1), copy(32, 48));
     assert_eq!(directory.copy_at(9, 1), copy(64, 72));
-    assert_eq!([0, 1].map(|rank| directory.words(rank)), [Some(72), Some(80)]);
+    assert_eq!([0, 1].map(|rank| directory.words(rank)), [Some(88), Some(96)]);
+    let farewells = [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2)];
+    assert_eq!(
+        farewells.map(|(of, rank)| directory.farewell_at(of, rank)),
+        [Some(72), Some(80), Some(80), Some(88), None, None]
+    );
     assert_eq!((directory.words(2), directory.copy_at(2, 0), directory.producer(3)), (None, None, None));
     assert_eq!((directory.producer(4), directory.value_words(4)), (Some(1), Some(12)));
 }
@@ -42,7 +47,11 @@ fn own_items_and_duplicates_are_dropped() {
     ];
     let directory = directory(Variant::Pull, &declarations).unwrap();
     assert_eq!(directory.consumers(1).collect::<Vec<_>>(), [(1, 2), (2, 5)]);
-    assert_eq!([0, 1, 2].map(|rank| directory.words(rank)), [Some(8); 3]);
+    assert_eq!(
+        [0, 1, 2].map(|rank| directory.words(rank)),
+        [Some(32); 3],
+        "a slot, and the farewells of three nodes"
+    );
 }
 
 #[test]
@@ -114,6 +123,8 @@ proptest! {
                 let all = own.into_iter().chain(copy.into_iter().flatten().flatten());
                 slots.extend(all.map(|at| (at, at + slot::words(*words))));
             }
+            let farewells = (0..4).map(|of| directory.farewell_at(of, rank).unwrap());
+            slots.extend(farewells.map(|at| (at, at + slot::words(0))));
             slots.sort_unstable();
             slots.push((directory.words(rank).unwrap(), 0));
             for pair in slots.windows(2) {

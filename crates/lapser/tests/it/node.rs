@@ -1,8 +1,12 @@
 //! Transitions: the whole output of single calls. The name of a test is the rule.
 
 use crate::pair::{KEY, OWN, PACE, Pair, got, set_done};
-use intendant_lapser::{Answer, Effect, FinishError, GetError, Node, SetError, StartError, Variant};
+use intendant_lapser::{
+    Answer, Declaration, Directory, Effect, FinishError, GetError, Item, Node, SetError, Settings,
+    StartError, Variant, Want,
+};
 use intendant_segment::{Segment, slot};
+use std::sync::atomic::Ordering::Relaxed;
 
 fn lost(op: u64, wanted: u64, clock: u64) -> Effect {
     let error = GetError::PeerLost { key: KEY, node: 0, reason: "killed".to_owned(), wanted, clock };
@@ -29,12 +33,35 @@ fn a_set_pushes_to_every_consumer_and_a_get_takes_what_was_pushed() {
     assert_eq!(pair.value(), (1, [1; 3]));
 }
 
-/// A look compares this word before it copies an image.
 #[test]
-fn the_second_word_of_a_slot_is_its_clock() {
-    let mut image = vec![0; slot::words(1)];
-    slot::encode(1, KEY, 77, &[5], &mut image);
-    assert_eq!(image[1], 77);
+fn a_hint_looks_at_the_items_that_share_it() {
+    // Five items with two hints: those of even place have hint 0.
+    let items: Vec<Item> = (10..15).map(|key| Item::new(key, 1)).collect();
+    let consume = items.iter().map(|item| Want { item: *item, slack: 0 }).collect();
+    let declarations = [
+        Declaration { incarnation: 1, produce: items, consume: vec![] },
+        Declaration { incarnation: 2, produce: vec![], consume },
+    ];
+    let settings = Settings { hints: 2, ..Settings::new(Variant::Push) };
+    let directory = Directory::new(settings, &declarations).unwrap();
+    let segments = [0, 1].map(|rank| Segment::new(directory.words(rank).unwrap()).unwrap());
+    let mut node = Node::new(&directory, 1, &segments[1], PACE).unwrap();
+    let mut out = Vec::new();
+    for key in 10..15 {
+        node.get(&segments[1], 0, key, key, 1, 0, &mut out).unwrap();
+        let at = directory.copy_at(key, 1).unwrap().pushed.unwrap();
+        slot::set(&segments[1], at, 1, key, 1, &[key]).unwrap();
+    }
+    let mut answered = |hint| {
+        node.hint(&segments[1], hint, &mut out);
+        let keys = out.drain(..).map(|effect| match effect {
+            Effect::Answer(Answer::Got { key, .. }) => key,
+            other => panic!("{other:?}"),
+        });
+        keys.collect::<Vec<_>>()
+    };
+    assert_eq!([answered(1), answered(2), answered(u32::MAX)], [vec![11, 13], vec![], vec![]]);
+    assert_eq!([answered(0), answered(0), answered(1)], [vec![10, 12, 14], vec![], vec![]]);
 }
 
 #[test]
@@ -80,12 +107,34 @@ fn by_slack_a_push_is_left_out_while_the_copy_is_new_enough() {
         assert_eq!(pair.set(clock), [set_done(clock)]);
     }
     assert_eq!(pair.get(1, 5, 2), [got(1, 3)]);
-    // A get that needs more than the declared slack promises reads, after a while.
-    assert_eq!(pair.get(2, 5, 0), []);
-    let read = pair.check(PACE.recheck_ns);
+    // Clock 5 is not pushed before a clock of 6, the next that is.
+    let read = pair.get(2, 5, 0);
     assert!(is_read(&read), "{read:?}");
     let id = pair.copy(1, &read[0]);
     assert_eq!(pair.done(1, id), [got(2, 5)]);
+    assert_eq!(pair.get(3, 6, 0), [], "this one is pushed");
+    assert_eq!(pair.nodes[1].next_check(), Some(PACE.recheck_ns));
+    let out = pair.set(6);
+    pair.copy(0, &out[0]);
+    assert_eq!(pair.hint(0), [got(3, 6)]);
+}
+
+#[test]
+fn by_slack_the_first_values_are_read_at_once_and_a_push_can_tell_that_a_read_is_due() {
+    let mut pair = Pair::new(Variant::PushBySlack);
+    let [first, second] = [pair.get(1, 2, 0), pair.get(2, 5, 0)];
+    assert!(is_read(&first), "clocks 1 and 2 are not pushed: {first:?}");
+    assert_eq!(second, [], "a read is under way");
+    for clock in 1..=2 {
+        pair.set(clock);
+    }
+    let id = pair.copy(1, &first[0]);
+    assert_eq!(pair.done(1, id), [got(1, 2)]);
+    // The get of clock 5 waits for a push of clock 3 or a later one. It comes, and clock 5 will not.
+    let out = pair.set(3);
+    pair.copy(0, &out[0]);
+    let read = pair.hint(0);
+    assert!(is_read(&read), "{read:?}");
 }
 
 #[test]
@@ -249,6 +298,11 @@ fn a_node_meets_the_others_before_it_releases_its_segment() {
     pair.nodes[0].finish(&pair.segments[0], 8, &mut out).unwrap();
     assert_eq!(out, [], "a write is in flight");
     let id = pair.copy(0, &write[0]);
+    let farewell = pair.done(0, id);
+    let (local, remote) =
+        (pair.directory.farewell_at(0, 0).unwrap(), pair.directory.farewell_at(0, 1).unwrap());
+    assert_eq!(farewell, [Effect::Write { to: 1, local, remote, words: 8, hint: Some(0), id: 5 }]);
+    let id = pair.copy(0, &farewell[0]);
     assert_eq!(pair.done(0, id), [Effect::Meet]);
     assert_eq!(pair.closed(0), [], "the other node may leave as soon as it knows that all have met");
     pair.nodes[0].met(&mut out);
@@ -263,9 +317,7 @@ fn a_node_meets_the_others_before_it_releases_its_segment() {
 fn the_loss_of_a_node_ends_the_meeting() {
     let mut pair = Pair::new(Variant::Pull);
     let mut out = Vec::new();
-    pair.nodes[0].finish(&pair.segments[0], 8, &mut out).unwrap();
-    assert_eq!(out, [Effect::Meet]);
-    out.clear();
+    assert_eq!(pair.finish(), []);
     pair.nodes[0].meeting_failed(1, "killed", &mut out);
     let gone = Err(FinishError::PeerLost { node: 1, reason: "killed".to_owned() });
     assert_eq!(out, [Effect::Release, Effect::Answer(Answer::Finished { op: 8, result: gone })]);
@@ -277,6 +329,98 @@ fn the_loss_of_a_node_ends_the_meeting() {
     assert!(matches!(out[..], [Effect::Release, Effect::Answer(Answer::Finished { op: 8, result: Err(_) })]));
 }
 
+fn over(op: u64, wanted: u64, clock: u64) -> Effect {
+    let error = GetError::ProducerFinished { key: KEY, node: 0, wanted, clock };
+    Effect::Answer(Answer::NotGot { op, error })
+}
+
+#[test]
+fn a_get_beyond_the_last_push_ends_when_the_producer_finishes() {
+    let mut pair = Pair::new(Variant::Push);
+    let write = pair.set(1);
+    assert_eq!(pair.get(1, 1, 0), []);
+    assert_eq!(pair.get(2, 2, 0), []);
+    let id = pair.copy(0, &write[0]);
+    pair.done(0, id);
+    assert_eq!(pair.finish(), []);
+    assert_eq!(pair.hint(0), [got(1, 1), over(2, 2, 1)], "the last value counts");
+    assert_eq!(pair.get(3, 2, 0), [over(3, 2, 1)]);
+    assert_eq!(pair.get(4, 1, 0), [got(4, 1)]);
+    // Without its hint.
+    let mut pair = Pair::new(Variant::Push);
+    assert_eq!(pair.get(1, 1, 0), []);
+    assert_eq!(pair.finish(), []);
+    assert_eq!(pair.check(PACE.recheck_ns), [over(1, 1, 0)]);
+    assert_eq!(pair.nodes[1].next_check(), None);
+}
+
+#[test]
+fn a_get_beyond_the_last_value_ends_after_a_read_that_began_after_the_farewell() {
+    for variant in [Variant::Pull, Variant::PushBySlack] {
+        let mut pair = Pair::new(variant);
+        let early = pair.get(1, 2, 0);
+        let id = pair.copy(1, &early[0]);
+        // The image is of before both sets, and the farewell comes before it is looked at.
+        pair.set(1);
+        pair.set(2);
+        assert_eq!(pair.finish(), []);
+        assert_eq!(pair.done(1, id), [], "{variant:?}: another read is due");
+        let late = pair.check(PACE.reread_ns_min);
+        let id = pair.copy(1, &late[0]);
+        assert_eq!(pair.done(1, id), [got(1, 2)], "{variant:?}");
+        let beyond = pair.get(2, 3, 0);
+        let id = pair.copy(1, &beyond[0]);
+        assert_eq!(pair.done(1, id), [over(2, 3, 2)], "{variant:?}");
+    }
+}
+
+#[test]
+fn a_farewell_that_is_torn_or_of_another_run_is_not_heard() {
+    let mut pair = Pair::new(Variant::Push);
+    assert_eq!(pair.get(1, 1, 0), []);
+    let at = pair.directory.farewell_at(0, 1).unwrap();
+    for (incarnation, clock) in [(7, 1), (1, 2)] {
+        let mut image = vec![0; slot::words(0)];
+        slot::encode(incarnation, 0, clock, &[], &mut image);
+        pair.segments[1].write(at, &image);
+        assert_eq!(pair.hint(0), []);
+    }
+}
+
+#[test]
+fn a_slot_that_another_node_has_written_is_noticed_by_its_owner() {
+    // Sequence, clock, checksum, key, and a word of the value: which of them a set and a get notice.
+    for (word, set_fails, get_fails) in
+        [(0, true, false), (1, true, true), (2, false, true), (3, true, true), (6, false, true)]
+    {
+        let mut pair = Pair::new(Variant::Pull);
+        pair.set(4);
+        let at = pair.directory.produced_at(KEY).unwrap() + word;
+        let segment = pair.segments[0].clone();
+        segment.write(at, &[segment.load(at, Relaxed) + 8]);
+        let got = pair.nodes[0].value(&segment, KEY, &mut [0; 3]);
+        let overwritten = matches!(got, Err(GetError::Overwritten { key: KEY, .. }));
+        assert_eq!(overwritten, get_fails, "word {word}: {got:?}");
+        let set = pair.nodes[0].set(&segment, 5, KEY, 5, &[5; 3], &mut Vec::new());
+        assert_eq!(set.is_err(), set_fails, "word {word}");
+        if let Err(error) = set {
+            let text = error.to_string();
+            assert!(text.contains("item 5: another thread, or another node, has written"), "{text}");
+        } else {
+            let mut value = [0; 3];
+            assert_eq!((pair.nodes[0].value(&segment, KEY, &mut value), value), (Ok(5), [5; 3]));
+        }
+    }
+}
+
+#[test]
+fn an_own_item_that_was_never_set_is_zeros_whatever_is_there() {
+    let pair = Pair::new(Variant::Pull);
+    pair.segments[0].write(pair.directory.produced_at(KEY).unwrap() + slot::HEADER, &[5; 3]);
+    let mut value = [1; 3];
+    assert_eq!((pair.nodes[0].value(&pair.segments[0], KEY, &mut value), value), (Ok(0), [0; 3]));
+}
+
 #[test]
 fn gets_that_wait_end_with_the_node() {
     let mut pair = Pair::new(Variant::Push);
@@ -284,7 +428,7 @@ fn gets_that_wait_end_with_the_node() {
     let mut out = Vec::new();
     pair.nodes[1].finish(&pair.segments[1], 2, &mut out).unwrap();
     let ended = Effect::Answer(Answer::NotGot { op: 1, error: GetError::Finished { key: KEY } });
-    assert_eq!(out, [ended, Effect::Meet]);
+    assert!(matches!(&out[..], [first, Effect::Write { to: 0, .. }] if *first == ended), "{out:?}");
     assert_eq!(pair.nodes[1].next_check(), None);
 }
 
@@ -307,7 +451,7 @@ fn what_makes_no_sense_is_refused() {
     let node = |rank, segment| Node::new(&pair.directory, rank, segment, PACE).err();
     assert_eq!(node(2, &segment), Some(StartError::Rank { rank: 2, nodes: 2 }));
     let short = Segment::new(8).unwrap();
-    assert_eq!(node(0, &short), Some(StartError::Segment { rank: 0, words: 8, needed: 16 }));
+    assert_eq!(node(0, &short), Some(StartError::Segment { rank: 0, words: 8, needed: 32 }));
     let next = pair.nodes[0].set(&pair.segments[0], 1, KEY, u64::MAX, &[0; 3], &mut out);
     assert_eq!(next, Ok(()));
 }

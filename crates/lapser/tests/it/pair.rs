@@ -87,6 +87,17 @@ impl Pair {
         out
     }
 
+    /// Node 0 finishes, in call 8, and its farewell arrives at node 1. Returns what follows before the
+    /// meeting.
+    pub(crate) fn finish(&mut self) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.nodes[0].finish(&self.segments[0], 8, &mut out).unwrap();
+        let id = self.copy(0, &out[0]);
+        let mut after = self.done(0, id);
+        assert_eq!(after.pop(), Some(Effect::Meet));
+        after
+    }
+
     /// The value of [`KEY`] at node 1.
     pub(crate) fn value(&self) -> (u64, [u64; 3]) {
         let mut value = [0; 3];

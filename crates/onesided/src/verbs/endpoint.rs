@@ -75,9 +75,12 @@ impl Endpoint {
         let first_packet = u32::from_le_bytes(packets) & PACKET_MASK;
         let room = Room { operations, receptions: hints };
         let (mut pairs, mut numbers) = (Vec::new(), Vec::new());
+        let segments = || [&memory, &counters].map(|memory| memory.segment().clone());
         for node in 0..nodes {
             let pair = (node != rank)
-                .then(|| QueuePair::new(&domain, &completions, room, Access::ReadAndWrite))
+                .then(|| {
+                    QueuePair::new(&domain, &completions, room, Access::ReadAndWrite, segments().to_vec())
+                })
                 .transpose()
                 .map_err(system("making a queue pair (ibv_create_qp)"))?;
             numbers.push(

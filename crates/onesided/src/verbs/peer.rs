@@ -63,7 +63,9 @@ enum State {
         /// Whether completions were looked for since.
         seen: bool,
     },
-    Closed,
+    Closed {
+        reason: String,
+    },
 }
 
 /// What a peer uses of its window.
@@ -159,7 +161,7 @@ impl Peer {
     pub(super) fn was_seen(&mut self) -> bool {
         match &mut self.state {
             State::Ending { seen, .. } => std::mem::replace(seen, true),
-            State::Open | State::Closed => true,
+            State::Open | State::Closed { .. } => true,
         }
     }
 
@@ -185,8 +187,8 @@ impl Peer {
     fn failed(&self, id: u64) -> Event {
         let node = self.node;
         let reason = match &self.state {
-            State::Ending { reason, .. } => reason.clone(),
-            State::Open | State::Closed => format!("node {node} has ended"),
+            State::Ending { reason, .. } | State::Closed { reason } => reason.clone(),
+            State::Open => format!("node {node} has ended"),
         };
         Event::Failed { id, node, reason }
     }
@@ -327,7 +329,7 @@ impl Peer {
 
     /// The node has sent a hint. Returns it.
     pub(super) fn received(&mut self, result: Result<Option<u32>, String>, local: &Local<'_>) -> Option<u32> {
-        if matches!(self.state, State::Closed) || (self.is_ending() && result.is_err()) {
+        if matches!(self.state, State::Closed { .. }) || (self.is_ending() && result.is_err()) {
             return None;
         }
         match result {
@@ -373,14 +375,16 @@ impl Peer {
         }
     }
 
-    /// Takes the queue pair from the card, which will then not access memory for it.
+    /// Takes the queue pair from the card, which will then not access memory for it. (If the card refuses,
+    /// the memory stays mapped: see `QueuePair`.)
     fn give_up(&mut self) {
         self.pair = None;
     }
 
     /// Reports the end of the node, once all that was under way is back.
     pub(super) fn settle(&mut self, now: Instant, events: &mut Vec<Event>) {
-        let State::Ending { since, .. } = &self.state else { return };
+        let State::Ending { reason, since, .. } = &self.state else { return };
+        let reason = reason.clone();
         if !self.posted.is_empty() && self.pair.is_some() && now - *since < SILENCE_MAX {
             return;
         }
@@ -394,8 +398,16 @@ impl Peer {
             events.push(self.failed(work.id));
         }
         self.hints_late.clear();
-        self.state = State::Closed;
-        events.push(Event::Closed(self.node));
+        self.state = State::Closed { reason: reason.clone() };
+        events.push(Event::Closed { node: self.node, reason });
+    }
+
+    /// This node has not looked for `unseen` and does now: this time is no silence of the other node, because
+    /// what that has done was not noticed.
+    pub(super) fn excuse(&mut self, unseen: Duration, now: Instant) {
+        if !self.posted.is_empty() {
+            self.progress = self.progress.checked_add(unseen).map_or(now, |later| later.min(now));
+        }
     }
 
     /// What is to be done as time passes.

@@ -21,16 +21,18 @@ const GOODBYE_LOOK: Duration = Duration::from_millis(10);
 /// A window to nodes that an RDMA card reaches, by reliable connections.
 ///
 /// Operations are the card's: the processor of neither node copies anything. They have ended when
-/// [`Event::Done`] says so; a write is then in the memory of the other node. Each node may have 1,024
-/// operations that wait for the card, and more are refused ([`WindowError::Full`]).
+/// [`Event::Done`] says so; the other card has then acknowledged a write, and the other node may see it a
+/// little later. Each node may have 1,024 operations that wait for the card, and more are refused
+/// ([`WindowError::Full`]). They go to the card when the caller looks.
 ///
 /// Hints are none of the caller's worry when a node does not look: at most 256 are under way, and what comes
 /// above is kept here, coalesced, and sent later. None is lost while both nodes live.
 ///
 /// It notices that a node has ended, or cannot be reached, when an operation with it fails. It asks each node
 /// from which it has heard nothing for a second. Both need someone who calls [`poll`](Window::poll) or
-/// [`wait`](Window::wait). Cards try again for half a second to a few seconds before they give up. A node
-/// that stands still (SIGSTOP) is not noticed: its card answers.
+/// [`wait`](Window::wait); time in which no one does counts as no silence of other nodes. Cards try again for
+/// half a second to a few seconds before they give up. A node that stands still (SIGSTOP) is not noticed: its
+/// card answers.
 #[derive(Debug)]
 pub struct VerbsWindow {
     rank: usize,
@@ -45,6 +47,7 @@ pub struct VerbsWindow {
     hints: Vec<u32>,
     taken: Vec<Completion>,
     next_tick: Instant,
+    last_look: Instant,
 }
 
 #[expect(clippy::disallowed_methods, reason = "bounds of time for other nodes; no protocol depends on it")]
@@ -63,8 +66,21 @@ impl VerbsWindow {
     ) -> Self {
         let part_words_max = (PART_BYTES_MAX.min(message_bytes_max) / size_of::<u64>()).max(1);
         let (events, hints, taken) = (Vec::new(), Vec::new(), Vec::new());
-        let next_tick = now() + TICK;
-        Self { rank, peers, completions, counters, memory, part_words_max, events, hints, taken, next_tick }
+        let last_look = now();
+        let next_tick = last_look + TICK;
+        Self {
+            rank,
+            peers,
+            completions,
+            counters,
+            memory,
+            part_words_max,
+            events,
+            hints,
+            taken,
+            next_tick,
+            last_look,
+        }
     }
 
     /// Ends the connection to a node of which the caller knows that it has ended, for example because the
@@ -176,10 +192,19 @@ impl VerbsWindow {
     }
 
     fn look(&mut self) -> io::Result<()> {
-        if now() >= self.next_tick {
-            self.tick();
+        // First: what has ended since the last look is no silence, however long ago that was.
+        self.drain()?;
+        let now = now();
+        let unseen = now.saturating_duration_since(self.last_look).saturating_sub(TICK);
+        self.last_look = now;
+        if !unseen.is_zero() {
+            self.peers.iter_mut().flatten().for_each(|peer| peer.excuse(unseen, now));
         }
-        self.drain()
+        if now >= self.next_tick {
+            self.tick();
+            self.drain()?;
+        }
+        Ok(())
     }
 }
 

@@ -43,6 +43,11 @@ pub(crate) fn host(nodes: usize, words: usize) -> Vec<MappedWindow> {
     })
 }
 
+/// Whether node `node` has closed, according to these events.
+pub(crate) fn has_closed(events: &[Event], node: usize) -> bool {
+    events.iter().any(|event| matches!(event, Event::Closed { node: of, .. } if *of == node))
+}
+
 pub(crate) fn polled(window: &mut impl Window) -> Vec<Event> {
     let mut events = Vec::new();
     window.poll(&mut events);
@@ -55,7 +60,7 @@ pub(crate) fn done(window: &mut impl Window, count: usize) -> Vec<u64> {
     while ids.len() < count {
         ids.extend(next(window).into_iter().map(|event| match event {
             Event::Done(id) => id,
-            event @ (Event::Failed { .. } | Event::Hint(_) | Event::Closed(_)) => panic!("{event:?}"),
+            event @ (Event::Failed { .. } | Event::Hint(_) | Event::Closed { .. }) => panic!("{event:?}"),
         }));
     }
     ids.sort_unstable();

@@ -1,7 +1,7 @@
 //! Which nodes connect, which do not, and what refusals say.
 
 use crate::cluster::{LONG, SECRET, polled};
-use intendant_onesided::{Host, MappedWindow, Name, Window, WindowError};
+use intendant_onesided::{ConnectError, Host, MappedWindow, Name, Window, WindowError};
 use intendant_segment::Segment;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -52,7 +52,18 @@ fn a_node_that_does_not_come_is_named() {
     let (mut hosts, names) = hosts(3);
     let last = hosts.pop().expect("three nodes");
     let error = last.connect(segment(), 2, &names, SECRET, SHORT).expect_err("no node calls").to_string();
-    assert_eq!(error, "after 0 s, node 0 has not connected");
+    assert!(error.starts_with("after 0 s, node 0 has not connected: "), "{error}");
+}
+
+#[test]
+fn a_caller_can_give_up() {
+    let (mut hosts, names) = hosts(2);
+    let last = hosts.pop().expect("two nodes");
+    let asked = std::cell::Cell::new(0);
+    let goes_on = || asked.replace(asked.get() + 1) < 4;
+    let error = last.connect_while(segment(), 1, &names, SECRET, LONG, &goes_on).expect_err("no node calls");
+    assert!(matches!(error, ConnectError::GivenUp { node: 0 }), "{error}");
+    assert_eq!(asked.get(), 5);
 }
 
 #[test]

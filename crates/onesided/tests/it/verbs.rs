@@ -1,7 +1,7 @@
 //! Windows over RDMA: what the tests of all windows leave open. Without a card, they say so and do nothing,
 //! or fail if `REQUIRE_VERBS` is set, as `scripts/rxe.sh` does.
 
-use crate::cluster::{done, next, polled};
+use crate::cluster::{done, has_closed, next, polled};
 use crate::killed::counted;
 use crate::process::{Process, rank, say, told};
 use intendant_onesided::verbs::{Address, Card, DeviceError, Endpoint, VerbsError, VerbsWindow};
@@ -13,6 +13,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
+use std::time::Duration;
 
 const RUN: u64 = 71;
 const KEY: u64 = 5;
@@ -203,8 +204,8 @@ fn a_node_of_which_the_caller_knows_that_it_has_ended_is_closed() {
                     assert_eq!(reason, "node 1 has ended");
                     assert_eq!(ends.insert(id, false), None);
                 }
-                Event::Closed(1) => closed = true,
-                event @ (Event::Failed { .. } | Event::Hint(_) | Event::Closed(_)) => panic!("{event:?}"),
+                Event::Closed { node: 1, .. } => closed = true,
+                event @ (Event::Failed { .. } | Event::Hint(_) | Event::Closed { .. }) => panic!("{event:?}"),
             }
         }
     }
@@ -217,14 +218,35 @@ fn a_node_of_which_the_caller_knows_that_it_has_ended_is_closed() {
     // The other node notices by an operation, and its card has refused it.
     b.read(0, 0, 8, 8, 1).expect("these words exist");
     let mut events = Vec::new();
-    while !events.contains(&Event::Closed(0)) {
+    while !has_closed(&events, 0) {
         events.extend(next(&mut b));
     }
     assert!(
-        matches!(&events[..], [Event::Failed { id: 1, node: 0, reason }, Event::Closed(0)]
+        matches!(&events[..], [Event::Failed { id: 1, node: 0, reason }, Event::Closed { node: 0, .. }]
         if reason.contains("cannot be reached")),
         "{events:?}"
     );
+}
+
+/// Longer than the silence that ends a connection, and than the time after which a window asks a node.
+#[expect(clippy::disallowed_methods, reason = "what is tested is that nothing happens in this time")]
+#[test]
+fn a_node_that_does_not_look_for_long_takes_the_others_for_alive() {
+    let Some((mut a, mut b)) = pair(64) else { return };
+    let long = Duration::from_secs(11);
+    a.read(1, 0, 8, 8, 1).expect("these words exist");
+    thread::sleep(long);
+    assert_eq!(polled(&mut a), [Event::Done(1)]);
+    // What the window itself asks is answered while this thread does something else.
+    assert_eq!(polled(&mut a), []);
+    thread::sleep(long);
+    for _ in 0..3 {
+        assert_eq!((polled(&mut a), polled(&mut b)), (vec![], vec![]));
+        thread::sleep(Duration::from_millis(200));
+    }
+    b.write(0, 0, 0, 8, Some(3), 2).expect("these words exist");
+    assert_eq!(done(&mut b, 1), [2]);
+    assert_eq!(next(&mut a), [Event::Hint(3)]);
 }
 
 /// Writes slots to node 1 until it is killed; the first half of the own segment is the source.
@@ -252,10 +274,13 @@ fn a_killed_writer_is_noticed_and_leaves_no_half_of_a_value() {
         node.kill();
         // Nothing is under way: the window asks the node by itself.
         let mut events = Vec::new();
-        while !events.contains(&Event::Closed(0)) {
+        while !has_closed(&events, 0) {
             events.extend(next(&mut window));
         }
-        assert_eq!(events.pop(), Some(Event::Closed(0)), "nothing comes after the end");
+        let Some(Event::Closed { node: 0, reason }) = events.pop() else {
+            panic!("nothing comes after the end")
+        };
+        assert!(reason.starts_with("node 0 has ended or cannot be reached: "), "{reason}");
         assert!(events.iter().all(|event| *event == Event::Hint(9)), "{events:?}");
         let mut image = vec![0; SLOT];
         window.local().read(SLOT, &mut image);
@@ -267,7 +292,8 @@ fn a_killed_writer_is_noticed_and_leaves_no_half_of_a_value() {
             Err(error @ (Torn::Unset | Torn::Foreign)) => panic!("{error}"),
         }
         window.read(0, 0, 0, 1, 77).expect("the words existed");
-        let failed = Event::Failed { id: 77, node: 0, reason: "node 0 has ended".to_owned() };
+        // The cause is still known.
+        let failed = Event::Failed { id: 77, node: 0, reason };
         assert_eq!(polled(&mut window), [failed]);
     }
 }
@@ -301,8 +327,8 @@ fn reads_from_a_killed_node_end_once() {
                     assert_eq!(ends.insert(id, false), None);
                     failed += 1;
                 }
-                Event::Closed(0) => closed = true,
-                event @ (Event::Failed { .. } | Event::Hint(_) | Event::Closed(_)) => panic!("{event:?}"),
+                Event::Closed { node: 0, .. } => closed = true,
+                event @ (Event::Failed { .. } | Event::Hint(_) | Event::Closed { .. }) => panic!("{event:?}"),
             }
         }
     }
@@ -328,7 +354,7 @@ fn count_what_is_left() {
     windows[0].write(1, 0, 0, 8, Some(1), 1).expect("these words exist");
     let last = windows.pop().expect("three windows");
     drop(last);
-    while !next(&mut windows[0]).contains(&Event::Closed(2)) {}
+    while !has_closed(&next(&mut windows[0]), 2) {}
     drop(windows);
     assert_eq!(counted(), before);
     // Nodes that have not connected.
@@ -337,7 +363,7 @@ fn count_what_is_left() {
     // A node that was killed.
     let (mut node, mut window) = with_process("verbs::stay", SLOT).expect("as before");
     node.kill();
-    while !next(&mut window).contains(&Event::Closed(0)) {}
+    while !has_closed(&next(&mut window), 0) {}
     drop((window, node));
     assert_eq!(counted(), before);
 }

@@ -86,6 +86,32 @@ fn a_writer_that_is_at_work_is_noticed() {
 }
 
 #[test]
+fn a_writer_that_remembers_its_slot_believes_only_itself() {
+    let segment = Segment::new(16).expect("memory");
+    let mut known = slot::Written::default();
+    let set = |known: &mut slot::Written, clock| slot::set_known(&segment, 8, (1, 2), known, clock, &[clock]);
+    assert_eq!(set(&mut known, 0), Err(SetError::Clock { clock: 0, last: 0 }));
+    assert_eq!((set(&mut known, 3), known.clock()), (Ok(()), 3));
+    assert_eq!(slot::set(&segment, 8, 1, 2, 4, &[4]), Ok(()), "another writer");
+    assert_eq!((set(&mut known, 9), known.clock()), (Err(SetError::Overwritten), 3));
+    let mut read = [0];
+    assert_eq!((slot::get(&segment, 8, 1, 2, &mut read), read), (Ok(4), [4]), "the slot is as it was");
+    // A clock that was changed does not make an older value acceptable, nor a newer one late.
+    let mut known = slot::Written::default();
+    segment.write(8, &[0; 8]);
+    set(&mut known, 3).expect("a first value");
+    for changed in [1, 7] {
+        segment.store(9, changed, Relaxed);
+        assert_eq!(set(&mut known, 5), Err(SetError::Overwritten));
+        assert_eq!(slot::peek_clock(&segment, 8), changed);
+        assert_eq!(slot::read(&segment, 8, 1, 2, &mut read), Err(Torn::Changed));
+    }
+    segment.store(9, 3, Relaxed);
+    assert_eq!((slot::read(&segment, 8, 1, 2, &mut read), read), (Ok(3), [3]));
+    assert_eq!((set(&mut known, 5), slot::read(&segment, 8, 1, 2, &mut read), read), (Ok(()), Ok(5), [5]));
+}
+
+#[test]
 #[should_panic(expected = "a slot at word 4 with a value of 1 words is not within a segment of 8 words")]
 fn slots_end_within_the_segment() {
     let _ = slot::get(&Segment::new(8).expect("memory"), 4, 1, 1, &mut [0]);
@@ -133,7 +159,8 @@ proptest! {
         }
     }
 
-    /// Whatever a hostile peer writes is no value, and no panic.
+    /// A word that another node has changed by mistake is noticed. (A node that wants to can make valid
+    /// slots: the checksum has no key.)
     #[test]
     fn one_changed_bit_is_noticed(
         value in prop::collection::vec(any::<u64>(), 0..40),

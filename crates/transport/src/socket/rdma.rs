@@ -122,7 +122,8 @@ impl Plane {
         let direction = self.pieces * self.piece_words;
         let completions = Completions::new(&self.domain, MESSAGES_MAX + self.pieces)?;
         let room = Room { operations: MESSAGES_MAX, receptions: self.pieces };
-        let pair = QueuePair::new(&self.domain, &completions, room, Access::Local)?;
+        let memory = vec![self.memory.segment().clone()];
+        let pair = QueuePair::new(&self.domain, &completions, room, Access::Local, memory)?;
         let mut packet = [0; 4];
         getrandom::fill(&mut packet).map_err(|error| io::Error::other(error.to_string()))?;
         let offer = Offer {

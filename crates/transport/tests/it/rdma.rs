@@ -57,7 +57,9 @@ impl Raw {
         let memory = Memory::new(&domain, segment, Access::Local).expect("it may be locked");
         let completions = Completions::new(&domain, 64).expect("a queue");
         let room = Room { operations: 32, receptions: PIECES };
-        let pair = QueuePair::new(&domain, &completions, room, Access::Local).expect("a queue pair");
+        let segments = vec![memory.segment().clone()];
+        let pair =
+            QueuePair::new(&domain, &completions, room, Access::Local, segments).expect("a queue pair");
         let own = card.path();
         let gid = offer[20..].try_into().expect("16 bytes");
         let lid = u16::from_le_bytes([offer[4], offer[5]]);

@@ -1,4 +1,5 @@
-//! A call has one answer, and a get fails only if the producer of its item is gone.
+//! A call has one answer, and a get fails only if the producer of its item is gone, or has finished and has
+//! set no value that would do.
 
 use intendant_lapser::GetError;
 use intendant_sim::Finding;

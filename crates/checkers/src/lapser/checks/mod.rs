@@ -6,7 +6,7 @@
 //! | `torn` | a get returns a value that one set has set, with its clock |
 //! | `fresh` | its clock is at least max(t − s, 0) for a get at clock t with slack s |
 //! | `monotone` | the clocks that a node gets of an item never decrease |
-//! | `answers` | a call has one answer, and a get fails only if the producer is gone |
+//! | `answers` | a call has one answer; a get fails only if the producer is gone, or has finished with less |
 //! | `writers` | a line of a segment has one writer; what a window reads is not changed until it is done |
 //! | `traffic` | pushes are sets × consumers; nothing is read while a copy is new enough |
 //! | `hinted` | a hint comes after the data that it announces |
