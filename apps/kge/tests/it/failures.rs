@@ -172,8 +172,10 @@ fn the_others_end(transport: &str, victim: usize, signal: Signal, name: &str) {
     kill_process(run.nodes[victim], signal).unwrap();
     let (status, text) = run.end();
     // Memory of rings has no name at all: it ends with the processes.
-    let left: Vec<_> =
-        unix_sockets().into_iter().filter(|line| line.get(7).is_some_and(|name| names.contains(name))).collect();
+    let left: Vec<_> = unix_sockets()
+        .into_iter()
+        .filter(|line| line.get(7).is_some_and(|name| names.contains(name)))
+        .collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(status.code(), Some(4), "{text}");
     for rank in (0..4).filter(|rank| *rank != victim) {

@@ -147,7 +147,8 @@ fn bytes_are_those_of_the_words_in_the_order_of_the_machine() {
 fn many_bytes_are_written_as_few_are() {
     const WORDS: usize = 600;
     for segment in both(WORDS) {
-        for (at, words) in (0..10).flat_map(|at| [247, 255, 256, 257, 263, 400, 590].map(|words| (at, words))) {
+        for (at, words) in (0..10).flat_map(|at| [247, 255, 256, 257, 263, 400, 590].map(|words| (at, words)))
+        {
             let bytes: Vec<u8> = (0..8 * words).map(|byte| (byte % 251 + at) as u8).collect();
             segment.write(0, &[u64::MAX; WORDS]);
             segment.write_bytes(at, &bytes);
