@@ -139,13 +139,13 @@ async fn a_link_carries_tls_records_and_nothing_readable() {
 }
 
 #[tokio::test]
-async fn nodes_of_one_host_may_use_unix_sockets_beside_tls() {
+async fn nodes_of_one_host_may_use_rings_beside_tls() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new();
     let tls = ["a", "b"].map(|stem| Some(good(&authority, folder.path(), stem)));
     let [a, _b] = pair(tls, Transport::Auto, PATIENCE).await;
     let links = a.expect("both are good").links();
-    assert_eq!(links.unix, usize::from(cfg!(target_os = "linux")));
+    assert_eq!(links.shm, usize::from(cfg!(target_os = "linux")));
 }
 
 /// The final error of a dialler.
