@@ -131,7 +131,8 @@ fn nodes_of_a_host_share_memory_to_be_read() {
     let read: Vec<Vec<Option<u64>>> = thread::scope(|scope| {
         let share = |((host, rank), segment): ((Host, usize), Segment)| {
             scope.spawn(move || {
-                let views = host.share(&segment, rank, &names, SECRET, LONG).expect("the other does, too");
+                let views =
+                    host.share(&segment, rank, &names, SECRET, LONG, &|| true).expect("the other does, too");
                 views.iter().map(|view| view.as_ref().map(|view| view.load(3))).collect()
             })
         };
