@@ -1,17 +1,24 @@
-#![cfg(feature = "verbs")]
 #![deny(unsafe_code)]
 #![doc = include_str!("../README.md")]
+#![cfg_attr(
+    feature = "verbs",
+    doc = "\n\nStart at [`Card::find`], which chooses a port; [`Memory`] is what a card may access, [`Completions`] \
+           tells what has ended, and [`QueuePair`] is a connection."
+)]
 //!
-//! Start at [`Card::find`], which chooses a port; [`Memory`] is what a card may access, [`Completions`] tells
-//! what has ended, and [`QueuePair`] is a connection. `unsafe` code is in one module, `ffi`.
-//!
-//! Absent on purpose: protocols, a way to tell the nodes each other's [`Pair`]s and [`Path`]s, datagrams,
-//! atomic operations.
+//! `unsafe` code is in one module, `ffi`. Absent on purpose: protocols, a way to tell the nodes where each
+//! other's queue pairs are, datagrams, atomic operations.
 
+#[cfg(feature = "verbs")]
 mod card;
+#[cfg(feature = "verbs")]
 mod error;
+#[cfg(feature = "verbs")]
 mod ffi;
 
+#[cfg(feature = "verbs")]
 pub use card::{Card, Pair, Path};
+#[cfg(feature = "verbs")]
 pub use error::DeviceError;
+#[cfg(feature = "verbs")]
 pub use ffi::{Access, Completion, Completions, Domain, Limits, Memory, Place, QueuePair, Room};
