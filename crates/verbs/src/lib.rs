@@ -1,12 +1,14 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "verbs"), allow(rustdoc::broken_intra_doc_links))]
 #![doc = include_str!("../README.md")]
+#![cfg_attr(
+    feature = "verbs",
+    doc = "\n\nStart at [`Card::find`], which chooses a port; [`Memory`] is what a card may access, [`Completions`] \
+           tells what has ended, and [`QueuePair`] is a connection."
+)]
 //!
-//! Start at [`Card::find`], which chooses a port; [`Memory`] is what a card may access, [`Completions`] tells
-//! what has ended, and [`QueuePair`] is a connection. `unsafe` code is in one module, `ffi`.
-//!
-//! Absent on purpose: protocols, a way to tell the nodes each other's [`Pair`]s and [`Path`]s, datagrams,
-//! atomic operations.
+//! `unsafe` code is in one module, `ffi`. Absent on purpose: protocols, a way to tell the nodes where each
+//! other's queue pairs are, datagrams, atomic operations.
 
 #[cfg(feature = "verbs")]
 mod card;
