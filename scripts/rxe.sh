@@ -5,8 +5,8 @@
 # speed.
 #
 # Usage: scripts/rxe.sh [--file PATH]... [--with PROGRAM]... [PROGRAM [ARGUMENT]...]
-#   scripts/rxe.sh                                     tests of windows, fabrics, bpmf and kge, with the feature
-#                                                      `verbs`; then, without the device, what bpmf says
+#   scripts/rxe.sh                                     tests of windows, fabrics, bpmf and kge over RDMA;
+#                                                      then, without the device, what bpmf says
 #   scripts/rxe.sh target/release/intendant-bpmf ...   a program; it sees loopback and 10.9.0.1 on rxe0
 #   scripts/rxe.sh --file data/u.data PROGRAM u.data   with a file or a folder in its working directory
 #   scripts/rxe.sh --with PROGRAM TEST verbs::         with another program, where it is on this machine

@@ -121,8 +121,8 @@ fn around(mean: [f64; 2], (a, b, c): Symmetric, by: f64, random: &mut impl Rng) 
     [mean[0] + (z0 - l10 * x1) / l00, mean[1] + x1]
 }
 
-/// Parameters from the prior, data given them. It has nothing of the sampler under test: a Wishart matrix with
-/// ν degrees of freedom and scale I is the sum of ν outer products of standard normal vectors.
+/// Parameters from the prior, data given them. It has nothing of the sampler under test: a Wishart matrix
+/// with ν degrees of freedom and scale I is the sum of ν outer products of standard normal vectors.
 fn from_prior(draws: usize) -> Estimate {
     const DEGREES: usize = RANK + 6;
     const BETA: f64 = 2.0;

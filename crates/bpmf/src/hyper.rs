@@ -266,8 +266,8 @@ mod tests {
         assert!(z.abs() < 4.0, "second moment: z = {z}");
     }
 
-    /// E[Λ] = (ν₀ + n)(I + S + β₀n/(β₀+n) · x̄x̄ᵀ)⁻¹, computed here from S as the scatter around the mean; without
-    /// rows ν₀ · I.
+    /// E[Λ] = (ν₀ + n)(I + S + β₀n/(β₀+n) · x̄x̄ᵀ)⁻¹, computed here from S as the scatter around the mean;
+    /// without rows ν₀ · I.
     #[test]
     fn the_precision_has_the_mean_that_prior_and_rows_say() {
         const DRAWS: usize = 40_000;

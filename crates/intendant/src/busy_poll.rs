@@ -3,7 +3,8 @@
 //! To wake a thread takes the one that wakes it a system call, and an idle processor tens of microseconds, a
 //! virtual one more. A channel that finds the answer by polling spares both sides that. But it takes its core
 //! from the workers and, if nothing arrives, the machine's power. So it polls only while no worker of its
-//! node is awake (`awake.rs`), where there are cores enough, for a short time, and seldom if that was in vain.
+//! node is awake (`awake.rs`), where there are cores enough, for a short time, and seldom if that was in
+//! vain.
 
 use intendant_core::Tick;
 
@@ -45,9 +46,9 @@ impl BusyPoll {
         (threads <= cores).then_some(Self { skip: 0, doubt: 0 })
     }
 
-    /// Before a sleep. Polls, or does nothing if that was in vain too often. Returns whether there is something
-    /// to do now. `now` is the time; `frames` says whether there is something to do in a ring, `other` whether
-    /// there is something else to do, and `free` whether no one else needs the core.
+    /// Before a sleep. Polls, or does nothing if that was in vain too often. Returns whether there is
+    /// something to do now. `now` is the time; `frames` says whether there is something to do in a ring,
+    /// `other` whether there is something else to do, and `free` whether no other thread needs the core.
     pub(crate) fn poll(
         &mut self,
         now: impl Fn() -> Tick,

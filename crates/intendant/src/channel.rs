@@ -149,8 +149,8 @@ impl<E: Element> ChannelLoop<E> {
         }
     }
 
-    /// Polls the rings, if that is sensible, as long as no worker of this node needs the core. Returns whether
-    /// there is something to do.
+    /// Polls the rings, if that is sensible, as long as no worker of this node needs the core. Returns
+    /// whether there is something to do.
     fn poll_rings(&mut self, fabric: &mut Fabric) -> bool {
         let alarm = self.alarm_due();
         let Self { busy_poll: Some(busy_poll), clock, inbox, awake, .. } = self else { return false };

@@ -168,7 +168,8 @@ impl Host {
 
     /// Exchanges memory to be read with all nodes of this host: the others can read `segment`
     /// ([`Segment::published`]), and this node the segments of those that are returned, by number. A node
-    /// without a name in `names` takes no part. Otherwise as [`Host::connect_while`], but no connection is left.
+    /// without a name in `names` takes no part. Otherwise as [`Host::connect_while`], but no connection is
+    /// left.
     ///
     /// # Errors
     /// As [`Host::connect_while`].

@@ -323,8 +323,8 @@ fn large_results_reach_node_0_in_pieces() {
     assert!(model(&["--nodes", "2", "--technique", "lapser-pull"]) == one);
 }
 
-/// There is no place for the export when it is written. The other nodes hand over what they have nevertheless,
-/// and the report is there.
+/// There is no place for the export when it is written. The other nodes hand over what they have
+/// nevertheless, and the report is there.
 #[test]
 fn an_export_that_cannot_be_written_holds_up_no_node() {
     let run = Run::new();
