@@ -200,8 +200,7 @@ impl Limits {
     /// The limits according to the files below `root`, which is `/` outside of tests.
     fn below(root: &Path) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
-        let mut limits = Self::default();
-        limits.memory = intendant_segment::memory::free(root);
+        let mut limits = Self { memory: intendant_segment::memory::free(root), ..Self::default() };
         for line in text("proc/self/cgroup").lines() {
             let mut fields = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };

@@ -39,6 +39,8 @@ struct Run {
     /// What launcher and nodes write to standard error, line by line; ends when the last of them has ended.
     lines: mpsc::Receiver<String>,
     nodes: Vec<Pid>,
+    /// What they have written until all of them train.
+    start: String,
     /// Distinguishes this run's processes from all others.
     mark: String,
     report: tempfile::TempDir,
@@ -70,14 +72,21 @@ impl Run {
         let stderr = BufReader::new(launcher.stderr.take().unwrap());
         let (say, lines) = mpsc::channel();
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
-        let mut run = Self { launcher, lines, nodes: Vec::new(), mark, report, _turn: turn };
+        let (nodes, start) = (Vec::new(), String::new());
+        let mut run = Self { launcher, lines, nodes, start, mark, report, _turn: turn };
         run.nodes = wait_for("four nodes", || {
             let nodes: Vec<Pid> = (0..4).filter_map(|rank| run.node(rank)).collect();
             (nodes.len() == 4).then_some(nodes)
         });
         // All are in the middle of training once the first epochs are over.
-        while !run.line("an epoch").expect("it trains on until something happens").contains(" 2/100000 ") {}
-        run
+        loop {
+            let line = run.line("an epoch").expect("it trains on until something happens");
+            if line.contains(" 2/100000 ") {
+                return run;
+            }
+            run.start.push_str(&line);
+            run.start.push('\n');
+        }
     }
 
     /// Processes of this run, with their environments, that are not dead.
@@ -115,8 +124,8 @@ impl Run {
         }
     }
 
-    /// Whether each node has mapped memory of rings.
-    fn has_rings(&self) -> bool {
+    /// Whether each node has mapped memory of others: rings or windows.
+    fn has_mapped(&self) -> bool {
         let maps = |pid: &Pid| fs::read_to_string(format!("/proc/{}/maps", pid.as_raw_pid()));
         self.nodes.iter().all(|pid| maps(pid).expect("it runs").contains("memfd:intendant-segment"))
     }
@@ -166,9 +175,16 @@ fn unix_sockets() -> Vec<Vec<String>> {
 /// All other nodes end by themselves, with exit code 4, naming the victim.
 fn the_others_end(transport: &str, victim: usize, signal: Signal, name: &str) {
     let mut run = Run::start(transport);
-    assert_eq!(run.has_rings(), transport == "auto", "{transport}");
+    assert_eq!(run.has_mapped(), transport != "tcp", "{transport}");
+    let connected = match transport {
+        "auto" => "connections to the other nodes: 3 over shared memory, 0 over Unix sockets",
+        "unix" => "connections to the other nodes: 3 over Unix sockets",
+        "tcp" => "0 over Unix sockets, 3 over TCP",
+        _ => "3 over RDMA",
+    };
+    assert_eq!(run.start.matches(connected).count(), 4, "{connected}:\n{}", run.start);
     let names = run.names();
-    assert_eq!(names.is_empty(), transport == "tcp", "{names:?}");
+    assert_eq!(names.is_empty(), transport == "tcp" || transport == "verbs", "{names:?}");
     kill_process(run.nodes[victim], signal).unwrap();
     let (status, text) = run.end();
     // Memory of rings has no name at all: it ends with the processes.

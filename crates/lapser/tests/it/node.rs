@@ -56,7 +56,11 @@ fn a_hint_looks_at_the_items_that_share_it() {
         node.hint(&segments[1], hint, &mut out);
         let keys = out.drain(..).map(|effect| match effect {
             Effect::Answer(Answer::Got { key, .. }) => key,
-            other => panic!("{other:?}"),
+            other @ (Effect::Answer(_)
+            | Effect::Read { .. }
+            | Effect::Write { .. }
+            | Effect::Meet
+            | Effect::Release) => panic!("{other:?}"),
         });
         keys.collect::<Vec<_>>()
     };

@@ -54,6 +54,7 @@ impl Half {
 }
 
 impl Rdma {
+    #[expect(clippy::boxed_local, reason = "as with the feature")]
     pub(crate) fn new(_: net::TcpStream, connection: Box<Connection>) -> io::Result<Self> {
         match *connection {}
     }
