@@ -27,6 +27,9 @@ const OF_TRAINING: [&str; 3] = ["seed", "float", "test"];
 const CLAIM_ATTEMPTS: u32 = 160;
 const CLAIM_PAUSE: Duration = Duration::from_millis(250);
 
+/// What else a checkpoint must have, and what is wrong if it has not.
+type Check<'a> = dyn Fn(&Rest) -> Result<(), String> + Sync + 'a;
+
 /// What is trained: what a checkpoint must fit to.
 pub(crate) struct Subject<'a> {
     name: &'a str,
@@ -36,7 +39,7 @@ pub(crate) struct Subject<'a> {
     /// The first so many ranges are what `--from` takes.
     parameters: usize,
     /// Says what is wrong with the rest of an epoch.
-    check: Box<dyn Fn(&Rest) -> Result<(), String> + Sync + 'a>,
+    check: Box<Check<'a>>,
 }
 
 impl<'a> Subject<'a> {
