@@ -1,9 +1,9 @@
 //! What a chain exports, brought to node 0 and written there.
 //!
 //! The results of all nodes are one sequence of values: posterior means and variances of all rows, then of
-//! all columns, then forecasts; of each, those of node 0 first. Node 0 writes the sequence, and takes the values
-//! of another node in pieces of at most 1 MiB, through an item of that node: the node sets the
-//! next piece when node 0 has taken the one before. So nothing takes memory in proportion to the results.
+//! all columns, then forecasts; of each, those of node 0 first. Node 0 writes the sequence, and takes the
+//! values of another node in pieces of at most 1 MiB, through an item of that node: the node sets the next
+//! piece when node 0 has taken the one before. So nothing takes memory in proportion to the results.
 
 use crate::items::{FORECAST, Items, Section};
 use intendant_bpmf::{Block, Forecast, Posterior, Side};

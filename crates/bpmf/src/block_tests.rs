@@ -175,9 +175,9 @@ fn each_item_has_one_producer_and_those_consumed_have_one() {
 }
 
 /// The noise has a standard deviation of .5, and half of it lies within .337 of 0, so that .48 of the cells
-/// lie in an interval of 50 % that knows the cell's mean. The bounds leave 4 standard errors for the number of
-/// cells. A noise that is counted twice, or not at all, is outside of them, and so is 1/alpha in place of its
-/// root.
+/// lie in an interval of 50 % that knows the cell's mean. The bounds leave 4 standard errors for the number
+/// of cells. A noise that is counted twice, or not at all, is outside of them, and so is 1/alpha in place of
+/// its root.
 #[test]
 fn held_out_cells_are_predicted_and_intervals_hold_what_they_promise() {
     const SIZE: (u32, u32) = (120, 80);
