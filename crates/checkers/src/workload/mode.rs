@@ -238,7 +238,8 @@ impl Mode {
             // A home that decides receives the notice of one owner before it decides on the next.
             Marker::MovedLate => (seldom * 100, owners && !homes && several(3)),
             Marker::IfLocalHit | Marker::IfLocalMiss => (50, moves),
-            Marker::WindowRead => (if by_intent { 500 } else { 100 }, remote && !clocked),
+            // A key that goes to all nodes at its first intent has no mirrors.
+            Marker::WindowRead => (if by_intent { 500 } else { 100 }, remote && !clocked && !everywhere),
             Marker::ReplicaSetUp => (20, comes || clocked),
             Marker::ReplicaDropped => (50, goes || clocked && lazy),
             Marker::ReplicaRevived => (100, goes || clocked && lazy),
