@@ -567,7 +567,7 @@ impl QueuePair {
         let mut attributes = sys::ibv_qp_attr {
             qp_state: sys::ibv_qp_state::IBV_QPS_INIT,
             pkey_index: PARTITION,
-            port_num: domain.port,
+            port_num: pair.domain.port,
             qp_access_flags: access.flags().0,
             ..Default::default()
         };
