@@ -4,8 +4,7 @@
 //! shows that it is whole and its clock that it is newer. It is then kept outside of the segment, so that no
 //! write and no read can tear what was taken.
 
-use crate::directory::CopySlots;
-use crate::farewell;
+use crate::directory::{self, ANY, CopySlots};
 use crate::turn::Turn;
 use crate::waits::Waits;
 use crate::{Answer, Directory, Effect, GetError, Item, Pace, Variant};
@@ -18,7 +17,7 @@ use std::collections::BTreeSet;
 pub(crate) struct Consumer {
     variant: Variant,
     pace: Pace,
-    /// Number of different hints; item `index` has hint `index % hints` ([`Directory::new`]).
+    /// Number of different hints.
     hints: u32,
     items: Vec<Consumed>,
     /// The values that were taken, of all items.
@@ -263,19 +262,12 @@ impl Consumer {
     /// Looks at the items with this hint that gets wait for. A hint says no more than that a look may be
     /// worth it.
     pub(crate) fn hint(&mut self, turn: &mut Turn<'_>, hint: u32) {
-        let first = if hint < self.hints { hint as usize } else { self.items.len() };
-        let of_hint = (first..self.items.len()).step_by(self.hints as usize);
-        let hinted = of_hint.filter(|index| !self.items[*index].waits.is_empty()).collect();
-        self.hinted(turn, hinted, hint);
-    }
-
-    /// The same with all items that gets wait for.
-    pub(crate) fn hint_of_several(&mut self, turn: &mut Turn<'_>, hint: u32) {
-        let hinted = self.waiting.iter().copied().collect();
-        self.hinted(turn, hinted, hint);
-    }
-
-    fn hinted(&mut self, turn: &mut Turn<'_>, hinted: Vec<usize>, hint: u32) {
+        let hinted: Vec<usize> = if hint == ANY {
+            self.waiting.iter().copied().collect()
+        } else {
+            let of_hint = directory::hinted(hint, self.hints, self.items.len());
+            of_hint.filter(|index| !self.items[*index].waits.is_empty()).collect()
+        };
         turn.stats.hints += 1;
         let mut answered = 0;
         for index in hinted {
@@ -284,7 +276,7 @@ impl Consumer {
                 self.read(turn, index);
             }
         }
-        if hint == farewell::HINT {
+        if hint == ANY {
             self.hear(turn);
         }
         turn.stats.hints_in_vain += u64::from(answered == 0);

@@ -8,6 +8,20 @@ use std::ops::Range;
 /// Words of a value at most: 128 MiB.
 pub const WORDS_MAX: usize = 1 << 24;
 
+/// The hint of several items that were set together, of a farewell, and, if there is no other, of each item.
+pub(crate) const ANY: u32 = 0;
+
+/// The hint of the consumed item `index`, of `hints` different ones.
+const fn hint_of(index: u32, hints: u32) -> u32 {
+    if hints == 1 { ANY } else { 1 + index % (hints - 1) }
+}
+
+/// The items of a node, from 0 to `items`, that have this hint.
+pub(crate) fn hinted(hint: u32, hints: u32, items: usize) -> impl Iterator<Item = usize> {
+    let first = if (1..hints).contains(&hint) { hint as usize - 1 } else { items };
+    (first..items).step_by((hints as usize - 1).max(1))
+}
+
 /// Different hints at most.
 const HINTS_MAX: u32 = 1 << 16;
 
@@ -54,8 +68,8 @@ impl Variant {
 pub struct Settings {
     /// How values reach their consumers.
     pub variant: Variant,
-    /// Number of different hints, 1 to 65,536, which windows support. Items share hints if there are more of
-    /// them. The source has 32,768 [Lapser §3.3.2].
+    /// Number of different hints, 1 to 65,536, which windows support. The first says that anything may have
+    /// come; items share the others. The source has 32,768 [Lapser §3.3.2].
     pub hints: u32,
     /// Words at the start of every segment that are left to the window; a multiple of 8.
     pub head_words: usize,
@@ -174,7 +188,7 @@ impl Directory {
             }
             entry.consumers += 1;
             let node = &mut nodes[want.node];
-            let hint = consumed[want.node] % settings.hints;
+            let hint = hint_of(consumed[want.node], settings.hints);
             consumed[want.node] += 1;
             consumers.push(Consumer { node: want.node, slack: want.slack, copy: node.words, hint });
             node.words += settings.variant.copy_slots() * slot::words(entry.item.words);

@@ -5,13 +5,11 @@
 //! ended. It comes after all that the node has written before. A read that begins after it was heard finds
 //! the last value.
 
+use crate::directory::ANY;
 use crate::turn::Turn;
 use crate::{Directory, Effect};
 use intendant_segment::Segment;
 use intendant_segment::slot::{self, Written};
-
-/// What comes with a farewell. Items have this hint, too.
-pub(crate) const HINT: u32 = 0;
 
 /// The only clock of a farewell.
 const CLOCK: u64 = 1;
@@ -91,7 +89,7 @@ impl Farewells {
                 local: at,
                 remote: other.remote,
                 words: slot::words(0),
-                hint: Some(HINT),
+                hint: Some(ANY),
                 id: ((self.first + node) as u64) << 1 | 1,
             });
         }

@@ -8,6 +8,7 @@
 //! | `declaration` | what a node produces and consumes, and its bytes for the gather before the start |
 //! | `directory` | the layout of all segments, from the declarations of all nodes |
 //! | `producer` | sets, and the writes that push them |
+//! | `batch` | one hint for several sets |
 //! | `consumer` | gets, the copies that answer them, and the reads that renew copies |
 //! | `farewell` | how a node that has finished tells the others |
 //! | `node` | both of them, closed peers, and the end |
@@ -21,6 +22,7 @@
 //! segment, the one that other nodes read and write.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod consumer;
 mod declaration;
 mod directory;

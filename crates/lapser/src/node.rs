@@ -12,8 +12,8 @@ use intendant_segment::Segment;
 ///
 /// There are four kinds of methods:
 ///
-/// - of workers: [`set`](Self::set), [`get`](Self::get), [`prefetch`](Self::prefetch),
-///   [`value`](Self::value), [`finish`](Self::finish). `op` is a number of the caller's choice that comes
+/// - of workers: [`set`](Self::set), [`begin_batch`](Self::begin_batch), [`end_batch`](Self::end_batch),
+///   [`get`](Self::get), [`prefetch`](Self::prefetch), [`value`](Self::value), [`finish`](Self::finish). `op` is a number of the caller's choice that comes
 ///   back in the [`Answer`].
 /// - of the window: [`done`](Self::done), [`failed`](Self::failed), [`hint`](Self::hint),
 ///   [`closed`](Self::closed);
@@ -129,6 +129,18 @@ impl Node {
         producer.set(&mut turn, index, op, clock, value)
     }
 
+    /// Begins a batch: a consumer is hinted once at what is set until [`end_batch`](Self::end_batch), and not
+    /// by each set. The last write to each node begins at the end of the batch, or as soon as a set waits
+    /// for writes. Without effect in a batch.
+    pub fn begin_batch(&mut self) {
+        self.producer.begin_batch();
+    }
+
+    /// Ends a batch. Without effect outside of one.
+    pub fn end_batch(&mut self, out: &mut Vec<Effect>) {
+        self.producer.end_batch(out);
+    }
+
     /// Asks for a value of the item whose clock is at least `clock - slack`, or at least 0 if that is
     /// negative [Lapser §3.1.3.C]. The answer is [`Answer::Got`], at once if this node has such a value;
     /// otherwise the node waits or reads for as long as the newest value that it has is too old *or* torn,
@@ -220,6 +232,7 @@ impl Node {
         }
         self.phase = Phase::Flushing { op, told: false };
         let (producer, consumer, mut turn) = self.parts(segment, 0, out);
+        producer.end_batch(turn.out);
         producer.end(&mut turn);
         consumer.end(&mut turn);
         self.flush(segment, out);
@@ -265,13 +278,6 @@ impl Node {
     pub fn hint(&mut self, segment: &Segment, hint: u32, out: &mut Vec<Effect>) {
         let (_, consumer, mut turn) = self.parts(segment, 0, out);
         consumer.hint(&mut turn, hint);
-    }
-
-    /// As [`hint`](Self::hint), where producers give one hint for several items, the last one's: looks at all
-    /// items that gets wait for.
-    pub fn hint_of_several(&mut self, segment: &Segment, hint: u32, out: &mut Vec<Effect>) {
-        let (_, consumer, mut turn) = self.parts(segment, 0, out);
-        consumer.hint_of_several(&mut turn, hint);
     }
 
     /// Node `node` is gone. Gets that need a value of it which has not come fail. Nothing is written to it or

@@ -1,5 +1,6 @@
 //! The items that a node produces: sets, and the writes that push them.
 
+use crate::batch::Batch;
 use crate::directory::Consumer;
 use crate::turn::Turn;
 use crate::waits::Waits;
@@ -16,8 +17,9 @@ pub(crate) struct Producer {
     items: Vec<Produced>,
     /// By item.
     targets: Vec<Target>,
-    /// Writes in flight, and sets that wait for them.
+    /// Writes that have not ended, and sets that wait for them.
     unfinished: usize,
+    batch: Option<Batch>,
 }
 
 /// An item.
@@ -28,7 +30,7 @@ struct Produced {
     at: usize,
     /// What this node has written to the slot. The slot itself can be written by others, by mistake.
     written: Written,
-    /// Writes in flight. The slot belongs to the window while there are any.
+    /// Writes that have not ended. The slot belongs to the window while there are any.
     writing: usize,
     /// A set that waits for them.
     next: Option<Next>,
@@ -54,7 +56,7 @@ struct Target {
     remote: usize,
     /// Clock of the value that was last written to it.
     pushed: u64,
-    /// Whether a write is in flight.
+    /// Whether a write has not ended.
     writing: bool,
 }
 
@@ -62,8 +64,8 @@ impl Producer {
     pub(crate) fn new(directory: &Directory, rank: usize) -> Self {
         let variant = directory.settings().variant;
         let incarnation = directory.incarnation(rank).unwrap_or(0);
-        let mut producer =
-            Self { incarnation, variant, items: Vec::new(), targets: Vec::new(), unfinished: 0 };
+        let (items, targets) = (Vec::new(), Vec::new());
+        let mut producer = Self { incarnation, variant, items, targets, unfinished: 0, batch: None };
         for entry in directory.entries().iter().filter(|entry| entry.producer == rank) {
             let (of, first) = (producer.items.len(), producer.targets.len());
             for consumer in directory.consumers_of(entry) {
@@ -105,7 +107,7 @@ impl Producer {
         self.items[index].written.clock()
     }
 
-    /// Whether a write is in flight, or a set waits for one.
+    /// Whether a write has not ended, or a set waits for one.
     pub(crate) fn is_busy(&self) -> bool {
         self.unfinished > 0
     }
@@ -135,6 +137,8 @@ impl Producer {
             item.next = Some(Next { op, clock, value: value.into() });
             self.unfinished += 1;
             turn.stats.sets_waited += 1;
+            // It may wait for one of these.
+            self.batch.iter_mut().for_each(|batch| batch.release(turn.out));
             return Ok(());
         }
         self.store(turn, index, op, clock, value)
@@ -181,15 +185,28 @@ impl Producer {
             item.writing += 1;
             self.unfinished += 1;
             turn.stats.writes += 1;
-            turn.out.push(Effect::Write {
-                to: target.consumer.node,
+            let to = target.consumer.node;
+            let write = Effect::Write {
+                to,
                 local: item.at,
                 remote: target.remote,
                 words,
                 hint: Some(target.consumer.hint),
                 id: id_of(number),
-            });
+            };
+            match &mut self.batch {
+                Some(batch) => batch.hold(to, write, turn.out),
+                None => turn.out.push(write),
+            }
         }
+    }
+
+    pub(crate) fn begin_batch(&mut self) {
+        self.batch.get_or_insert_default();
+    }
+
+    pub(crate) fn end_batch(&mut self, out: &mut Vec<Effect>) {
+        self.batch.take().into_iter().for_each(|mut batch| batch.release(out));
     }
 
     /// The write `id` has ended, well or not.

@@ -253,6 +253,8 @@ markers! {
     HintInVain = "hint_in_vain",
     /// A get had its value when its node looked without a hint.
     LateLook = "late_look",
+    /// One hint announced several items.
+    HintOfSeveral = "hint_of_several",
     /// A set waited until the item's previous value was written to all consumers.
     SetWaited = "set_waited",
     /// Values were prefetched.

@@ -105,6 +105,8 @@ impl Cluster {
                 timer_ns: None,
                 lost: Vec::new(),
                 calls: 0,
+                batch: None,
+                unhinted: BTreeSet::new(),
             });
             segments.push(segment);
         }
@@ -240,13 +242,21 @@ impl Cluster {
     /// A worker makes its next call.
     fn continue_worker(&mut self, node: usize, number: usize) -> Result<(), Finding> {
         let now_ns = self.network.now_ns();
-        let scenario = &self.scenario.nodes[node];
         let member = &mut self.members[node];
         let worker = &mut member.workers[number];
         worker.woken = false;
         if member.state != State::Working || worker.ended {
             return Ok(());
         }
+        if member.batch == Some(number) && worker.is_idle() {
+            member.batch = None;
+            let mut out = Vec::new();
+            member.node.end_batch(&mut out);
+            self.execute(node, None, out, None)?;
+        }
+        let scenario = &self.scenario.nodes[node];
+        let member = &mut self.members[node];
+        let worker = &mut member.workers[number];
         let task = worker.next(scenario, self.scenario.iterations, &member.gets, self.network.dice());
         let (segment, mut out) = (self.network.segment(node).clone(), Vec::new());
         let Some(task) = task else {
@@ -265,6 +275,11 @@ impl Cluster {
         }
         match task {
             Task::Set { key, clock } => {
+                let (batches, member) = (self.scenario.nodes[node].batches, &mut self.members[node]);
+                if batches && member.batch.is_none() {
+                    member.batch = Some(number);
+                    member.node.begin_batch();
+                }
                 let before = self.produced(node);
                 let mut value = vec![0; self.directory.value_words(key).unwrap_or(0)];
                 value_of(key, clock, &mut value);
@@ -337,6 +352,10 @@ impl Cluster {
                     self.traffic.writes(key, to);
                     self.writers.writes(to, remote, words, Writer::Writes { of: node })?;
                     self.writers.begins(node, id, local, words);
+                    let unhinted = &mut self.members[node].unhinted;
+                    if checks::check_hint_of_batch(unhinted, node, to, hint)? {
+                        self.network.reach().mark(Marker::HintOfSeveral);
+                    }
                     let tag = self.sets.last(key);
                     self.network.write(node, to, local, remote, words, hint, id, tag);
                 }
@@ -354,6 +373,11 @@ impl Cluster {
                     self.network.release(node);
                 }
             }
+        }
+        let member = &self.members[node];
+        if member.batch.is_none() && !member.unhinted.is_empty() {
+            let to = &member.unhinted;
+            return Err(("hinted", format!("n{node} has given no hint at what it has written to {to:?}")));
         }
         self.set_timer(node);
         Ok(())

@@ -3,6 +3,7 @@
 use super::scenario::NodeScenario;
 use intendant_lapser::{FinishError, Node};
 use intendant_sim::Dice;
+use std::collections::BTreeSet;
 
 /// What a worker does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,11 @@ impl Worker {
         self.tasks.pop()
     }
 
+    /// Whether the tasks of a half are all done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.outstanding == 0
+    }
+
     /// The tasks of a half of an iteration, in random order.
     fn draw(&self, scenario: &NodeScenario, gets: &[(u64, u64)], dice: &mut Dice) -> Vec<Task> {
         let clock = self.iteration;
@@ -129,6 +135,10 @@ pub(super) struct Member {
     pub(super) lost: Vec<usize>,
     /// Calls so far.
     pub(super) calls: u64,
+    /// The worker that sets its items in a batch.
+    pub(super) batch: Option<usize>,
+    /// Nodes to which a batch has written without a hint so far.
+    pub(super) unhinted: BTreeSet<usize>,
 }
 
 impl Member {

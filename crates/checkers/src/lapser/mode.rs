@@ -58,6 +58,7 @@ impl Mode {
         expect(pushes, Marker::HintInVain, 40);
         expect(pushes, Marker::LateLook, 40);
         expect(pushes, Marker::SetWaited, 100);
+        expect(pushes, Marker::HintOfSeveral, 40);
         expect(pushes && faults, Marker::HintLost, 40);
         expect(true, Marker::GetBeyond, 40);
         expect(faults, Marker::DiedInside, 100);

@@ -49,6 +49,8 @@ pub(super) struct NodeScenario {
     pub(super) pause: Spread,
     /// How long a set takes until it is visible.
     pub(super) set: Spread,
+    /// Whether a worker sets its items in a batch.
+    pub(super) batches: bool,
 }
 
 impl Scenario {
@@ -125,6 +127,7 @@ impl NodeScenario {
             prefetches_once_in: dice.pick(&[0, 2, 8]),
             pause: Spread { min_ns: 0, max_ns: pause_ns, tail_once_in: 20 },
             set: Spread::even(set_ns / 4, set_ns),
+            batches: dice.once_in(2),
         }
     }
 }

@@ -200,6 +200,7 @@ impl Mode {
             | Marker::HintMerged
             | Marker::HintInVain
             | Marker::LateLook
+            | Marker::HintOfSeveral
             | Marker::SetWaited
             | Marker::Prefetched
             | Marker::DiedInside

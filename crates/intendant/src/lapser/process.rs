@@ -62,7 +62,6 @@ impl<W: Window> Process<W> {
             op: 0,
             traffic: Traffic::default(),
             meets: false,
-            held: None,
         };
         Self { members, directory, driver, value: Vec::new() }
     }
@@ -139,16 +138,16 @@ impl<W: Window> Process<W> {
     ) -> Result<(), Error> {
         let Self { members, driver, value, .. } = self;
         members.check()?;
-        driver.held = Some(BTreeMap::new());
+        driver.node.begin_batch();
         let set = keys.iter().enumerate().try_for_each(|(at, key)| {
             value.clear();
             fill(at, value);
             driver.set(members, *key, clock, value)
         });
-        let released = driver.release(members);
-        driver.held = None;
+        driver.node.end_batch(&mut driver.effects);
+        let ended = driver.act(members);
         driver.look();
-        set.and(released)
+        set.and(ended)
     }
 
     /// Gets several items. `take` is called for each, in any order, with its place in `wants`, the clock and
@@ -167,33 +166,18 @@ impl<W: Window> Process<W> {
         members.check()?;
         let (mut left, first) = (wants.len(), driver.ops(wants.len()));
         let mut turns = Turns::new(directory, wants);
-        loop {
-            while let Some(get) = turns.next() {
-                let (now, Get { key, clock, slack }) = (driver.now(), wants[get]);
-                let wanted = clock.saturating_sub(slack);
-                if let Some(last) = driver.node.last_set(key).filter(|last| *last < wanted) {
-                    return Err(LapserError::OwnNotSet { key, wanted, last }.into());
-                }
-                let op = first + get as u64;
-                let Driver { node, segment, effects, .. } = driver;
-                let began = node.get(segment, now, op, key, clock, slack, effects);
-                began.map_err(LapserError::from)?;
-                driver.act(members)?;
-                left -= driver.deliver(members, directory, first, value, &mut |get, clock, value| {
-                    turns.came(get);
-                    take(get, clock, value);
-                })?;
+        while left > 0 {
+            match turns.next() {
+                Some(get) => driver.get(members, first + get as u64, wants[get])?,
+                None => driver.step(members)?,
             }
-            if left == 0 {
-                driver.look();
-                return Ok(());
-            }
-            driver.step(members)?;
             left -= driver.deliver(members, directory, first, value, &mut |get, clock, value| {
                 turns.came(get);
                 take(get, clock, value);
             })?;
         }
+        driver.look();
+        Ok(())
     }
 
     /// Gets one item; see [`Process::get_all`]. Returns the clock of the value.
@@ -365,19 +349,6 @@ struct Driver<W> {
     traffic: Traffic,
     /// Whether the node waits for all others.
     meets: bool,
-    /// While several items are set: the last write to each node, which alone gives a hint.
-    held: Option<BTreeMap<usize, Write>>,
-}
-
-/// A write that has not begun.
-#[derive(Clone, Copy, Debug)]
-struct Write {
-    to: usize,
-    local: usize,
-    remote: usize,
-    words: usize,
-    hint: Option<u32>,
-    id: u64,
 }
 
 impl<W: Window> Driver<W> {
@@ -409,12 +380,7 @@ impl<W: Window> Driver<W> {
                 }
                 Effect::Write { to, local, remote, words, hint, id } => {
                     self.traffic.written_bytes += 8 * words as u64;
-                    let write = Write { to, local, remote, words, hint, id };
-                    let next = match &mut self.held {
-                        Some(held) => held.insert(to, write).map(|before| Write { hint: None, ..before }),
-                        None => Some(write),
-                    };
-                    next.map_or(Ok(()), |write| self.write(members, write))?;
+                    self.begin(members, |window| window.write(to, local, remote, words, hint, id))?;
                 }
                 Effect::Answer(answer) => self.answers.push(answer),
                 Effect::Meet => self.meets = true,
@@ -424,17 +390,6 @@ impl<W: Window> Driver<W> {
         }
         self.effects = effects;
         Ok(())
-    }
-
-    fn write(&mut self, members: &Members, write: Write) -> Result<(), Error> {
-        let Write { to, local, remote, words, hint, id } = write;
-        self.begin(members, |window| window.write(to, local, remote, words, hint, id))
-    }
-
-    /// Begins the writes that were held back, with their hints.
-    fn release(&mut self, members: &Members) -> Result<(), Error> {
-        let held = self.held.as_mut().map(std::mem::take).unwrap_or_default();
-        held.into_values().try_for_each(|write| self.write(members, write))
     }
 
     /// Sets an item; waits until it is set.
@@ -458,10 +413,20 @@ impl<W: Window> Driver<W> {
                     | Answer::Finished { .. } => {}
                 }
             }
-            // What the item waits for may be held back.
-            self.release(members)?;
             self.step(members)?;
         }
+    }
+
+    /// Begins to get an item.
+    fn get(&mut self, members: &Members, op: u64, Get { key, clock, slack }: Get) -> Result<(), Error> {
+        let wanted = clock.saturating_sub(slack);
+        if let Some(last) = self.node.last_set(key).filter(|last| *last < wanted) {
+            return Err(LapserError::OwnNotSet { key, wanted, last }.into());
+        }
+        let now = self.now();
+        let began = self.node.get(&self.segment, now, op, key, clock, slack, &mut self.effects);
+        began.map_err(LapserError::from)?;
+        self.act(members)
     }
 
     /// Begins an operation as soon as the window has room for it, and the card that executes it: the caller
@@ -505,8 +470,7 @@ impl<W: Window> Driver<W> {
         match event {
             Event::Done(id) => node.done(segment, now, *id, effects),
             Event::Failed { id, node: other, reason } => node.failed(segment, *id, *other, reason, effects),
-            // It may be that of the last one of several items.
-            Event::Hint(hint) => node.hint_of_several(segment, *hint, effects),
+            Event::Hint(hint) => node.hint(segment, *hint, effects),
             Event::Closed { node: other, reason } => node.closed(segment, *other, reason, effects),
         }
         self.act(members)?;

@@ -23,26 +23,26 @@ fn a_set_pushes_to_every_consumer_and_a_get_takes_what_was_pushed() {
     let out = pair.set(1);
     let (at, words) = (pair.directory.produced_at(KEY).unwrap(), slot::words(3));
     let remote = pair.directory.copy_at(KEY, 1).unwrap().pushed.unwrap();
-    let write = Effect::Write { to: 1, local: at, remote, words, hint: Some(0), id: 1 };
+    let write = Effect::Write { to: 1, local: at, remote, words, hint: Some(1), id: 1 };
     assert_eq!(out, [write, set_done(1)]);
     assert_eq!(pair.get(1, 1, 0), []);
-    assert_eq!(pair.hint(0), [], "the hint comes before the data");
+    assert_eq!(pair.hint(1), [], "the hint comes before the data");
     pair.copy(0, &out[0]);
     assert_eq!(pair.hint(7), [], "another item's hint");
-    assert_eq!(pair.hint(0), [got(1, 1)]);
+    assert_eq!(pair.hint(1), [got(1, 1)]);
     assert_eq!(pair.value(), (1, [1; 3]));
 }
 
 #[test]
 fn a_hint_looks_at_the_items_that_share_it() {
-    // Five items with two hints: those of even place have hint 0.
+    // Five items with hints 1, 2, 1, 2, 1.
     let items: Vec<Item> = (10..15).map(|key| Item::new(key, 1)).collect();
     let consume = items.iter().map(|item| Want { item: *item, slack: 0 }).collect();
     let declarations = [
         Declaration { incarnation: 1, produce: items, consume: vec![] },
         Declaration { incarnation: 2, produce: vec![], consume },
     ];
-    let settings = Settings { hints: 2, ..Settings::new(Variant::Push) };
+    let settings = Settings { hints: 3, ..Settings::new(Variant::Push) };
     let directory = Directory::new(settings, &declarations).unwrap();
     let segments = [0, 1].map(|rank| Segment::new(directory.words(rank).unwrap()).unwrap());
     let mut node = Node::new(&directory, 1, &segments[1], PACE).unwrap();
@@ -64,8 +64,67 @@ fn a_hint_looks_at_the_items_that_share_it() {
         });
         keys.collect::<Vec<_>>()
     };
-    assert_eq!([answered(1), answered(2), answered(u32::MAX)], [vec![11, 13], vec![], vec![]]);
-    assert_eq!([answered(0), answered(0), answered(1)], [vec![10, 12, 14], vec![], vec![]]);
+    assert_eq!([answered(2), answered(3), answered(u32::MAX)], [vec![11, 13], vec![], vec![]]);
+    assert_eq!([answered(1), answered(1), answered(2)], [vec![10, 12, 14], vec![], vec![]]);
+}
+
+#[test]
+fn a_batch_hints_once_at_all_that_it_sets() {
+    // Node 1 consumes three items, and node 2 the last one.
+    let items: Vec<Item> = (10..13).map(|key| Item::new(key, 1)).collect();
+    let want = |item: &Item| Want { item: *item, slack: 0 };
+    let declarations = [
+        Declaration { incarnation: 1, produce: items.clone(), consume: vec![] },
+        Declaration { incarnation: 2, produce: vec![], consume: items.iter().map(want).collect() },
+        Declaration { incarnation: 3, produce: vec![], consume: vec![want(&items[2])] },
+    ];
+    let directory = Directory::new(Settings::new(Variant::Push), &declarations).unwrap();
+    let segment = |rank| Segment::new(directory.words(rank).unwrap()).unwrap();
+    let (segments, mut out) = ([segment(0), segment(1)], Vec::new());
+    let mut node = |rank: usize| Node::new(&directory, rank, &segments[rank], PACE).unwrap();
+    let [mut producer, mut consumer] = [node(0), node(1)];
+    let write = |key, to, hint, id| Effect::Write {
+        to,
+        local: directory.produced_at(key).unwrap(),
+        remote: directory.copy_at(key, to).unwrap().pushed.unwrap(),
+        words: slot::words(1),
+        hint,
+        id,
+    };
+    let set = |key| Effect::Answer(Answer::Set { op: key });
+    producer.begin_batch();
+    for key in 10..13 {
+        producer.set(&segments[0], key, key, 1, &[key], &mut out).unwrap();
+    }
+    let begun = [set(10), write(10, 1, None, 1), set(11), write(11, 1, None, 3), set(12)];
+    assert_eq!(std::mem::take(&mut out), begun, "the last writes are held back");
+    producer.end_batch(&mut out);
+    let first = [write(12, 1, Some(0), 5), write(12, 2, Some(1), 7)];
+    assert_eq!(std::mem::take(&mut out), first, "one item alone has its own hint");
+
+    for key in 10..13 {
+        consumer.get(&segments[1], 0, key, key, 1, 0, &mut out).unwrap();
+        let at = directory.copy_at(key, 1).unwrap().pushed.unwrap();
+        slot::set(&segments[1], at, 1, key, 1, &[key]).unwrap();
+    }
+    consumer.hint(&segments[1], 0, &mut out);
+    let came = |key| Effect::Answer(Answer::Got { op: key, key, clock: 1 });
+    assert_eq!(std::mem::take(&mut out), [came(10), came(11), came(12)], "and wakes all gets");
+
+    // The second set of an item waits for writes of which one was held back.
+    producer.done(&segments[0], 0, 5, &mut out);
+    producer.done(&segments[0], 0, 7, &mut out);
+    producer.begin_batch();
+    producer.set(&segments[0], 20, 12, 2, &[0], &mut out).unwrap();
+    assert_eq!(std::mem::take(&mut out), [set(20)]);
+    producer.set(&segments[0], 21, 12, 3, &[0], &mut out).unwrap();
+    assert_eq!(std::mem::take(&mut out), [write(12, 1, Some(1 + 2), 5), write(12, 2, Some(1), 7)]);
+    producer.done(&segments[0], 0, 5, &mut out);
+    producer.done(&segments[0], 0, 7, &mut out);
+    assert_eq!(std::mem::take(&mut out), [set(21)]);
+    // To finish begins what is held back, too.
+    producer.finish(&segments[0], 22, &mut out).unwrap();
+    assert_eq!(out, [write(12, 1, Some(1 + 2), 5), write(12, 2, Some(1), 7)]);
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! A hint comes after the data that it announces. (A node does not rely on it. But a hint that comes before
-//! is of no use: the get that it wakes waits until the next look.)
+//! A hint comes after the data that it announces, and announces all of it. (A node does not rely on it. But
+//! a hint that comes before is of no use, nor is that of one item for several: gets wait until the next look.)
 
 use intendant_segment::slot::{self, Torn};
 use intendant_sim::Finding;
+use std::collections::BTreeSet;
 
 /// Checks the image of the slot to which a write with a hint went, when the hint arrives. `clock` is that of
 /// the producer's value when the write began; `is_landing` says that a later write lands.
@@ -24,3 +25,25 @@ pub(crate) fn check(
         Err(torn) => finding(format!("has no value: {torn}")),
     }
 }
+
+/// Checks the hint of a write, which announces those before it that had none as well. `unhinted` are the
+/// nodes with such writes. Returns whether there were any.
+pub(crate) fn check_batch(
+    unhinted: &mut BTreeSet<usize>,
+    node: usize,
+    to: usize,
+    hint: Option<u32>,
+) -> Result<bool, Finding> {
+    let Some(hint) = hint else {
+        unhinted.insert(to);
+        return Ok(false);
+    };
+    let several = unhinted.remove(&to);
+    if several && hint != SEVERAL {
+        return Err(("hinted", format!("n{node} gives n{to} the hint of one item, and has set several")));
+    }
+    Ok(several)
+}
+
+/// The hint at several items.
+const SEVERAL: u32 = 0;

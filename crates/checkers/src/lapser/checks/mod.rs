@@ -9,7 +9,7 @@
 //! | `answers` | a call has one answer; a get fails only if the producer is gone, or has finished with less |
 //! | `writers` | a line of a segment has one writer; what a window reads is not changed until it is done |
 //! | `traffic` | pushes are sets × consumers; nothing is read while a copy is new enough |
-//! | `hinted` | a hint comes after the data that it announces |
+//! | `hinted` | a hint comes after the data that it announces; all that a batch writes is announced |
 //! | `teardown` | no operation reaches a segment that was released |
 //! | `progress` | all workers come to the end, or name a node that is gone |
 
@@ -25,7 +25,7 @@ mod writers;
 
 pub(super) use answers::{Answers, Call};
 pub(super) use fresh::check as check_fresh;
-pub(super) use hinted::check as check_hinted;
+pub(super) use hinted::{check as check_hinted, check_batch as check_hint_of_batch};
 pub(super) use monotone::Monotone;
 pub(super) use torn::{Sets, value_of};
 pub(super) use traffic::Traffic;
