@@ -1,6 +1,6 @@
 //! Accesses to slots beside a plain copy of as many bytes, by one thread, on memory in the cache.
 //!
-//! `cargo run --release -p intendant-segment --example speed -- [ROUNDS]`
+//! `cargo run --release -p intendant-segment --example access_speed -- [ROUNDS]`
 #![allow(clippy::print_stdout, reason = "its output is what this program is for")]
 
 use intendant_segment::{Segment, slot};
