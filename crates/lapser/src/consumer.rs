@@ -59,7 +59,7 @@ struct Consumed {
     torn: u32,
     pause_ns: u64,
     due_ns: Option<u64>,
-    /// Whether a read is due then, after a pause that no hint ends.
+    /// Whether a read is due then, after a pause. Only a push of the item ends it before.
     pausing: bool,
     waits: Waits,
 }
@@ -274,13 +274,16 @@ impl Consumer {
         turn.stats.hints += 1;
         let mut answered = 0;
         for index in hinted {
+            let before = self.items[index].pushed;
             answered += self.look(turn, index);
             if !self.waiting.contains(&index) {
                 continue;
             }
+            let item = &self.items[index];
+            let is_told = item.pushed > before || !item.pausing;
             if !self.must_read(turn, index) {
                 answered += u64::from(self.is_over(turn, index));
-            } else if !self.items[index].pausing {
+            } else if is_told {
                 self.read(turn, index);
             }
         }
