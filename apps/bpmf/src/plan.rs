@@ -18,6 +18,9 @@ pub(crate) struct Resolved {
     valid: Option<TestSource>,
 }
 
+/// Nodes at most: each has a block.
+const NODES_MAX: usize = intendant_bpmf::LEAVES_MAX as usize;
+
 /// The data set that is factorised by default.
 const BUILTIN: &str = "zipf";
 
@@ -44,6 +47,12 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         seed: plan.seed,
     };
     config.check().map_err(usage)?;
+    if plan.nodes > NODES_MAX {
+        return Err(TrainError::usage(format!(
+            "--nodes is {}, but a chain has at most {NODES_MAX} blocks: use at most {NODES_MAX} nodes",
+            plan.nodes
+        )));
+    }
     if let Technique::Exchange(exchange) = plan.technique
         && config.slack > 0
         && !exchange.has_slack()
@@ -116,7 +125,7 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainErr
     let (rows, columns) = (data.rows().len(), data.columns().len());
     let (train, valid, test) = (data.train().len(), data.valid().len(), data.test().len());
     tracing::info!(rows, columns, train, valid, test, mean = data.mean(), "data");
-    if data.unseen() > 0 && matches!(plan.test, Some(TestSource::File(_))) {
+    if plan.rank() == 0 && data.unseen() > 0 && matches!(plan.test, Some(TestSource::File(_))) {
         // Names may be spelled differently in the two files.
         tracing::warn!(
             "{} of {test} test entries have a row or column without training entries; its factors are those of a typical one",

@@ -219,7 +219,7 @@ impl Coordinator {
     }
 
     /// The rest of a sentence that starts with the name of a refused node.
-    fn difference(&self, rank: u32, refused: &Refused) -> String {
+    pub(super) fn difference(&self, rank: u32, refused: &Refused) -> String {
         use refused::Why;
         let Refused { cluster, joining, detail, .. } = refused;
         let what = match refused.why() {

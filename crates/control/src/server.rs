@@ -161,18 +161,21 @@ impl Hub {
             let _ = line.send(Err(Status::failed_precondition("the first message must be Join")));
             return;
         };
-        let joined = {
+        let (joined, rank) = {
+            let rank = join.rank;
             let mut inner = self.lock();
             let now = self.clock.now();
             let Inner { coordinator, lines, actions } = &mut *inner;
-            coordinator.join(now, join, actions).inspect(|rank| lines[rank.index()] = Some(line.clone()))
+            let joined = coordinator.join(now, join, actions);
+            (joined.inspect(|rank| lines[rank.index()] = Some(line.clone())), rank)
         };
         let rank = match joined {
             Ok(rank) => rank,
             Err(refused) => {
                 // If this ended the cluster, sends the reason to the others.
                 self.with(|_, _, _| ());
-                self.warn(format_args!("refused a node: {:?} {}", refused.why(), refused.detail));
+                let why = self.lock().coordinator.difference(rank, &refused);
+                self.warn(format_args!("node {rank} {why}"));
                 let _ = line.send(Ok(ToMember { kind: Some(to_member::Kind::Refused(*refused)) }));
                 drop(line);
                 // The other end closes once it has read the refusal; resetting the stream before could lose

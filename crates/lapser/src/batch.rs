@@ -4,27 +4,55 @@ use crate::Effect;
 use crate::directory::ANY;
 use std::collections::BTreeMap;
 
-/// The last write of a batch to each node: it has not begun yet, because it may have to announce others.
-#[derive(Debug, Default)]
-pub(crate) struct Batch(BTreeMap<usize, Effect>);
+/// A write that has not begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write {
+    pub(crate) to: usize,
+    pub(crate) local: usize,
+    pub(crate) remote: usize,
+    pub(crate) words: usize,
+    pub(crate) hint: Option<u32>,
+    pub(crate) id: u64,
+}
 
-impl Batch {
-    /// Holds back a write to node `to`. The one before it begins, without a hint.
-    pub(crate) fn hold(&mut self, to: usize, write: Effect, out: &mut Vec<Effect>) {
-        let Some(mut before) = self.0.insert(to, write) else { return };
-        hint_of(&mut before, None);
-        out.push(before);
-        self.0.get_mut(&to).into_iter().for_each(|write| hint_of(write, Some(ANY)));
-    }
-
-    /// Begins the writes that were held back, with their hints.
-    pub(crate) fn release(&mut self, out: &mut Vec<Effect>) {
-        out.extend(std::mem::take(&mut self.0).into_values());
+impl From<Write> for Effect {
+    fn from(Write { to, local, remote, words, hint, id }: Write) -> Self {
+        Self::Write { to, local, remote, words, hint, id }
     }
 }
 
-fn hint_of(write: &mut Effect, new: Option<u32>) {
-    if let Effect::Write { hint, .. } = write {
-        *hint = new;
+/// By node, the last write of a batch: it is held back, because it may have to announce others.
+#[derive(Debug, Default)]
+pub(crate) struct Batch(BTreeMap<usize, Write>);
+
+impl Batch {
+    /// Holds back a write. The one before it to the same node begins, without a hint.
+    pub(crate) fn hold(&mut self, mut write: Write, out: &mut Vec<Effect>) {
+        if let Some(before) = self.0.remove(&write.to) {
+            out.push(Write { hint: None, ..before }.into());
+            write.hint = Some(ANY);
+        }
+        self.0.insert(write.to, write);
+    }
+
+    /// Begins the writes from word `local` that are held back, with their hints.
+    pub(crate) fn release(&mut self, local: usize, out: &mut Vec<Effect>) {
+        self.0.retain(|_, write| {
+            let stays = write.local != local;
+            if !stays {
+                out.push(Effect::from(*write));
+            }
+            stays
+        });
+    }
+
+    /// Begins all that are held back.
+    pub(crate) fn end(self, out: &mut Vec<Effect>) {
+        out.extend(self.0.into_values().map(Effect::from));
+    }
+
+    /// Takes the write to a node out.
+    pub(crate) fn drop_write(&mut self, to: usize) -> Option<Write> {
+        self.0.remove(&to)
     }
 }

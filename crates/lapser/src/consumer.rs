@@ -59,6 +59,8 @@ struct Consumed {
     torn: u32,
     pause_ns: u64,
     due_ns: Option<u64>,
+    /// Whether a read is due then, after a pause. Only a push of the item ends it before.
+    pausing: bool,
     waits: Waits,
 }
 
@@ -85,6 +87,7 @@ impl Consumer {
                 torn: 0,
                 pause_ns: pace.reread_ns_min,
                 due_ns: None,
+                pausing: false,
                 waits: Waits::default(),
             });
             values += entry.item.words;
@@ -271,33 +274,26 @@ impl Consumer {
         turn.stats.hints += 1;
         let mut answered = 0;
         for index in hinted {
+            let before = self.items[index].pushed;
             answered += self.look(turn, index);
-            if self.waiting.contains(&index) && self.must_read(turn, index) {
+            if !self.waiting.contains(&index) {
+                continue;
+            }
+            let item = &self.items[index];
+            let is_told = item.pushed > before || !item.pausing;
+            if !self.must_read(turn, index) {
+                answered += u64::from(self.is_over(turn, index));
+            } else if is_told {
                 self.read(turn, index);
             }
-        }
-        if hint == ANY {
-            self.hear(turn);
         }
         turn.stats.hints_in_vain += u64::from(answered == 0);
     }
 
-    /// Looks after the gets that wait for nodes that have finished.
-    fn hear(&mut self, turn: &mut Turn<'_>) {
-        let of_finished = |index: &usize| turn.has_finished(self.items[*index].producer);
-        let of_finished: Vec<usize> = self.waiting.iter().copied().filter(of_finished).collect();
-        for index in of_finished {
-            if !self.is_over(turn, index) && self.variant.reads() {
-                self.read(turn, index);
-            }
-        }
-    }
-
     /// Looks at the items whose time is up, and reads them if values are not pushed in any case.
     pub(crate) fn check(&mut self, turn: &mut Turn<'_>) {
-        while let Some((due_ns, index)) = self.due.first().copied().filter(|(due, _)| *due <= turn.now_ns) {
-            self.due.remove(&(due_ns, index));
-            self.items[index].due_ns = None;
+        while let Some((_, index)) = self.due.first().copied().filter(|(due, _)| *due <= turn.now_ns) {
+            self.disarm(index);
             turn.stats.late_looks += self.look(turn, index);
             if !self.waiting.contains(&index) {
                 continue;
@@ -445,6 +441,7 @@ impl Consumer {
         let pause_ns = item.pause_ns;
         item.pause_ns = pause_ns.saturating_mul(2).min(self.pace.reread_ns_max).max(1);
         self.arm(index, turn.now_ns.saturating_add(pause_ns));
+        self.items[index].pausing = true;
     }
 
     fn arm(&mut self, index: usize, due_ns: u64) {
@@ -454,6 +451,7 @@ impl Consumer {
     }
 
     fn disarm(&mut self, index: usize) {
+        self.items[index].pausing = false;
         if let Some(due_ns) = self.items[index].due_ns.take() {
             self.due.remove(&(due_ns, index));
         }

@@ -76,7 +76,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of the source: 32,768 hints, and no words for the window.
+    /// 32,768 hints, as in the source, and no words for the window.
     #[must_use]
     pub const fn new(variant: Variant) -> Self {
         Self { variant, hints: 1 << 15, head_words: 0 }

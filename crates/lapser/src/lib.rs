@@ -11,7 +11,7 @@
 //! | `batch` | one hint for several sets |
 //! | `consumer` | gets, the copies that answer them, and the reads that renew copies |
 //! | `farewell` | how a node that has finished tells the others |
-//! | `node` | both of them, closed peers, and the end |
+//! | `node` | all of them, closed peers, and the end |
 //!
 //! The semantics are those of Lapser [Lapser §3]: `init` is [`Directory::new`], `set`, `get` and `finish` are
 //! methods of [`Node`]. Its Algorithms 3.2 and 3.3 are printed with an inverted condition and the wrong

@@ -13,8 +13,8 @@ use intendant_segment::Segment;
 /// There are four kinds of methods:
 ///
 /// - of workers: [`set`](Self::set), [`begin_batch`](Self::begin_batch), [`end_batch`](Self::end_batch),
-///   [`get`](Self::get), [`prefetch`](Self::prefetch), [`value`](Self::value), [`finish`](Self::finish). `op` is a number of the caller's choice that comes
-///   back in the [`Answer`].
+///   [`get`](Self::get), [`prefetch`](Self::prefetch), [`value`](Self::value), [`finish`](Self::finish). `op`
+///   is a number of the caller's choice that comes back in the [`Answer`].
 /// - of the window: [`done`](Self::done), [`failed`](Self::failed), [`hint`](Self::hint),
 ///   [`closed`](Self::closed);
 /// - of the control plane: [`met`](Self::met), [`meeting_failed`](Self::meeting_failed);
@@ -130,13 +130,16 @@ impl Node {
     }
 
     /// Begins a batch: a consumer is hinted once at what is set until [`end_batch`](Self::end_batch), and not
-    /// by each set. The last write to each node begins at the end of the batch, or as soon as a set waits
-    /// for writes. Without effect in a batch.
+    /// by each set. The last write to each node begins at the end of the batch, or when a set of its item
+    /// waits for it. A node has one batch at a time: in a batch, and after [`finish`](Self::finish), this has
+    /// no effect.
     pub fn begin_batch(&mut self) {
-        self.producer.begin_batch();
+        if self.phase == Phase::Running {
+            self.producer.begin_batch();
+        }
     }
 
-    /// Ends a batch. Without effect outside of one.
+    /// Ends the batch. Without effect outside of one.
     pub fn end_batch(&mut self, out: &mut Vec<Effect>) {
         self.producer.end_batch(out);
     }
@@ -287,7 +290,8 @@ impl Node {
     /// If there is no such node.
     pub fn closed(&mut self, segment: &Segment, node: usize, reason: &str, out: &mut Vec<Effect>) {
         self.closed[node].get_or_insert_with(|| reason.to_owned());
-        let (_, consumer, mut turn) = self.parts(segment, 0, out);
+        let (producer, consumer, mut turn) = self.parts(segment, 0, out);
+        producer.closed(&mut turn, node);
         consumer.closed(&mut turn, node);
     }
 

@@ -1,6 +1,6 @@
 //! The items that a node produces: sets, and the writes that push them.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Write};
 use crate::directory::Consumer;
 use crate::turn::Turn;
 use crate::waits::Waits;
@@ -137,8 +137,10 @@ impl Producer {
             item.next = Some(Next { op, clock, value: value.into() });
             self.unfinished += 1;
             turn.stats.sets_waited += 1;
-            // It may wait for one of these.
-            self.batch.iter_mut().for_each(|batch| batch.release(turn.out));
+            // It waits for those of its writes that are held back, too.
+            if let Some(batch) = &mut self.batch {
+                batch.release(item.at, turn.out);
+            }
             return Ok(());
         }
         self.store(turn, index, op, clock, value)
@@ -185,9 +187,8 @@ impl Producer {
             item.writing += 1;
             self.unfinished += 1;
             turn.stats.writes += 1;
-            let to = target.consumer.node;
-            let write = Effect::Write {
-                to,
+            let write = Write {
+                to: target.consumer.node,
                 local: item.at,
                 remote: target.remote,
                 words,
@@ -195,8 +196,8 @@ impl Producer {
                 id: id_of(number),
             };
             match &mut self.batch {
-                Some(batch) => batch.hold(to, write, turn.out),
-                None => turn.out.push(write),
+                Some(batch) => batch.hold(write, turn.out),
+                None => turn.out.push(write.into()),
             }
         }
     }
@@ -206,7 +207,16 @@ impl Producer {
     }
 
     pub(crate) fn end_batch(&mut self, out: &mut Vec<Effect>) {
-        self.batch.take().into_iter().for_each(|mut batch| batch.release(out));
+        if let Some(batch) = self.batch.take() {
+            batch.end(out);
+        }
+    }
+
+    /// A consumer is gone: nothing more is written to it.
+    pub(crate) fn closed(&mut self, turn: &mut Turn<'_>, node: usize) {
+        if let Some(write) = self.batch.as_mut().and_then(|batch| batch.drop_write(node)) {
+            self.written(turn, write.id);
+        }
     }
 
     /// The write `id` has ended, well or not.

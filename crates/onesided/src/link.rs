@@ -1,6 +1,6 @@
 //! How a node wakes another one, and how it notices that the other one has ended.
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use std::io;
@@ -115,10 +115,16 @@ impl Waker {
 
     /// Waits at most for `timeout` until a node has woken this one or has ended. Returns whether one has.
     pub(crate) fn wait(&self, timeout: Duration) -> io::Result<bool> {
-        // A timeout that is longer than the system can count is none.
+        // `epoll_wait` counts in milliseconds, and nodes pause for microseconds. A timeout that is longer than
+        // the system can count is none.
         let timeout = timeout.try_into().ok();
-        let mut ready = [MaybeUninit::uninit(); READY_MAX];
-        let ready: &[epoll::Event] = match epoll::wait(&self.epoll, &mut ready, timeout.as_ref()) {
+        match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], timeout.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => return Ok(false),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (mut ready, at_once) = ([MaybeUninit::uninit(); READY_MAX], Timespec::default());
+        let ready: &[epoll::Event] = match epoll::wait(&self.epoll, &mut ready, Some(&at_once)) {
             Ok((ready, _)) => ready,
             Err(Errno::INTR) => &[],
             Err(error) => return Err(error.into()),

@@ -217,9 +217,11 @@ mod line {
     #[inline(always)]
     pub(super) fn load_line(line: &[AtomicU64; LINE_WORDS], bytes: &mut [u8; LINE_BYTES]) {
         // SAFETY: both are 64 valid bytes, and `bytes` is no other thread's. To the compiler, the block may
-        // be eight relaxed loads of the words; it assumes nothing of what they find. The processor moves
-        // each aligned half of 16 bytes at once, and keeps these loads in order with those of other
-        // instructions, as it does with all loads of memory that is written back.
+        // be eight relaxed loads of the words; it assumes nothing of what they find. The processor keeps
+        // these loads in order with those of other instructions, as it does with all loads of memory that
+        // is written back. Vendors promise that it moves aligned 16 bytes at once. Of a line that begins at
+        // an odd word they promise nothing, although no word crosses a line of the cache: no caller relies
+        // on whole words there, as checksums, sequence counts or positions tell what may be used.
         unsafe { move_line!(line.as_ptr(), bytes.as_mut_ptr()) }
     }
 

@@ -113,11 +113,17 @@ impl RunState {
     /// The first thing that decides what is trained in which the checkpoint differs from this run.
     fn differs(&self, subject: &Subject<'_>, plan: &Plan) -> Option<String> {
         let here = Self::new(subject, plan, &[], None);
-        let pairs =
-            [("the task", &self.task, &here.task), ("the digest of the data", &self.data, &here.data)];
-        if let Some((what, there, here)) = pairs.into_iter().find(|(_, there, here)| there != here) {
-            return Some(format!("{what} is {here} here and {there} there"));
-        }
+        let differs = |what: &str, there: &str, here: &str| {
+            (here != there).then(|| format!("{what} is {here} here and {there} there"))
+        };
+        // Other flags can be the reason why the data are others.
+        differs("the task", &self.task, &here.task)
+            .or_else(|| self.differs_in_flags(&here))
+            .or_else(|| differs("the digest of the data", &self.data, &here.data))
+    }
+
+    /// The first flag that decides what is trained and is another one.
+    fn differs_in_flags(&self, here: &Self) -> Option<String> {
         let common = CommonArgs::augment_args(clap::Command::new("common"));
         let decides = |name: &str| {
             OF_TRAINING.contains(&name) || common.get_arguments().all(|arg| arg.get_long() != Some(name))

@@ -183,8 +183,8 @@ impl Plan {
         };
         if args.technique == Technique::Single && nodes > 1 {
             return Err(TrainError::usage(format!(
-                "technique single is plain memory in one process, but there are {nodes} nodes; use --technique classic, \
-                 or --nodes 1 with more --workers"
+                "technique single is plain memory in one process, but there are {nodes} nodes; use another \
+                 technique, or --nodes 1 with more --workers"
             )));
         }
         if args.technique == Technique::Single && args.explain.is_some() {

@@ -113,18 +113,21 @@ fn line(epoch: usize, epochs: u32, sum: &EpochSum) -> String {
     let tally = &sum.tally;
     let examples = tally.reduction.get("examples");
     let mut line = format!(
-        "epoch {epoch:>width$}/{epochs}  loss {}  {:.2} s  {} examples/s  remote {:.1} %",
+        "epoch {epoch:>width$}/{epochs}  loss {}  {:.2} s  {} examples/s",
         number(tally.reduction.get("loss") / examples.max(1.0)),
         sum.seconds,
         HumanCount((examples / sum.seconds.max(1e-9)) as u64),
-        100.0 * share(tally.accesses),
         width = epochs.to_string().len(),
     );
+    // Programs without parameters have no accesses.
+    if tally.accesses.local + tally.accesses.remote > 0 {
+        // Writing to a string does not fail.
+        let _ = write!(line, "  remote {:.1} %", 100.0 * share(tally.accesses));
+    }
     let quality = means(&tally.reduction);
     if !quality.is_empty() {
         line.push_str("  held-out");
         for (name, value) in in_reading_order(&quality) {
-            // Writing to a string does not fail.
             let _ = write!(line, " {name} {}", number(value));
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct Cluster {
     meeting: BTreeSet<usize>,
     /// By node and place of a slot of a copy: the key.
     slots: BTreeMap<(usize, usize), u64>,
+    /// By node and key of a copy: what a write of it alone hints at.
+    hints: BTreeMap<(usize, u64), u32>,
     /// By node and place of a farewell: the node of which it is.
     farewells: BTreeMap<(usize, usize), usize>,
     /// Nodes that have written theirs.
@@ -72,7 +74,7 @@ impl Cluster {
         let directory = Directory::new(scenario.settings, &declarations);
         let directory = directory.map_err(|error| setup(error.to_string()))?;
         let (mut members, mut segments, mut slots) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let mut farewells = BTreeMap::new();
+        let (mut farewells, mut hints) = (BTreeMap::new(), BTreeMap::new());
         for (rank, declared) in scenario.declarations.iter().enumerate() {
             let words = directory.words(rank).unwrap_or(0).max(1);
             let segment = Segment::new(words).map_err(|error| setup(error.to_string()))?;
@@ -93,8 +95,11 @@ impl Cluster {
             for of in 0..directory.nodes() {
                 farewells.extend(directory.farewell_at(of, rank).map(|at| ((rank, at), of)));
             }
-            for key in gets.keys() {
-                let Some(copy) = directory.copy_at(*key, rank) else { continue };
+            let copies = gets.keys().filter_map(|key| Some((key, directory.copy_at(*key, rank)?)));
+            for (number, (key, copy)) in copies.enumerate() {
+                // The first hint is that of several items. The others are for the items, in turn.
+                let others = scenario.settings.hints - 1;
+                hints.insert((rank, *key), (number as u32).checked_rem(others).map_or(0, |at| 1 + at));
                 slots.extend([copy.pushed, copy.landing].into_iter().flatten().map(|at| ((rank, at), *key)));
             }
             members.push(Member {
@@ -116,6 +121,7 @@ impl Cluster {
             members,
             meeting: BTreeSet::new(),
             slots,
+            hints,
             farewells,
             said: BTreeSet::new(),
             answers: Answers::default(),
@@ -193,7 +199,7 @@ impl Cluster {
             }
             Input::Failed { id, node: other, reason } => {
                 self.ended(node, id);
-                self.members[node].lost.push(other);
+                self.members[node].lose(other);
                 self.members[node].node.failed(&segment, id, other, reason, &mut out);
             }
             Input::Hint { hint, from, remote, tag } => {
@@ -204,7 +210,7 @@ impl Cluster {
                 self.members[node].node.hint(&segment, hint, &mut out);
             }
             Input::Closed(other) => {
-                self.members[node].lost.push(other);
+                self.members[node].lose(other);
                 self.members[node].node.closed(&segment, other, "connection lost", &mut out);
             }
             Input::Own(Own::Timer) => {
@@ -257,7 +263,8 @@ impl Cluster {
         let scenario = &self.scenario.nodes[node];
         let member = &mut self.members[node];
         let worker = &mut member.workers[number];
-        let task = worker.next(scenario, self.scenario.iterations, &member.gets, self.network.dice());
+        let program = (self.scenario.iterations, self.scenario.sets);
+        let task = worker.next(scenario, program, &member.gets, self.network.dice());
         let (segment, mut out) = (self.network.segment(node).clone(), Vec::new());
         let Some(task) = task else {
             if member.workers.iter().all(|worker| worker.ended) {
@@ -352,8 +359,8 @@ impl Cluster {
                     self.traffic.writes(key, to);
                     self.writers.writes(to, remote, words, Writer::Writes { of: node })?;
                     self.writers.begins(node, id, local, words);
-                    let unhinted = &mut self.members[node].unhinted;
-                    if checks::check_hint_of_batch(unhinted, node, to, hint)? {
+                    let (unhinted, own) = (&mut self.members[node].unhinted, self.hints.get(&(to, key)));
+                    if checks::check_hint_of_batch(unhinted, node, to, hint, own.copied())? {
                         self.network.reach().mark(Marker::HintOfSeveral);
                     }
                     let tag = self.sets.last(key);

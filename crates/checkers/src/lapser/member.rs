@@ -3,7 +3,7 @@
 use super::scenario::NodeScenario;
 use intendant_lapser::{FinishError, Node};
 use intendant_sim::Dice;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a worker does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,12 @@ impl Worker {
         }
     }
 
-    /// The next task; `None` if calls are outstanding that it waits for, or the program is at its end.
+    /// The next task, of as many iterations, each of which sets items to as many clocks; `None` if calls are
+    /// outstanding that it waits for, or the program is at its end.
     pub(super) fn next(
         &mut self,
         scenario: &NodeScenario,
-        iterations: u64,
+        (iterations, clocks): (u64, u64),
         gets: &[(u64, u64)],
         dice: &mut Dice,
     ) -> Option<Task> {
@@ -62,7 +63,8 @@ impl Worker {
                 self.second_half = true;
             } else if self.iteration == iterations && !self.beyond.is_empty() {
                 for (key, slack) in std::mem::take(&mut self.beyond) {
-                    let (clock, prefetch) = (iterations + dice.between(1, 10), dice.once_in(4));
+                    let clock = iterations * clocks + dice.between(1, 10);
+                    let prefetch = dice.once_in(4);
                     self.tasks.push(Task::Get { key, clock, slack, prefetch });
                 }
                 continue;
@@ -72,7 +74,7 @@ impl Worker {
             } else {
                 (self.iteration, self.second_half) = (self.iteration + 1, false);
             }
-            self.tasks = self.draw(scenario, gets, dice);
+            self.tasks = self.draw(scenario, clocks, gets, dice);
         }
         self.tasks.pop()
     }
@@ -83,14 +85,16 @@ impl Worker {
     }
 
     /// The tasks of a half of an iteration, in random order.
-    fn draw(&self, scenario: &NodeScenario, gets: &[(u64, u64)], dice: &mut Dice) -> Vec<Task> {
-        let clock = self.iteration;
-        let mut tasks: Vec<Task> = if self.second_half == scenario.gets_first {
-            self.sets.iter().map(|key| Task::Set { key: *key, clock }).collect()
+    fn draw(&self, scenario: &NodeScenario, clocks: u64, gets: &[(u64, u64)], dice: &mut Dice) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        if self.second_half == scenario.gets_first {
+            let first = (self.iteration - 1) * clocks + 1;
+            for key in &self.sets {
+                tasks.extend((0..clocks).map(|_| Task::Set { key: *key, clock: first }));
+            }
         } else {
             // Where gets come first, values of this iteration may need those that this node has not set yet.
-            let clock = clock - u64::from(scenario.gets_first);
-            let mut tasks = Vec::new();
+            let clock = (self.iteration - u64::from(scenario.gets_first)) * clocks;
             for (key, slack) in gets {
                 if !dice.once_in(scenario.gets_once_in) {
                     continue;
@@ -99,10 +103,18 @@ impl Worker {
                 let prefetch = once_in > 0 && dice.once_in(once_in);
                 tasks.push(Task::Get { key: *key, clock, slack: *slack, prefetch });
             }
-            tasks
-        };
+        }
         for last in (1..tasks.len()).rev() {
             tasks.swap(last, dice.below(last as u64 + 1) as usize);
+        }
+        // The clocks of an item increase, and the last task comes first.
+        let mut sets = BTreeMap::new();
+        for task in tasks.iter_mut().rev() {
+            if let Task::Set { key, clock } = task {
+                let before = sets.entry(*key).or_insert(0);
+                *clock += *before;
+                *before += 1;
+            }
         }
         tasks
     }
@@ -142,6 +154,12 @@ pub(super) struct Member {
 }
 
 impl Member {
+    /// Another node is gone.
+    pub(super) fn lose(&mut self, other: usize) {
+        self.lost.push(other);
+        self.unhinted.remove(&other);
+    }
+
     /// Whether the node is gone without having finished in good order.
     pub(super) fn is_lost(&self) -> bool {
         match &self.state {

@@ -22,6 +22,8 @@ pub(super) struct Scenario {
     pub(super) workers: usize,
     /// Iterations of each worker.
     pub(super) iterations: u64,
+    /// How often an iteration sets an item: its clocks are that far apart.
+    pub(super) sets: u64,
     /// Slack of all gets, if it is fixed.
     pub(super) slack: Option<u64>,
     pub(super) nodes: Vec<NodeScenario>,
@@ -93,7 +95,12 @@ impl Scenario {
             recheck_ns: dice.pick(&[2_000, 20_000, 200_000]),
             torn_reads_max: 1_000,
         };
-        let own = (0..nodes).map(|_| NodeScenario::draw(dice, pause_ns)).collect();
+        let mut own: Vec<_> = (0..nodes).map(|_| NodeScenario::draw(dice, pause_ns)).collect();
+        let sets = dice.pick(&[1, 1, 2]);
+        if sets > 1 {
+            // The next set of an item may not begin while one waits.
+            own.iter_mut().for_each(|node| node.outstanding = 1);
+        }
         let span_ns = iterations * (items as u64).max(1) * (pause_ns + latency_ns) / nodes as u64;
         let death = (faults && dice.once_in(2))
             .then(|| (dice.below(nodes as u64) as usize, dice.between(0, span_ns)));
@@ -104,6 +111,7 @@ impl Scenario {
             declarations,
             workers,
             iterations,
+            sets,
             slack: mode.slack,
             nodes: own,
             network,

@@ -119,6 +119,7 @@ impl<W: Window> Process<W> {
     pub fn set(&mut self, key: u64, clock: u64, value: &[u64]) -> Result<(), Error> {
         let Self { members, driver, .. } = self;
         members.check()?;
+        driver.catch_up(members)?;
         let set = driver.set(members, key, clock, value);
         driver.look();
         set
@@ -138,6 +139,8 @@ impl<W: Window> Process<W> {
     ) -> Result<(), Error> {
         let Self { members, driver, value, .. } = self;
         members.check()?;
+        // So that no set waits for a write that has ended.
+        driver.catch_up(members)?;
         driver.node.begin_batch();
         let set = keys.iter().enumerate().try_for_each(|(at, key)| {
             value.clear();
@@ -222,9 +225,7 @@ impl<W: Window> Process<W> {
     pub fn progress(&mut self) -> Result<(), Error> {
         let Self { members, driver, .. } = self;
         members.check()?;
-        driver.look();
-        while driver.take_event(members)? {}
-        Ok(())
+        driver.catch_up(members)
     }
 
     /// Ends the work of this node: waits until its own operations have ended and all nodes have come so far.
@@ -369,27 +370,54 @@ impl<W: Window> Driver<W> {
         self.window.poll(&mut self.events);
     }
 
-    /// Executes what the last call of the node asked for.
+    /// Tells the node all that has happened, and waits for nothing.
+    fn catch_up(&mut self, members: &Members) -> Result<(), Error> {
+        self.look();
+        while self.take_event(members)? {}
+        Ok(())
+    }
+
+    /// Executes what the last call of the node asked for. After an error, the node is told that the
+    /// operations that are left have failed, so that it does not wait for them.
     fn act(&mut self, members: &Members) -> Result<(), Error> {
-        let mut effects = std::mem::take(&mut self.effects);
-        for effect in effects.drain(..) {
-            match effect {
-                Effect::Read { from, remote, into, words, id } => {
-                    self.traffic.read_bytes += 8 * words as u64;
-                    self.begin(members, |window| window.read(from, remote, into, words, id))?;
+        let mut result = Ok(());
+        loop {
+            let mut effects = std::mem::take(&mut self.effects);
+            for effect in effects.drain(..) {
+                let (id, other, begun) = match effect {
+                    Effect::Read { from, remote, into, words, id } => {
+                        self.traffic.read_bytes += 8 * words as u64;
+                        let begin = |window: &mut W| window.read(from, remote, into, words, id);
+                        (id, from, result.is_ok().then(|| self.begin(members, begin)))
+                    }
+                    Effect::Write { to, local, remote, words, hint, id } => {
+                        self.traffic.written_bytes += 8 * words as u64;
+                        let begin = |window: &mut W| window.write(to, local, remote, words, hint, id);
+                        (id, to, result.is_ok().then(|| self.begin(members, begin)))
+                    }
+                    Effect::Answer(answer) => {
+                        self.answers.push(answer);
+                        continue;
+                    }
+                    Effect::Meet => {
+                        self.meets = true;
+                        continue;
+                    }
+                    // The window is dropped when the node has finished.
+                    Effect::Release => continue,
+                };
+                match begun {
+                    Some(Ok(())) => continue,
+                    Some(Err(error)) => result = Err(error),
+                    None => {}
                 }
-                Effect::Write { to, local, remote, words, hint, id } => {
-                    self.traffic.written_bytes += 8 * words as u64;
-                    self.begin(members, |window| window.write(to, local, remote, words, hint, id))?;
-                }
-                Effect::Answer(answer) => self.answers.push(answer),
-                Effect::Meet => self.meets = true,
-                // The window is dropped when the node has finished.
-                Effect::Release => {}
+                self.node.failed(&self.segment, id, other, "it was not begun", &mut self.effects);
+            }
+            if self.effects.is_empty() {
+                self.effects = effects;
+                return result;
             }
         }
-        self.effects = effects;
-        Ok(())
     }
 
     /// Sets an item; waits until it is set.

@@ -41,8 +41,11 @@ pub(super) fn open<E: Element>(
     }
     // The drawn secret, and the name of a node that has one.
     let mut told = vec![0; TOKEN_BYTES];
-    let drawn = getrandom::fill(&mut told);
-    let own = if wants && drawn.is_ok() { listen::<E>(layout) } else { None };
+    let drawn = getrandom::fill(&mut told).is_ok();
+    if !drawn {
+        told.clear();
+    }
+    let own = if wants && drawn { listen::<E>(layout) } else { None };
     if let Some((host, _)) = &own {
         told.extend_from_slice(host.name().to_string().as_bytes());
     }
@@ -50,7 +53,9 @@ pub(super) fn open<E: Element>(
     let Some((host, segment)) = own else { return Ok(None) };
     let names: Vec<_> = told.iter().map(|told| name(told.get(TOKEN_BYTES..).unwrap_or_default())).collect();
     let drawn = told.first().and_then(|first| first.first_chunk().copied());
-    let secret = intendant_onesided::Secret::new(secret.0.or(drawn).unwrap_or_default());
+    let Some(secret) = secret.0.or(drawn).map(intendant_onesided::Secret::new) else {
+        return Ok(without("node 0 could draw no secret for them"));
+    };
     let goes_on = || health.check().is_ok();
     let others = match host.share(&segment, rank.index(), &names, secret, DEADLINE, &goes_on) {
         Ok(others) => others,
@@ -83,7 +88,7 @@ fn listen<E: Element>(layout: &Arc<Layout>) -> Option<(Host, Segment)> {
     Some((host, segment))
 }
 
-fn without<T>(error: &dyn std::error::Error) -> Option<T> {
+fn without<T>(error: impl std::fmt::Display) -> Option<T> {
     tracing::warn!("values of other nodes of this host are asked for, and not read in windows: {error}");
     None
 }

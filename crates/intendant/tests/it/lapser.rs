@@ -84,49 +84,6 @@ fn values_are_whole_and_new_enough_with_each_variant() {
     }
 }
 
-/// Node 0 sets many items late, and node 1 has asked for all of them before.
-#[test]
-fn what_is_not_there_yet_is_not_read_item_by_item_and_is_hinted_once() {
-    const KEYS: u64 = 600;
-    for variant in [Variant::Push, Variant::Pull] {
-        let run = |lobby: Lobby| -> Result<Stats, Error> {
-            let rank = lobby.rank().0;
-            let items = || (0..KEYS).map(|key| Item::new(key, WORDS));
-            let declared = match rank {
-                0 => Declaration { produce: items().collect(), ..Declaration::default() },
-                1 => {
-                    let consume = items().map(|item| Want { item, slack: 0 }).collect();
-                    Declaration { consume, ..Declaration::default() }
-                }
-                _ => Declaration::default(),
-            };
-            let mut process = lobby.start(variant, declared)?;
-            match rank {
-                0 => {
-                    let (_keep, never) = mpsc::channel::<()>();
-                    let _ = never.recv_timeout(Duration::from_millis(50));
-                    let keys: Vec<u64> = (0..KEYS).collect();
-                    process.set_all(&keys, 1, |at, value| value.extend([at as u64; WORDS]))?;
-                }
-                1 => {
-                    let wants: Vec<Get> = (0..KEYS).map(|key| Get { key, clock: 1, slack: 0 }).collect();
-                    process.get_all(&wants, |at, _, value| assert_eq!(value, [at as u64; WORDS]))?;
-                }
-                _ => {}
-            }
-            let stats = process.stats();
-            process.finish()?;
-            Ok(stats)
-        };
-        let stats = on_each(run).remove(1).expect("nothing fails");
-        assert_eq!(stats.gets, KEYS);
-        match variant {
-            Variant::Pull => assert!((KEYS..2 * KEYS).contains(&stats.reads), "{stats:?}"),
-            Variant::Push | Variant::PushBySlack => assert!((1..4).contains(&stats.hints), "{stats:?}"),
-        }
-    }
-}
-
 #[test]
 fn another_window_will_do() {
     let words = 1 << 12;
@@ -203,17 +160,17 @@ impl Window for Watched {
 /// Runs something on each node, over windows that are watched.
 fn on_each_watched(
     variant: Variant,
+    declared: impl Fn(u64) -> Declaration + Sync,
     run: impl Fn(Process<Watched>, &AtomicUsize, &mpsc::Receiver<()>) -> Result<(), Error> + Sync,
 ) {
-    let windows = in_process(NODES as usize, 1 << 12).expect("windows");
+    let windows = in_process(NODES as usize, 1 << 17).expect("windows");
     // What node 0 tells is for node 2.
     let (sleeps, told) = mpsc::channel();
     let (windows, told) = (Mutex::new(windows), Mutex::new(told));
     let ended = on_each(|lobby| {
         let (rank, looks) = (lobby.rank().index(), Arc::new(AtomicUsize::new(0)));
         let sleeps = if rank == 0 { sleeps.clone() } else { mpsc::channel().0 };
-        let declared = declared(rank as u64, 2 * NODES, 0);
-        let process = lobby.start_over(variant, declared, |_, _| {
+        let process = lobby.start_over(variant, declared(rank as u64), |_, _| {
             let mut windows = windows.lock().expect("no panic");
             let at = windows.iter().position(|window| window.rank() == rank).expect("one for each");
             Ok(Watched { window: windows.swap_remove(at), looks: Arc::clone(&looks), sleeps })
@@ -227,11 +184,91 @@ fn on_each_watched(
     ended.into_iter().for_each(|ended| ended.expect("no failure"));
 }
 
+/// Two items of each node.
+fn few(rank: u64) -> Declaration {
+    declared(rank, 2 * NODES, 0)
+}
+
+const MANY: u64 = 600;
+
+/// Many items of node 2, which node 0 consumes.
+fn many(rank: u64) -> Declaration {
+    let items = || (0..MANY).map(|key| Item::new(key, WORDS));
+    match rank {
+        0 => {
+            let consume = items().map(|item| Want { item, slack: 0 }).collect();
+            Declaration { consume, ..Declaration::default() }
+        }
+        2 => Declaration { produce: items().collect(), ..Declaration::default() },
+        _ => Declaration::default(),
+    }
+}
+
+fn set_many<W: Window>(process: &mut Process<W>, clock: u64) -> Result<(), Error> {
+    let keys: Vec<u64> = (0..MANY).collect();
+    process.set_all(&keys, clock, |at, value| value.extend([at as u64 + clock; WORDS]))
+}
+
+fn get_many<W: Window>(process: &mut Process<W>, clock: u64) -> Result<(), Error> {
+    let wants: Vec<Get> = (0..MANY).map(|key| Get { key, clock, slack: 0 }).collect();
+    process.get_all(&wants, |at, _, value| assert_eq!(value, [at as u64 + clock; WORDS]))
+}
+
+/// Node 2 sets many items when node 0 sleeps, as it has asked for all of them.
+#[test]
+fn what_is_not_there_yet_is_not_read_item_by_item_and_is_hinted_once() {
+    for variant in [Variant::Push, Variant::Pull] {
+        on_each_watched(variant, many, |mut process, _, told| {
+            match process.rank().0 {
+                0 => {
+                    get_many(&mut process, 1)?;
+                    let stats = process.stats();
+                    assert_eq!(stats.gets, MANY);
+                    match variant {
+                        Variant::Pull => assert!((MANY..2 * MANY).contains(&stats.reads), "{stats:?}"),
+                        // Other nodes may have finished.
+                        Variant::Push | Variant::PushBySlack => {
+                            assert!((1..4).contains(&stats.hints), "{stats:?}");
+                        }
+                    }
+                }
+                2 => {
+                    told.recv().expect("node 0 sleeps");
+                    set_many(&mut process, 1)?;
+                }
+                _ => {}
+            }
+            process.finish()
+        });
+    }
+}
+
+/// Writes that have ended while a node computes hold its next sets up no more than others: each batch gives
+/// one hint, although the node waits for nothing between them.
+#[test]
+fn batches_of_a_node_that_never_waits_are_hinted_once_each() {
+    const BATCHES: u64 = 5;
+    on_each_watched(Variant::Push, many, |mut process, _, _| {
+        if process.rank().0 == 2 {
+            (1..=BATCHES).try_for_each(|clock| set_many(&mut process, clock))?;
+            assert_eq!(process.stats().sets_waited, 0, "each write has ended at once");
+        }
+        process.gather("set", &[])?;
+        if process.rank().0 == 0 {
+            process.progress()?;
+            // Hints that came before a look are one.
+            assert_eq!(process.stats().hints, 1);
+            get_many(&mut process, BATCHES)?;
+        }
+        process.finish()
+    });
+}
+
 /// A get that comes after a call with an error takes no answer of that call for its own.
 #[test]
 fn answers_of_a_call_that_has_failed_are_not_those_of_the_next_one() {
     for variant in [Variant::Push, Variant::Pull] {
-        on_each_watched(variant, |mut process, _, told| {
+        on_each_watched(variant, few, |mut process, _, told| {
             let (rank, mut value) = (process.rank().0, [0; WORDS]);
             if rank == 0 {
                 let want = |key| Get { key, clock: 1, slack: 0 };
@@ -261,7 +298,7 @@ fn answers_of_a_call_that_has_failed_are_not_those_of_the_next_one() {
 /// What a card does when it is looked at goes on while a node sets and gets without waiting.
 #[test]
 fn each_call_looks_at_the_window() {
-    on_each_watched(Variant::Push, |mut process, looks, _| {
+    on_each_watched(Variant::Push, few, |mut process, looks, _| {
         let key = u64::from(process.rank().0);
         let mut last = looks.load(Ordering::Relaxed);
         let mut looked = |what: &str| {

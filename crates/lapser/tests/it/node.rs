@@ -81,7 +81,7 @@ fn a_batch_hints_once_at_all_that_it_sets() {
     let directory = Directory::new(Settings::new(Variant::Push), &declarations).unwrap();
     let segment = |rank| Segment::new(directory.words(rank).unwrap()).unwrap();
     let (segments, mut out) = ([segment(0), segment(1)], Vec::new());
-    let mut node = |rank: usize| Node::new(&directory, rank, &segments[rank], PACE).unwrap();
+    let node = |rank: usize| Node::new(&directory, rank, &segments[rank], PACE).unwrap();
     let [mut producer, mut consumer] = [node(0), node(1)];
     let write = |key, to, hint, id| Effect::Write {
         to,
@@ -517,4 +517,41 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(node(0, &short), Some(StartError::Segment { rank: 0, words: 8, needed: 32 }));
     let next = pair.nodes[0].set(&pair.segments[0], 1, KEY, u64::MAX, &[0; 3], &mut out);
     assert_eq!(next, Ok(()));
+}
+
+#[test]
+fn a_batch_writes_nothing_to_a_node_that_is_gone_and_none_begins_after_the_end() {
+    let mut pair = Pair::new(Variant::Push);
+    let mut out = Vec::new();
+    pair.nodes[0].begin_batch();
+    assert_eq!(pair.set(1), [set_done(1)], "held back");
+    pair.nodes[0].closed(&pair.segments[0], 1, "killed", &mut out);
+    pair.nodes[0].end_batch(&mut out);
+    assert_eq!(out, []);
+    assert_eq!(pair.set(2), [set_done(2)], "nothing is in flight");
+    pair.nodes[0].finish(&pair.segments[0], 9, &mut out).unwrap();
+    let error = FinishError::PeerLost { node: 1, reason: "killed".to_owned() };
+    let ended = [Effect::Release, Effect::Answer(Answer::Finished { op: 9, result: Err(error) })];
+    assert_eq!(std::mem::take(&mut out), ended);
+
+    let mut pair = Pair::new(Variant::Push);
+    let write = pair.set(1);
+    assert_eq!(pair.set(2), [], "it waits for the write");
+    pair.nodes[0].finish(&pair.segments[0], 9, &mut out).unwrap();
+    pair.nodes[0].begin_batch();
+    let id = pair.copy(0, &write[0]);
+    let out = pair.done(0, id);
+    assert!(matches!(out[..], [Effect::Write { .. }, Effect::Answer(Answer::Set { op: 2 })]), "{out:?}");
+}
+
+#[test]
+fn a_hint_ends_no_pause_between_reads() {
+    let mut pair = Pair::new(Variant::Pull);
+    let read = pair.get(1, 1, 0);
+    assert!(is_read(&read));
+    let id = pair.copy(1, &read[0]);
+    assert_eq!(pair.done(1, id), [], "it was not set yet");
+    assert_eq!(pair.hint(0), [], "a hint at something else");
+    let due_ns = pair.nodes[1].next_check().expect("a pause");
+    assert!(is_read(&pair.check(due_ns)));
 }

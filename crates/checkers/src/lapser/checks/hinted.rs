@@ -27,20 +27,22 @@ pub(crate) fn check(
 }
 
 /// Checks the hint of a write, which announces those before it that had none as well. `unhinted` are the
-/// nodes with such writes. Returns whether there were any.
+/// nodes with such writes, and `own` is the hint of the item. Returns whether there were any.
 pub(crate) fn check_batch(
     unhinted: &mut BTreeSet<usize>,
     node: usize,
     to: usize,
     hint: Option<u32>,
+    own: Option<u32>,
 ) -> Result<bool, Finding> {
     let Some(hint) = hint else {
         unhinted.insert(to);
         return Ok(false);
     };
     let several = unhinted.remove(&to);
-    if several && hint != SEVERAL {
-        return Err(("hinted", format!("n{node} gives n{to} the hint of one item, and has set several")));
+    let expected = if several { SEVERAL } else { own.unwrap_or(SEVERAL) };
+    if hint != expected {
+        return Err(("hinted", format!("n{node} gives n{to} hint {hint}; what it has set has {expected}")));
     }
     Ok(several)
 }
