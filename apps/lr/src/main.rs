@@ -32,7 +32,8 @@ impl Application for LrApp {
         let task = Lr::<E>::new(Arc::clone(&data), resolved.config.clone(), weights);
         let task = Arc::new(task.map_err(TrainError::usage)?);
         let settings = resolved.settings(&data);
-        let outcome = intendant_train::run(&task, plan, Some(&mut Export::new(Arc::clone(&task), data, settings)))?;
+        let outcome =
+            intendant_train::run(&task, plan, Some(&mut Export::new(Arc::clone(&task), data, settings)))?;
         if let (Some(path), Some(probabilities)) = (&resolved.predict, task.take_predictions()) {
             predict::write(path, &probabilities)?;
         }

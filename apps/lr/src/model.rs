@@ -134,7 +134,9 @@ impl Rule {
                 let rate = self.rate / (f64::from(epoch) + 1.0).sqrt();
                 *dw = -rate * (gradient + self.l2 * passes * weight);
             }
-            (Optimizer::Ftrl | Optimizer::AdaGrad | Optimizer::Sgd, ..) => panic!("a value of another length"),
+            (Optimizer::Ftrl | Optimizer::AdaGrad | Optimizer::Sgd, ..) => {
+                panic!("a value of another length")
+            }
         }
     }
 
@@ -213,7 +215,9 @@ mod tests {
 
     #[test]
     fn extreme_scores_have_finite_losses() {
-        for (score, label, loss) in [(1e6, true, 0.0), (1e6, false, 1e6), (-1e6, true, 1e6), (-1e6, false, 0.0)] {
+        for (score, label, loss) in
+            [(1e6, true, 0.0), (1e6, false, 1e6), (-1e6, true, 1e6), (-1e6, false, 0.0)]
+        {
             assert_eq!(log_loss(score, label), loss);
             assert!(slope(score, label).is_finite());
         }
@@ -234,7 +238,10 @@ mod tests {
                 -(z - z.signum() * rule.l1 * passes) / ((rule.beta + n.sqrt()) / rule.rate + rule.l2 * passes)
             };
             let here = rule.weight(&value);
-            assert!((here - weight).abs() < 1e-10 * (1.0 + weight.abs()), "step {step}: {here}, not {weight}");
+            assert!(
+                (here - weight).abs() < 1e-10 * (1.0 + weight.abs()),
+                "step {step}: {here}, not {weight}"
+            );
             let sigma = ((n + gradient * gradient).sqrt() - n.sqrt()) / rule.rate;
             z += gradient - sigma * weight;
             n += gradient * gradient;

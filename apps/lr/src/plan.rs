@@ -5,7 +5,9 @@ use crate::predict;
 use crate::saved::{self, Settings};
 use intendant_task::Split;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
-use lr::data::{Columns, Dataset, Format, Generator, HASH_BITS, HeldOut, Naming, Normalize, Reading, Source, Transform};
+use lr::data::{
+    Columns, Dataset, Format, Generator, HASH_BITS, HeldOut, Naming, Normalize, Reading, Source, Transform,
+};
 use lr::{Config, Optimizer, Weights};
 use std::path::{Path, PathBuf};
 
@@ -123,7 +125,9 @@ fn reading(flags: &Flags, plan: &Plan, model: Option<&Settings>) -> Result<Readi
         )));
     }
     if flags.features.is_some() && format == Format::Csv {
-        return Err(TrainError::usage("--features is about libsvm files; a table has 2^B features, see --hash-bits"));
+        return Err(TrainError::usage(
+            "--features is about libsvm files; a table has 2^B features, see --hash-bits",
+        ));
     }
     let columns = Columns {
         label: flags.label.clone().unwrap_or_else(|| Columns::default().label),
@@ -211,9 +215,8 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
                 inputs.push((flag, path));
             }
         }
-        let of_model = flags.model.iter().flat_map(|folder| {
-            [saved::settings_path(folder), saved::weights_path(folder)]
-        });
+        let of_model =
+            flags.model.iter().flat_map(|folder| [saved::settings_path(folder), saved::weights_path(folder)]);
         let of_model: Vec<PathBuf> = of_model.collect();
         inputs.extend(of_model.iter().map(|path| ("--model", path.as_path())));
         predict::check(path, &inputs)?;

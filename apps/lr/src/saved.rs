@@ -70,7 +70,8 @@ pub(crate) fn settings(folder: &Path) -> Result<Settings, SavedError> {
         Err(source) => return Err(SavedError::Read { file, source }),
     };
     let wrong = |reason: String| SavedError::Settings { file: file.clone(), reason };
-    let settings: Settings = toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+    let settings: Settings =
+        toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
     if settings.schema != SCHEMA {
         return Err(wrong(format!("the schema is '{}'; this version reads {SCHEMA}", settings.schema)));
     }

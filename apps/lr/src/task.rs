@@ -13,8 +13,8 @@ use intendant_core::random::{mix, stream};
 use intendant_core::{Combine, Element, Key, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{
-    BatchAt, Better, Cost, Criterion, EpochOrder, Evaluation, Frequency, Model, ModelRange, Partition, Prepared,
-    Pulled, Split, StepReport, Subepoch, Task, Update,
+    BatchAt, Better, Cost, Criterion, EpochOrder, Evaluation, Frequency, Model, ModelRange, Partition,
+    Prepared, Pulled, Split, StepReport, Subepoch, Task, Update,
 };
 use intendant_train::SettingError;
 use std::sync::Arc;
@@ -190,8 +190,9 @@ impl<E: Element> Task for Lr<E> {
         let mut loss = 0.0;
         for (label, places, values) in batch.rows() {
             let terms = places.iter().zip(values);
-            let score =
-                terms.clone().fold(constant, |sum, (at, value)| sum + weights[*at as usize] * f64::from(*value));
+            let score = terms
+                .clone()
+                .fold(constant, |sum, (at, value)| sum + weights[*at as usize] * f64::from(*value));
             loss += log_loss(score, label);
             let slope = slope(score, label);
             terms.for_each(|(at, value)| gradients[*at as usize] += slope * f64::from(*value));

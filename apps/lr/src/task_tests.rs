@@ -219,7 +219,10 @@ fn updates_go_down_the_numeric_gradient() {
     let report = task.compute(&mut task.scratch(), &prepared.batch, pulled, &mut update);
     let penalty: f64 =
         prepared.batch.passes.iter().zip(&values).map(|(passes, w)| config.l2 / 2.0 * passes * w * w).sum();
-    assert!((report.loss - (objective(&values) - penalty)).abs() < 1e-10, "penalties are no part of the loss");
+    assert!(
+        (report.loss - (objective(&values) - penalty)).abs() < 1e-10,
+        "penalties are no part of the loss"
+    );
     assert_eq!(report.examples, 7);
     for at in 0..values.len() {
         let before = values[at];
@@ -270,7 +273,8 @@ fn evaluated(task: &Lr<f64>, values: &[Vec<f64>], split: Split, workers: u32) ->
     let mut sums = Reduction::default();
     for partition in (Partition { workers, ..Partition::alone() }).all() {
         let mut evaluation = task.evaluation(split, partition).unwrap();
-        let all = |keys: &[Key]| keys.iter().flat_map(|key| values[key.index()].clone()).collect::<Vec<f64>>();
+        let all =
+            |keys: &[Key]| keys.iter().flat_map(|key| values[key.index()].clone()).collect::<Vec<f64>>();
         let keys = evaluation.keys().to_vec();
         evaluation.take(&all(&keys));
         let keys: Vec<Key> = evaluation.range().map(Key).collect();
@@ -299,12 +303,16 @@ fn evaluations_are_those_of_a_person_with_all_weights() {
     let penalties: f64 = weights[..30].iter().map(|w| 0.8 * w.abs() + 0.15 * w * w).sum();
     let test = scored(task.data().test());
     let measures = Measures::of(&test).unwrap();
-    for (workers, sums) in [(1, trained)].into_iter().chain([1, 3, 50].map(|workers| {
-        (workers, evaluated(&task, &values, Split::Test, workers))
-    })) {
+    for (workers, sums) in [(1, trained)]
+        .into_iter()
+        .chain([1, 3, 50].map(|workers| (workers, evaluated(&task, &values, Split::Test, workers))))
+    {
         let close = |name: &str, expected: f64| {
             let found = sums.get(&format!("quality.{name}"));
-            assert!((found - expected).abs() < 1e-9 * (1.0 + expected), "{workers}, {name}: {found}, not {expected}");
+            assert!(
+                (found - expected).abs() < 1e-9 * (1.0 + expected),
+                "{workers}, {name}: {found}, not {expected}"
+            );
         };
         close("count", 1.0);
         close("objective", losses + penalties);
@@ -377,7 +385,10 @@ fn accesses_are_expected_batches() {
     let mut counted = [0.0; 31];
     for epoch in 0..200 {
         for index in 0..task.batches(Subepoch { epoch, index: 0 }, Partition::alone()) {
-            task.prepare(BatchAt::alone(epoch, index)).keys.iter().for_each(|key| counted[key.index()] += 1.0 / 200.0);
+            task.prepare(BatchAt::alone(epoch, index))
+                .keys
+                .iter()
+                .for_each(|key| counted[key.index()] += 1.0 / 200.0);
         }
     }
     for Frequency { key, accesses, .. } in task.frequencies(Partition::alone()).unwrap() {
@@ -401,7 +412,8 @@ fn keys_have_the_names_of_features() {
 
 #[test]
 fn hyperparameters_have_limits() {
-    let refused = |config: Config| Lr::<f32>::new(data(), config, Weights::default()).err().unwrap().to_string();
+    let refused =
+        |config: Config| Lr::<f32>::new(data(), config, Weights::default()).err().unwrap().to_string();
     let good = || config(Optimizer::AdaGrad);
     for (config, said) in [
         (Config { batch: 0, ..good() }, "batch is 0; it must be a number from 1 to 16777216"),

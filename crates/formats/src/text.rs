@@ -196,7 +196,10 @@ mod tests {
         assert!(error(&[b'x'; LINE_BYTES_MAX + 1]).starts_with("f, line 1: the line is longer than"));
         assert!(read(&[b'x'; LINE_BYTES_MAX]).is_ok());
         let up_to = |bytes_max, text: &str| lines_up_to(bytes_max, "f", text.as_bytes(), |_| Ok(()));
-        assert_eq!(up_to(4, "abc\nabcd\n").unwrap_err().to_string(), "f, line 2: the line is longer than 4 bytes");
+        assert_eq!(
+            up_to(4, "abc\nabcd\n").unwrap_err().to_string(),
+            "f, line 2: the line is longer than 4 bytes"
+        );
         assert!(up_to(2 * LINE_BYTES_MAX, &"x".repeat(LINE_BYTES_MAX + 1)).is_ok());
     }
 

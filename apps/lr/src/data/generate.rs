@@ -36,7 +36,9 @@ pub enum GeneratorError {
         name: String,
     },
     /// More rows or features than are possible.
-    #[error("builtin:{name} is too large: rows times features of a row are {DRAWS_MAX} at most, features {FEATURES_MAX}")]
+    #[error(
+        "builtin:{name} is too large: rows times features of a row are {DRAWS_MAX} at most, features {FEATURES_MAX}"
+    )]
     TooLarge {
         /// The name.
         name: String,

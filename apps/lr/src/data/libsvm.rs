@@ -1,7 +1,7 @@
 //! libsvm's format: `LABEL INDEX:VALUE INDEX:VALUE … # COMMENT` on each line, with indices that ascend from 1.
 
-use super::read::{Label, Line, number};
 use super::FEATURES_MAX;
+use super::read::{Label, Line, number};
 
 /// Parses a line. `None` if there is nothing but a comment.
 pub(super) fn parse(line: &str, row: &mut Line) -> Result<Option<Label>, String> {

@@ -155,7 +155,10 @@ impl Dataset {
         }
         self.hashes = self.train.iter().map(|row| row.hash()).collect();
         let inside = |row: Row<'_>| row.features.last().is_none_or(|last| *last < self.features);
-        assert!([&self.valid, &self.test].into_iter().all(|rows| rows.iter().all(inside)), "a feature beyond the last");
+        assert!(
+            [&self.valid, &self.test].into_iter().all(|rows| rows.iter().all(inside)),
+            "a feature beyond the last"
+        );
     }
 
     /// Number of features.
@@ -205,7 +208,9 @@ impl Dataset {
     /// A hash of the number of features and of all rows, their order and their splits.
     pub fn digest(&self) -> u64 {
         let splits = [&self.train, &self.valid, &self.test];
-        splits.iter().fold(stream(DIGEST, &[self.features.into()]), |digest, rows| stream(digest, &[rows.digest()]))
+        splits
+            .iter()
+            .fold(stream(DIGEST, &[self.features.into()]), |digest, rows| stream(digest, &[rows.digest()]))
     }
 }
 

@@ -134,7 +134,10 @@ mod tests {
 
     #[test]
     fn numbers_begin_with_1() {
-        assert_eq!((Naming::Numbers.find("1"), Naming::Numbers.find("0"), Naming::Numbers.find("x")), (Some(0), None, None));
+        assert_eq!(
+            (Naming::Numbers.find("1"), Naming::Numbers.find("0"), Naming::Numbers.find("x")),
+            (Some(0), None, None)
+        );
         assert_eq!(Naming::Numbers.number(0), 1);
     }
 }

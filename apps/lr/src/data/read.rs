@@ -130,7 +130,11 @@ impl Label {
 /// A finite number, or what is wrong with it.
 pub(super) fn number(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| format!("is '{text}', which is no number"))?;
-    if (value as f32).is_finite() { Ok(value) } else { Err(format!("is {text}; it must be finite in single precision")) }
+    if (value as f32).is_finite() {
+        Ok(value)
+    } else {
+        Err(format!("is {text}; it must be finite in single precision"))
+    }
 }
 
 /// The features of a row that is being read.

@@ -22,8 +22,9 @@ impl Row<'_> {
     /// A hash of the row.
     pub(crate) fn hash(&self) -> u64 {
         let label = mix(self.label.into());
-        self.entries()
-            .fold(label, |hash, (feature, value)| mix(hash ^ (u64::from(feature) << 32 | u64::from(value.to_bits()))))
+        self.entries().fold(label, |hash, (feature, value)| {
+            mix(hash ^ (u64::from(feature) << 32 | u64::from(value.to_bits())))
+        })
     }
 }
 
@@ -65,7 +66,11 @@ impl Rows {
     pub fn row(&self, index: usize) -> Row<'_> {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         let range = start..self.ends[index];
-        Row { label: self.labels[index], features: &self.features[range.clone()], values: &self.values[range] }
+        Row {
+            label: self.labels[index],
+            features: &self.features[range.clone()],
+            values: &self.values[range],
+        }
     }
 
     /// All rows.

@@ -60,8 +60,10 @@ impl Table {
         let separator =
             separator.ok_or("expected a label and features, separated by tabs, commas or semicolons")?;
         let first: Vec<String> = fields.iter().map(|field| field.trim().to_owned()).collect();
-        let number = |wanted: &str| wanted.parse().ok().filter(|n| (1..=first.len()).contains(n)).map(|n| n - 1);
-        let is_header = number(&columns.label).is_none_or(|label: usize| first[label].parse::<f64>().is_err());
+        let number =
+            |wanted: &str| wanted.parse().ok().filter(|n| (1..=first.len()).contains(n)).map(|n| n - 1);
+        let is_header =
+            number(&columns.label).is_none_or(|label: usize| first[label].parse::<f64>().is_err());
         let place = |wanted: &str| {
             let named = first.iter().position(|name| is_header && name == wanted);
             named.or_else(|| number(wanted))
@@ -83,7 +85,9 @@ impl Table {
             let name = if is_header { field.clone() } else { (at + 1).to_string() };
             let kind = match (is_in(at, &columns.categorical), is_in(at, &columns.numeric)) {
                 _ if place(&columns.label) == Some(at) => Kind::Label,
-                (true, true) => return Err(format!("column '{name}' cannot be both categorical and numeric")),
+                (true, true) => {
+                    return Err(format!("column '{name}' cannot be both categorical and numeric"));
+                }
                 (true, false) => Kind::Categorical,
                 (false, true) => Kind::Numeric,
                 (false, false) => Kind::Open,
@@ -110,7 +114,11 @@ impl Table {
     ) -> Result<Label, String> {
         let found = self.fields.split(line, self.separator)?;
         if found != self.columns.len() {
-            let found = if line.is_empty() { "the line is empty".to_owned() } else { format!("found {found} columns") };
+            let found = if line.is_empty() {
+                "the line is empty".to_owned()
+            } else {
+                format!("found {found} columns")
+            };
             return Err(format!("{found}, expected {} as on the first line", self.columns.len()));
         }
         let mut label = None;
@@ -126,13 +134,13 @@ impl Table {
             }
             let value = match kind {
                 Kind::Label | Kind::Categorical => None,
-                Kind::Numeric => {
-                    Some(number(field).map_err(|problem| format!("the value of column '{column}' {problem}"))?)
-                }
+                Kind::Numeric => Some(
+                    number(field).map_err(|problem| format!("the value of column '{column}' {problem}"))?,
+                ),
                 // What is no number is a name; a number out of range is a mistake.
-                Kind::Open if field.parse::<f64>().is_ok() => {
-                    Some(number(field).map_err(|problem| format!("the value of column '{column}' {problem}"))?)
-                }
+                Kind::Open if field.parse::<f64>().is_ok() => Some(
+                    number(field).map_err(|problem| format!("the value of column '{column}' {problem}"))?,
+                ),
                 Kind::Open => None,
             };
             match value {

@@ -12,7 +12,8 @@ fn a_run_that_goes_on_is_as_one_that_was_not_interrupted() {
     for optimizer in ["ftrl", "adagrad", "sgd"] {
         for technique in ["single", "adaptive"] {
             let cuts = path(&format!("cuts-{optimizer}-{technique}"));
-            let task = ["--data", "builtin:sparse:3000x300x10", "--optimizer", optimizer, "--technique", technique];
+            let task =
+                ["--data", "builtin:sparse:3000x300x10", "--optimizer", optimizer, "--technique", technique];
             let whole = LR.report(&[&task[..], &["--epochs", "5"]].concat());
             let checkpoint = ["--checkpoint", &cuts];
             // Not the whole of the last epoch: a checkpoint after every batch, almost.
@@ -37,14 +38,19 @@ fn the_best_model_is_kept() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (cuts, predicted) = (path("cuts"), path("p"));
     // Without a penalty, and with few rows, long training overfits.
-    let flags = ["--data", "builtin:sparse:300x300x10", "--l1", "0", "--lr", "1", "--valid", "0.3", "--epochs", "30"];
+    let flags =
+        ["--data", "builtin:sparse:300x300x10", "--l1", "0", "--lr", "1", "--valid", "0.3", "--epochs", "30"];
     let more = ["--technique", "single", "--checkpoint", &cuts, "--keep", "best", "--predict", &predicted];
     let report = LR.report(&[&flags[..], &more].concat());
     let best = report["validation"]["best_epoch"].as_u64().unwrap() as usize;
     assert!(best < 30, "{}", report["validation"]);
     assert_eq!(report["validation"]["model_epoch"].as_u64().unwrap() as usize, best);
     let quality = |epoch: usize| &report["epochs"][epoch - 1]["quality"]["objective"];
-    assert_eq!(&report["test"]["objective"], quality(best), "FTRL's penalty is that of the model's own passes");
+    assert_eq!(
+        &report["test"]["objective"],
+        quality(best),
+        "FTRL's penalty is that of the model's own passes"
+    );
     assert_ne!(&report["test"]["objective"], quality(30));
     assert_eq!(fs::read_to_string(predicted).unwrap().lines().count(), 60);
 }

@@ -1,7 +1,9 @@
 //! Files as they are, and as they should not be.
 
 use intendant_task::Split;
-use lr::data::{Columns, Dataset, Format, HeldOut, Naming, Normalize, Reading, Rows, Source, Transform, slot};
+use lr::data::{
+    Columns, Dataset, Format, HeldOut, Naming, Normalize, Reading, Rows, Source, Transform, slot,
+};
 use proptest::prelude::*;
 use std::fmt::Write;
 use std::fs;
@@ -70,10 +72,22 @@ fn libsvm_lines_that_are_wrong_are_named() {
     error("1 1:x", "the value of feature 1 is 'x', which is no number");
     error("1 1:inf", "the value of feature 1 is inf; it must be finite in single precision");
     error("1 1:1e39", "the value of feature 1 is 1e39; it must be finite in single precision");
-    refused("0 1:1\n1 1:1\n-1 1:1\n", &Reading::default(), "DIR/f, line 3: labels are 0 and -1; they must be 0 and 1, or -1 and 1");
-    refused("\n# nothing\n", &Reading::default(), "DIR/f holds no rows; expected a label and features on each line");
+    refused(
+        "0 1:1\n1 1:1\n-1 1:1\n",
+        &Reading::default(),
+        "DIR/f, line 3: labels are 0 and -1; they must be 0 and 1, or -1 and 1",
+    );
+    refused(
+        "\n# nothing\n",
+        &Reading::default(),
+        "DIR/f holds no rows; expected a label and features on each line",
+    );
     let log1p = Reading { transform: Transform::Log1p, ..Reading::default() };
-    refused("1 1:-3\n", &log1p, "DIR/f, line 1: a value is -3; --transform log1p takes numbers of at least 0");
+    refused(
+        "1 1:-3\n",
+        &log1p,
+        "DIR/f, line 1: a value is -3; --transform log1p takes numbers of at least 0",
+    );
     let error = open(Path::new("no/such"), &Reading::default()).unwrap_err();
     assert!(error.starts_with("cannot read no/such: "), "{error}");
 }
@@ -127,7 +141,10 @@ fn tables_are_hashed() {
     // Without a header, columns are numbers.
     let categorical = Columns { categorical: vec!["3".to_owned()], ..Columns::default() };
     let data = read("1,5,7\n0,6,8\n", &Reading { columns: categorical, ..csv() }).unwrap();
-    assert_eq!(content(data.train()), expected(&[(true, &[("2", 5.0), ("3=7", 1.0)]), (false, &[("2", 6.0), ("3=8", 1.0)])]));
+    assert_eq!(
+        content(data.train()),
+        expected(&[(true, &[("2", 5.0), ("3=7", 1.0)]), (false, &[("2", 6.0), ("3=8", 1.0)])])
+    );
     // Names that share a slot are one feature.
     let data = read("y,a,b\n1,2,3\n", &Reading { hash_bits: 1, ..csv() }).unwrap();
     let slots = [slot("a", 1), slot("b", 1)];
@@ -146,25 +163,41 @@ fn tables_that_are_wrong_are_refused() {
     error("y,a\n1,2\n\n", "DIR/f, line 3: the line is empty, expected 2 as on the first line");
     error("y,a\n3,2\n", "DIR/f, line 2: the label is '3'; labels are 0 and 1, or -1 and 1");
     error("y,a\n,2\n", "DIR/f, line 2: the label is ''; labels are 0 and 1, or -1 and 1");
-    error("y,a\n1,inf\n", "DIR/f, line 2: the value of column 'a' is inf; it must be finite in single precision");
+    error(
+        "y,a\n1,inf\n",
+        "DIR/f, line 2: the value of column 'a' is inf; it must be finite in single precision",
+    );
     error("y,a\n1,\"2\n", "DIR/f, line 2: a quoted field does not end on this line");
     error("y,a,a\n1,2,3\n", "DIR/f, line 1: two columns are called 'a'");
     error("y,a,\n1,2,3\n", "DIR/f, line 1: column 3 has no name");
     error("y,a\n", "DIR/f holds no rows; expected a label and features on each line");
     let columns = |label: &str, categorical: &[&str], numeric: &[&str]| {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let columns = Columns { label: label.to_owned(), categorical: owned(categorical), numeric: owned(numeric) };
+        let columns =
+            Columns { label: label.to_owned(), categorical: owned(categorical), numeric: owned(numeric) };
         Reading { columns, ..csv() }
     };
     refused("y,a\n1,2\n", &columns("z", &[], &[]), "DIR/f, line 1: there is no column 'z'; there are y, a");
-    refused("y,a\n1,2\n", &columns("y", &["b"], &[]), "DIR/f, line 1: there is no column 'b'; there are y, a");
+    refused(
+        "y,a\n1,2\n",
+        &columns("y", &["b"], &[]),
+        "DIR/f, line 1: there is no column 'b'; there are y, a",
+    );
     refused(
         "1,2\n",
         &columns("1", &[], &["a"]),
         "DIR/f, line 1: there is no column 'a'; the file has no header, so its columns are numbers from 1 to 2",
     );
-    refused("y,a\n1,2\n", &columns("y", &["a"], &["2"]), "DIR/f, line 1: column 'a' cannot be both categorical and numeric");
-    refused("y,a\n1,x\n", &columns("y", &[], &["a"]), "DIR/f, line 2: the value of column 'a' is 'x', which is no number");
+    refused(
+        "y,a\n1,2\n",
+        &columns("y", &["a"], &["2"]),
+        "DIR/f, line 1: column 'a' cannot be both categorical and numeric",
+    );
+    refused(
+        "y,a\n1,x\n",
+        &columns("y", &[], &["a"]),
+        "DIR/f, line 2: the value of column 'a' is 'x', which is no number",
+    );
 }
 
 #[test]
@@ -191,13 +224,16 @@ fn held_out_files_are_of_the_same_model() {
         path
     };
     let (train, test) = (write("train", "1 2:1\n-1 1:1\n"), write("test", "0 5:2\n"));
-    let data = Dataset::open(&Source::File(&train), &[(Split::Test, HeldOut::File(&test))], &Reading::default()).unwrap();
+    let data =
+        Dataset::open(&Source::File(&train), &[(Split::Test, HeldOut::File(&test))], &Reading::default())
+            .unwrap();
     assert_eq!((data.features(), content(data.test())), (5, vec![(false, vec![(4, 2.0)])]));
     assert_eq!((data.unseen(), data.uses()), (1, &[1, 1, 0, 0, 0][..]));
     let (train, test) = (write("train.csv", "y,a,b\n1,2,x\n"), write("test.csv", "b,y,a\nx,1,2\n"));
     let columns = Columns { label: "y".to_owned(), ..Columns::default() };
     let reading = Reading { columns, ..csv() };
-    let data = Dataset::open(&Source::File(&train), &[(Split::Valid, HeldOut::File(&test))], &reading).unwrap();
+    let data =
+        Dataset::open(&Source::File(&train), &[(Split::Valid, HeldOut::File(&test))], &reading).unwrap();
     assert_eq!(content(data.valid()), content(data.train()));
 }
 
@@ -207,7 +243,10 @@ fn compressed_files_are_read() {
     let gzip = folder.path().join("a.libsvm.gz");
     fs::write(&gzip, b"\x1f\x8b\x08\0\0\0\0\0").unwrap();
     let error = open(&gzip, &Reading::default()).unwrap_err();
-    assert!(error.contains("is compressed by gzip; decompress it, or compress it by zstd instead"), "{error}");
+    assert!(
+        error.contains("is compressed by gzip; decompress it, or compress it by zstd instead"),
+        "{error}"
+    );
     // A Zstandard frame with one raw block.
     let text = b"1 2:1\n";
     let zstd = folder.path().join("a.libsvm.zst");

@@ -65,7 +65,12 @@ fn a_simulated_cluster_learns() {
         schema::check(&report, &QUALITY, 1);
         assert_eq!(report, again, "the same run has the same report");
         assert_eq!(report["data_digest"], single["data_digest"]);
-        assert!((loss(&report) / loss(&single) - 1.0).abs() < 0.1, "{technique}: {}, not {}", loss(&report), loss(&single));
+        assert!(
+            (loss(&report) / loss(&single) - 1.0).abs() < 0.1,
+            "{technique}: {}, not {}",
+            loss(&report),
+            loss(&single)
+        );
     }
     // Predictions and exports are those of the simulated model.
     let folder = tempfile::tempdir().unwrap();

@@ -69,7 +69,8 @@ fn an_export_has_all_weights_and_predicts_as_the_run_did() {
         let (model, predicted, again) = (folder.text("model"), folder.text("p"), folder.text("q"));
         let intercept_flag = format!("--intercept={intercept}");
         let common = ["--test", &test, "--technique", "single", "-q"];
-        let flags = ["--data", &train, "--features", "9", "--float", float, &intercept_flag, "--epochs", "20"];
+        let flags =
+            ["--data", &train, "--features", "9", "--float", float, &intercept_flag, "--epochs", "20"];
         run(&[&common[..], &flags, &["--export", &model, "--predict", &predicted]].concat());
         let model_path = folder.path("model");
         let mut expected = vec!["export.json", "intercept.npy", "model.toml", "weights.npy", "weights.tsv"];
@@ -168,8 +169,14 @@ fn a_table_s_model_knows_how_to_read_tables() {
     with(&["--categorical", "colour"], "--categorical is colour here and size in the model");
     with(&["--intercept"], "--intercept is true here and false in the model");
     with(&["--format", "libsvm"], "--format is libsvm here and csv in the model");
-    with(&["--epochs", "2"], "--model without --data: there is nothing to train on; add --data, or --epochs 0");
-    with(&["--predict", &folder.path("model").join("weights.tsv").to_str().unwrap()], "--model reads this file");
+    with(
+        &["--epochs", "2"],
+        "--model without --data: there is nothing to train on; add --data, or --epochs 0",
+    );
+    with(
+        &["--predict", &folder.path("model").join("weights.tsv").to_str().unwrap()],
+        "--model reads this file",
+    );
     run(&[&flags[..], &["--hash-bits", "10"]].concat());
 }
 
@@ -187,7 +194,11 @@ fn models_that_are_damaged_are_refused() {
         refused(&flags, expected);
         fs::write(path.join(file), before).unwrap();
     };
-    with("model.toml", &settings.replace("intendant.lr/1", "intendant.lr/2"), "the schema is 'intendant.lr/2'; this version reads");
+    with(
+        "model.toml",
+        &settings.replace("intendant.lr/1", "intendant.lr/2"),
+        "the schema is 'intendant.lr/2'; this version reads",
+    );
     with("model.toml", "x = ", "model.toml: ");
     with("model.toml", &settings.replace("libsvm", "csv"), "hash_bits is missing");
     with("weights.tsv", "1\tx\n", "weights.tsv, line 1: the weight is 'x', which is no finite number");
@@ -206,7 +217,13 @@ fn predictions_replace_a_file_as_a_whole() {
     let flags = ["--data", &test, "--test", "0.5", "--technique", "single", "-q", "--epochs", "1"];
     run(&[&flags[..], &["--predict", &predicted]].concat());
     let numbers = numbers(&folder.path("p"));
-    assert!((5..25).contains(&numbers.len()) && numbers.iter().all(|p| (0.0..=1.0).contains(p)), "{numbers:?}");
+    assert!(
+        (5..25).contains(&numbers.len()) && numbers.iter().all(|p| (0.0..=1.0).contains(p)),
+        "{numbers:?}"
+    );
     assert_eq!(files(folder.0.path()), ["p", "test"], "nothing is left beside it");
-    refused(&[&flags[..], &["--predict", folder.0.path().to_str().unwrap()]].concat(), "it is a folder; name a file");
+    refused(
+        &[&flags[..], &["--predict", folder.0.path().to_str().unwrap()]].concat(),
+        "it is a folder; name a file",
+    );
 }

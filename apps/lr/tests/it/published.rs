@@ -30,7 +30,8 @@ fn a9a_reaches_the_optimum() {
         for technique in ["classic", "ssp", "adaptive"] {
             for nodes in ["1", "2"] {
                 let data = ["--data", &train, "--test", &test, "--c", c];
-                let how = ["--epochs", "200", "--valid-every", "0", "--technique", technique, "--nodes", nodes];
+                let how =
+                    ["--epochs", "200", "--valid-every", "0", "--technique", technique, "--nodes", nodes];
                 let report = LR.report(&[&data[..], &how].concat());
                 let (objective, auc) = (tested(&report, "objective"), tested(&report, "auc"));
                 eprintln!("C = {c}, {technique}, {nodes}: {}", report["test"]);

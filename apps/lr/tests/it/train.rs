@@ -51,7 +51,11 @@ fn the_built_in_rows_are_learned() {
         assert!(last["quality"]["objective"].as_f64() < report["epochs"][0]["quality"]["objective"].as_f64());
         assert_eq!(last["examples"], 20_000);
         let nonzeros = tested(&report, "nonzeros");
-        assert_eq!(nonzeros < 1900.0, flags == ["--technique", "single"] || flags[1] == "classic", "{flags:?}: {nonzeros}");
+        assert_eq!(
+            nonzeros < 1900.0,
+            flags == ["--technique", "single"] || flags[1] == "classic",
+            "{flags:?}: {nonzeros}"
+        );
     }
     schema::described(&QUALITY);
 }
@@ -59,12 +63,16 @@ fn the_built_in_rows_are_learned() {
 /// C is liblinear's: its inverse is the weight of the penalty.
 #[test]
 fn c_is_the_inverse_of_the_penalty() {
-    let run = |flags: &[&str]| report(&[&SMALL[..], &["--epochs", "3", "--technique", "single"], flags].concat());
+    let run =
+        |flags: &[&str]| report(&[&SMALL[..], &["--epochs", "3", "--technique", "single"], flags].concat());
     let of_c = run(&["--c", "0.5"]);
     assert_eq!(of_c["test"], run(&["--l1", "2"])["test"]);
     assert_ne!(of_c["test"], run(&["--c", "1"])["test"]);
     assert_eq!(run(&[])["config"]["c"], 1.0);
-    assert_eq!(run(&["--optimizer", "sgd", "--c", "0.5"])["test"], run(&["--optimizer", "sgd", "--l2", "2"])["test"]);
+    assert_eq!(
+        run(&["--optimizer", "sgd", "--c", "0.5"])["test"],
+        run(&["--optimizer", "sgd", "--l2", "2"])["test"]
+    );
     assert_eq!(run(&["--l2", "2"])["config"].get("c"), None);
 }
 
@@ -125,7 +133,8 @@ fn what_is_trained_does_not_depend_on_who_trains_it() {
 #[test]
 fn one_worker_gives_the_same_model_every_time() {
     let run = |technique| {
-        let report = report(&[&SMALL[..], &["--epochs", "4", "--technique", technique, "--intercept"]].concat());
+        let report =
+            report(&[&SMALL[..], &["--epochs", "4", "--technique", technique, "--intercept"]].concat());
         (report["epochs"][3]["loss"].as_f64().unwrap().to_bits(), report["test"].clone())
     };
     assert_eq!(run("single"), run("single"));
@@ -170,7 +179,10 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--c", "1", "--l1", "1"], "--c 1 is --l1 1; give one of them"),
         (&["--optimizer", "sgd", "--c", "4", "--l2", "1"], "--c 4 is --l2 0.25; give one of them"),
         (&["--c", "0"], "--c is 0; it must be a number above 0"),
-        (&["--optimizer", "adagrad", "--l1", "1"], "--l1 is 1; it must be 0 or left out with adagrad and sgd"),
+        (
+            &["--optimizer", "adagrad", "--l1", "1"],
+            "--l1 is 1; it must be 0 or left out with adagrad and sgd",
+        ),
         (&["--lr", "-1"], "--lr is -1; it must be a number above 0"),
         (&["--batch", "0"], "--batch is 0; it must be a number from 1 to"),
         (&["--reliability", "1001"], "--reliability is 1001; it must be at most 1000"),
@@ -179,7 +191,10 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--model", "no/such"], "--model: cannot read no/such/model.toml: "),
         (&["--predict", "no/such/file"], "--predict no/such/file: cannot write there: "),
         (&["--data", &table, "--predict", &table], "--data reads this file; name another one"),
-        (&["--data", &table, "--predict", "p"], "--predict is about the test data, and there is none: add --test"),
+        (
+            &["--data", &table, "--predict", "p"],
+            "--predict is about the test data, and there is none: add --test",
+        ),
         (&["--hash-bits", "40"], "40 is not in 1..=31"),
     ] {
         let output = LR.output(&[flags, &["--technique", "single"]].concat());
@@ -220,7 +235,8 @@ fn the_effective_configuration_starts_the_same_run() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (first, second) = (path("a.json"), path("b.json"));
     let flags = ["--data", table.to_str().unwrap(), "--test", "0.2", "--label", "y", "--categorical", "n,w"];
-    let more = ["--hash-bits", "8", "--c", "2", "--intercept", "--normalize", "l2", "--technique", "single", "-q"];
+    let more =
+        ["--hash-bits", "8", "--c", "2", "--intercept", "--normalize", "l2", "--technique", "single", "-q"];
     let run = |flags: &[&str]| {
         let output = LR.output(flags);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
