@@ -30,8 +30,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "COLUMN", help_heading = "Data")]
     pub(crate) label: Option<String>,
 
-    /// Columns of tables whose fields are categories, also if they are numbers: names or numbers, separated by
-    /// commas. A field that is no number is a category in other columns as well
+    /// Columns of tables whose fields are categories, also if they are numbers: names or numbers, separated
+    /// by commas. A field that is no number is a category in other columns as well
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', num_args = 1.., help_heading = "Data")]
     pub(crate) categorical: Option<Vec<String>>,
 

@@ -1,7 +1,7 @@
 //! The objective on the training rows, and how well held-out rows are predicted.
 //!
-//! Workers share the training rows and the keys. The first worker predicts all held-out rows, because the area
-//! under the ROC curve is no sum over rows. A worker holds a weight for each feature while it evaluates.
+//! Workers share the training rows and the keys. The first worker predicts all held-out rows, because the
+//! area under the ROC curve is no sum over rows. A worker holds a weight for each feature while it evaluates.
 
 use crate::data::{Dataset, Rows};
 use crate::metrics::{Measures, Scored, reliability};

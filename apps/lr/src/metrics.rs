@@ -104,6 +104,7 @@ impl Measures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     /// All pairs, one by one.
@@ -126,8 +127,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn auc_is_the_part_of_pairs_in_order(rows in proptest::collection::vec((-5i32..5, any::<bool>()), 0..60)) {
-            let scored = |(score, label): &(i32, bool)| Scored { score: f64::from(*score) / 2.0, label: *label };
+        fn auc_is_the_part_of_pairs_in_order(rows in vec((-5i32..5, any::<bool>()), 0..60)) {
+            let scored = |(score, label): &(i32, bool)| {
+                Scored { score: f64::from(*score) / 2.0, label: *label }
+            };
             let rows: Vec<Scored> = rows.iter().map(scored).collect();
             match (auc(&rows), auc_of_pairs(&rows)) {
                 (Some(a), Some(b)) => prop_assert!((a - b).abs() < 1e-12, "{} and {}", a, b),
@@ -136,11 +139,13 @@ mod tests {
         }
 
         #[test]
-        fn bins_have_all_rows(scores in proptest::collection::vec((-9.0f64..9.0, any::<bool>()), 1..60), bins in 1usize..20) {
-            let rows: Vec<Scored> = scores.iter().map(|(score, label)| Scored { score: *score, label: *label }).collect();
+        fn bins_have_all_rows(scores in vec((-9.0f64..9.0, any::<bool>()), 1..60), bins in 1usize..20) {
+            let scored = |(score, label): &(f64, bool)| Scored { score: *score, label: *label };
+            let rows: Vec<Scored> = scores.iter().map(scored).collect();
             let table = reliability(&rows, bins);
             prop_assert_eq!(table.iter().map(|bin| bin.rows).sum::<u64>(), rows.len() as u64);
-            let mean = table.iter().map(|bin| bin.rows as f64 * bin.predicted).sum::<f64>() / rows.len() as f64;
+            let sum = table.iter().map(|bin| bin.rows as f64 * bin.predicted).sum::<f64>();
+            let mean = sum / rows.len() as f64;
             let measures = Measures::of(&rows).unwrap();
             prop_assert!((mean - measures.predicted).abs() < 1e-9);
             for (at, bin) in table.iter().enumerate().filter(|(_, bin)| bin.rows > 0) {

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Each rule adds to values and overwrites nothing, so that updates of several workers can be summed. A
-//! gradient here is that of the loss of a batch's rows, summed. A feature with n training rows is penalised by
-//! the n-th part at each of them: after an epoch, it has been penalised once. The *passes* of a batch are the
-//! sum of these parts.
+//! gradient here is that of the loss of a batch's rows, summed. A feature with n training rows is penalised
+//! by the n-th part at each of them: after an epoch, it has been penalised once. The *passes* of a batch are
+//! the sum of these parts.
 //!
 //! # FTRL-proximal [McMahan 2013]
 //!
@@ -43,8 +43,8 @@ pub enum Optimizer {
     /// of all gradients so far.
     #[value(name = "adagrad")]
     AdaGrad,
-    /// Plain stochastic gradient descent, with L2: the gradient times the learning rate, divided by the root of
-    /// the number of the epoch.
+    /// Plain stochastic gradient descent, with L2: the gradient times the learning rate, divided by the root
+    /// of the number of the epoch.
     Sgd,
 }
 
@@ -253,8 +253,8 @@ mod tests {
         assert!(value[1] > 0.0);
     }
 
-    /// What two workers add at once is a value in which z and s fit together: with gradients of zero mean, the
-    /// weight stays.
+    /// What two workers add at once is a value in which z and s fit together: with gradients of zero mean,
+    /// the weight stays.
     #[test]
     fn sums_of_concurrent_updates_are_consistent() {
         let rule = Rule { l1: 0.0, l2: 0.0, ..rule(Optimizer::Ftrl) };

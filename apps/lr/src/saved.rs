@@ -1,8 +1,8 @@
 //! Exported models as files: what the export writes and `--model` reads.
 //!
-//! `model.toml` says how rows are made of data. `weights.tsv` has the features whose weights are not zero: what
-//! the data calls them (an index from 1, or a slot of the hash), the weight, and, of tables, the names that
-//! are hashed to the slot. The intercept comes first.
+//! `model.toml` says how rows are made of data. `weights.tsv` has the features whose weights are not zero:
+//! what the data calls them (an index from 1, or a slot of the hash), the weight, and, of tables, the names
+//! that are hashed to the slot. The intercept comes first.
 
 use intendant_formats::{TextError, lines_up_to, open};
 use lr::Weights;

@@ -24,6 +24,8 @@ pub struct Lr<E> {
     data: Arc<Dataset>,
     config: Config,
     model: Model<E>,
+    /// Of the weights with which training begins.
+    digest: u64,
     predictions: Predictions,
 }
 
@@ -34,6 +36,14 @@ pub struct Weights {
     pub features: Vec<(u32, f64)>,
     /// The weight of the intercept.
     pub intercept: f64,
+}
+
+impl Weights {
+    fn digest(&self) -> u64 {
+        let hash =
+            |digest, (feature, weight): &(u32, f64)| stream(digest, &[u64::from(*feature), weight.to_bits()]);
+        self.features.iter().fold(self.intercept.to_bits(), hash)
+    }
 }
 
 /// Buffers of a worker.
@@ -60,6 +70,7 @@ impl<E: Element> Lr<E> {
         config.check()?;
         assert!(data.features() > 0, "nothing to learn from");
         let rule = config.rule();
+        let digest = weights.digest();
         let features = u64::from(data.features());
         let mut ranges = vec![ModelRange { name: "feature", keys: features, len: rule.len() }];
         if config.intercept {
@@ -78,7 +89,7 @@ impl<E: Element> Lr<E> {
             value.iter_mut().zip(wide).for_each(|(x, wide)| *x = E::from_f64(*wide));
         };
         let model = Model { ranges, init: Arc::new(init), sampler: Sampler::default() };
-        Ok(Self { data, config, model, predictions: Predictions::default() })
+        Ok(Self { data, config, model, digest, predictions: Predictions::default() })
     }
 
     /// The rows.
@@ -99,8 +110,8 @@ impl<E: Element> Lr<E> {
         crate::evaluate::weight_of(&self.config.rule(), value)
     }
 
-    /// The probabilities of positive labels that the last evaluation predicted for the test rows, in the order
-    /// of the rows. `None` if this process had none to predict; only that of the first worker has.
+    /// The probabilities of positive labels that the last evaluation predicted for the test rows, in the
+    /// order of the rows. `None` if this process had none to predict; only that of the first worker has.
     pub fn take_predictions(&self) -> Option<Vec<f64>> {
         lock(&self.predictions).take()
     }
@@ -132,7 +143,7 @@ impl<E: Element> Task for Lr<E> {
     }
 
     fn digest(&self) -> u64 {
-        self.data.digest()
+        stream(self.data.digest(), &[self.digest])
     }
 
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {

@@ -101,7 +101,8 @@ struct Plain {
     passes: f64,
 }
 
-/// The same, written down naively, batch by batch in the task's order. FTRL keeps z and n, as its source does.
+/// The same, written down naively, batch by batch in the task's order. FTRL keeps z and n, as its source
+/// does.
 fn train_naively(config: &Config, epochs: u32) -> (Vec<f64>, Vec<f64>) {
     let task = task(config.clone());
     let data = task.data();
@@ -261,7 +262,8 @@ proptest! {
         prop_assert_eq!(rows, 200);
         for (feature, uses) in task.data().uses().iter().enumerate() {
             let once = if *uses > 0 { 1.0 } else { 0.0 };
-            prop_assert!((passes[feature] - once).abs() < 1e-9, "feature {} is penalised {} times", feature, passes[feature]);
+            let passes = passes[feature];
+            prop_assert!((passes - once).abs() < 1e-9, "feature {} is penalised {} times", feature, passes);
         }
         let all = total(Partition { worker: 0, workers: nodes * per_node, nodes, threads: 1 });
         prop_assert_eq!((all.0, all.1), (digest, rows));
@@ -355,6 +357,9 @@ fn training_begins_with_the_weights_given() {
     let weights = Weights { features: vec![(2, 0.5), (7, -1.25)], intercept: 0.25 };
     for optimizer in OPTIMIZERS {
         let task = Lr::<f64>::new(data(), config(optimizer), weights.clone()).unwrap();
+        let other = Weights { intercept: 0.5, ..weights.clone() };
+        let other = Lr::<f64>::new(data(), config(optimizer), other).unwrap();
+        assert_ne!(task.digest(), other.digest(), "nodes with other weights refuse each other");
         let found: Vec<f64> = initial(&task).iter().map(|value| task.weight(value)).collect();
         for (feature, weight) in found.iter().enumerate() {
             let expected = [(2, 0.5), (7, -1.25), (30, 0.25)].iter().find(|(at, _)| *at == feature);

@@ -1,4 +1,5 @@
-//! libsvm's format: `LABEL INDEX:VALUE INDEX:VALUE … # COMMENT` on each line, with indices that ascend from 1.
+//! libsvm's format: `LABEL INDEX:VALUE INDEX:VALUE … # COMMENT` on each line, with indices that ascend from
+//! 1.
 
 use super::FEATURES_MAX;
 use super::read::{Label, Line, number};

@@ -113,8 +113,8 @@ impl Dataset {
         Ok(data)
     }
 
-    /// Moves a seeded choice of the training rows to validation or test, in place of the rows there: each with
-    /// probability `fraction`.
+    /// Moves a seeded choice of the training rows to validation or test, in place of the rows there: each
+    /// with probability `fraction`.
     ///
     /// # Errors
     /// If nothing is left to train on, or nothing is held out.

@@ -84,8 +84,8 @@ impl Naming {
         }
     }
 
-    /// The names of features, ascending by feature; empty if features are numbers. Names that share a slot are
-    /// in the order in which they first occurred.
+    /// The names of features, ascending by feature; empty if features are numbers. Names that share a slot
+    /// are in the order in which they first occurred.
     pub fn names(&self) -> Vec<(u32, &str)> {
         match self {
             Self::Numbers => Vec::new(),
@@ -112,7 +112,12 @@ mod tests {
 
     #[test]
     fn slots_are_a_promise() {
-        assert_eq!(["", "age", "job=clerk", "é"].map(|name| slot(name, 20)), [0, 0, 0, 0]);
+        assert_eq!(
+            ["", "age", "job=clerk", "é"].map(|name| slot(name, 20)),
+            [234_690, 323_729, 1_041_534, 68_787]
+        );
+        // The hash of the empty text, from its specification.
+        assert_eq!(slot("", 32), 0x38d3_94c2);
         assert_eq!(slot("age", 32) & 0xff, slot("age", 8));
         assert_eq!(slot("age", 0), 0);
     }

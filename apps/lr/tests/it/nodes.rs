@@ -53,12 +53,14 @@ fn nodes_with_different_data_refuse_each_other() {
     }
 }
 
-/// Virtual time, real arithmetic.
+/// Virtual time, real arithmetic. Epochs are shorter than the time between two synchronisations of replicas,
+/// so that steps of all nodes add up: they must be small.
 #[test]
 fn a_simulated_cluster_learns() {
-    let flags = ["--data", "builtin:sparse:3000x300x10", "--epochs", "5", "--nodes", "4", "--workers", "2"];
+    let task = ["--data", "builtin:sparse:3000x300x10", "--lr", "0.02", "--epochs", "5"];
+    let flags = [&task[..], &["--nodes", "4", "--workers", "2"]].concat();
     let run = |more: &[&str]| LR.report(&[&flags[..], &["--simulate"], more].concat());
-    let single = LR.report(&[&flags[..4], &["--technique", "single"]].concat());
+    let single = LR.report(&[&task[..], &["--technique", "single"]].concat());
     let loss = |report: &Value| report["test"]["log_loss"].as_f64().unwrap();
     for technique in ["classic", "ssp", "adaptive"] {
         let (report, again) = (run(&["--technique", technique]), run(&["--technique", technique]));

@@ -68,7 +68,7 @@ fn an_export_has_all_weights_and_predicts_as_the_run_did() {
         let (train, test) = (folder.write("train", &libsvm(300)), folder.write("test", &libsvm(50)));
         let (model, predicted, again) = (folder.text("model"), folder.text("p"), folder.text("q"));
         let intercept_flag = format!("--intercept={intercept}");
-        let common = ["--test", &test, "--technique", "single", "-q"];
+        let common = ["--test", &test, "-q"];
         let flags =
             ["--data", &train, "--features", "9", "--float", float, &intercept_flag, "--epochs", "20"];
         run(&[&common[..], &flags, &["--export", &model, "--predict", &predicted]].concat());
@@ -116,7 +116,11 @@ fn an_export_has_all_weights_and_predicts_as_the_run_did() {
             assert!((1.0 / (1.0 + (-score).exp()) - probability).abs() < 1e-5, "{line}");
         }
         // From the exported model, without training data, also with more nodes and another optimiser.
-        for more in [&[][..], &["--optimizer", "adagrad"], &["--technique", "classic", "--nodes", "2"]] {
+        for more in [
+            &["--technique", "single"][..],
+            &["--optimizer", "adagrad"],
+            &["--technique", "classic", "--nodes", "2"],
+        ] {
             let flags = ["--model", &model, "--epochs", "0", "--float", float, "--predict", &again];
             run(&[&common[..], &flags, more].concat());
             let found = numbers(&folder.path("q"));
@@ -126,7 +130,8 @@ fn an_export_has_all_weights_and_predicts_as_the_run_did() {
             }
         }
         // A model goes on with other rows.
-        run(&[&common[..], &["--model", &model, "--data", &test, "--epochs", "2", "--float", float]].concat());
+        let flags = ["--model", &model, "--data", &test, "--epochs", "2", "--float", float];
+        run(&[&common[..], &flags].concat());
     }
 }
 
@@ -162,22 +167,21 @@ fn a_table_s_model_knows_how_to_read_tables() {
     for (i, probability) in (0..).zip(first) {
         assert_eq!(probability > 0.5, i % 2 == 1, "row {i}: {probability}");
     }
-    let flags = [&common[..], &["--model", &model, "--epochs", "0"]].concat();
-    let with = |more: &[&str], expected: &str| refused(&[&flags[..], more].concat(), expected);
+    let flags = [&common[..], &["--model", &model]].concat();
+    let with =
+        |more: &[&str], expected: &str| refused(&[&flags[..], &["--epochs", "0"], more].concat(), expected);
     with(&["--hash-bits", "11"], "--hash-bits is 11 here and 10 in the model of --model: leave it out");
     with(&["--normalize", "none"], "--normalize is none here and l2 in the model");
     with(&["--categorical", "colour"], "--categorical is colour here and size in the model");
     with(&["--intercept"], "--intercept is true here and false in the model");
     with(&["--format", "libsvm"], "--format is libsvm here and csv in the model");
+    let nothing = "--model without --data: there is nothing to train on; add --data, or --epochs 0";
+    refused(&flags, nothing);
     with(
-        &["--epochs", "2"],
-        "--model without --data: there is nothing to train on; add --data, or --epochs 0",
-    );
-    with(
-        &["--predict", &folder.path("model").join("weights.tsv").to_str().unwrap()],
+        &["--predict", folder.path("model").join("weights.tsv").to_str().unwrap()],
         "--model reads this file",
     );
-    run(&[&flags[..], &["--hash-bits", "10"]].concat());
+    run(&[&flags[..], &["--epochs", "0", "--hash-bits", "10"]].concat());
 }
 
 #[test]
