@@ -68,8 +68,8 @@ impl Table {
             let named = first.iter().position(|name| is_header && name == wanted);
             named.or_else(|| number(wanted))
         };
-        let all = [&columns.categorical, &columns.numeric].into_iter().flatten().chain([&columns.label]);
-        for wanted in all.filter(|wanted| place(wanted).is_none()) {
+        let mut all = [&columns.categorical, &columns.numeric].into_iter().flatten().chain([&columns.label]);
+        if let Some(wanted) = all.find(|wanted| place(wanted).is_none()) {
             return Err(if is_header {
                 format!("there is no column '{wanted}'; there are {}", first.join(", "))
             } else {

@@ -54,8 +54,8 @@ impl Folder {
 /// Rows whose label is whether feature 1 is there, mostly.
 fn libsvm(rows: u32) -> String {
     let row = |i: u32| {
-        let label = if (i % 2 == 0) ^ (i % 11 == 0) { 1 } else { -1 };
-        let first = if i % 2 == 0 { " 1:1" } else { "" };
+        let label = if i.is_multiple_of(2) ^ i.is_multiple_of(11) { 1 } else { -1 };
+        let first = if i.is_multiple_of(2) { " 1:1" } else { "" };
         format!("{label}{first} {}:{}\n", 2 + i % 5, 1.0 + f64::from(i % 3) / 2.0)
     };
     (0..rows).map(row).collect()

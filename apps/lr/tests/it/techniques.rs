@@ -6,7 +6,22 @@
 //!
 //! | case | least | most | may be lost |
 //! | --- | --- | --- | --- |
-//! TABLE
+//! | classic | 1.000 | 1.002 | [`NOISE`] |
+//! | lapse | 1.000 | 1.002 | [`NOISE`] |
+//! | ssp, a clock per batch | 1.000 | 1.000 | [`NOISE`] |
+//! | ssp, up to 25 batches old | 1.000 | 1.003 | [`NOISE`] |
+//! | essp | 1.000 | 1.000 | [`NOISE`] |
+//! | nups, 20 keys | 1.000 | 1.001 | [`NOISE`] |
+//! | nups, the default | 1.000 | 1.001 | [`NOISE`] |
+//! | bips, 20 keys | 1.000 | 1.002 | [`NOISE`] |
+//! | full replication after each batch | 1.000 | 1.000 | [`NOISE`] |
+//! | adaptive, on many rows | .897 | .929 | [`STALENESS`] |
+//! | replicate-on-intent, on many rows | .905 | .935 | [`STALENESS`] |
+//! | relocate-on-intent, on many rows | .983 | .999 | [`STALENESS`] |
+//! | immediate-action, on many rows | .883 | .913 | [`STALENESS`] |
+//! | replicate-everywhere, on many rows | .881 | .930 | [`STALENESS`] |
+//! | home-decides, on many rows | .913 | .940 | [`STALENESS`] |
+//! | naive-intents, on many rows | .861 | .916 | [`STALENESS`] |
 //!
 //! Simulated, the controls lose all that there is to learn: where steps of plain gradient descent add up
 //! unseen, they are too long. FTRL, whose updates also make later steps shorter, learns .86 to .89 of what one
@@ -15,8 +30,8 @@
 use crate::train::{LR, QUALITY};
 use intendant_apptest::{Matrix, Setting, case};
 
-/// More than twice the largest loss or gain that was measured.
-const NOISE: f64 = 0.1;
+/// Ten times the largest loss or gain that was measured.
+const NOISE: f64 = 0.03;
 /// The same where copies may be old, as far as time tells how old: a node that the machine does not let run
 /// holds up the others.
 const STALENESS: f64 = 0.35;
@@ -52,11 +67,11 @@ static LONG: Matrix = Matrix::new(Setting {
     ..SETTING
 });
 
-intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: STALENESS);
+intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: NOISE);
 
 #[test]
 fn nups_by_default() {
-    MATRIX.check(&case::NUPS_DEFAULT, STALENESS);
+    MATRIX.check(&case::NUPS_DEFAULT, NOISE);
 }
 
 #[test]
