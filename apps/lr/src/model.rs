@@ -24,7 +24,7 @@
 //! The source keeps n; here n is (α · s)². For one worker this is the same. Two workers that start from the
 //! same value add more σ than the root of the sum of their squares. With n, the denominator would not be the
 //! sum of the σ that are in z, and weights would come out too large by the excess, for long. With s, the
-//! denominator is that sum, whoever adds.
+//! denominator is that sum, however many workers add.
 //!
 //! The source sees each row once, so that its penalty is added once. Here, where rows are seen in each epoch,
 //! the sum of gradients grows with each pass over the data, and so do the penalties.

@@ -24,8 +24,8 @@
 //! | naive-intents, on many rows | .861 | .916 | [`STALENESS`] |
 //!
 //! Simulated, the controls lose all that there is to learn: where steps of plain gradient descent add up
-//! unseen, they are too long. FTRL, whose updates also make later steps shorter, learns .86 to .89 of what one
-//! process does with the same controls.
+//! unseen, they are too long. FTRL, whose updates also make later steps shorter, learns .86 to .89 of what
+//! one process does with the same controls.
 
 use crate::train::{LR, QUALITY};
 use intendant_apptest::{Matrix, Setting, case};
