@@ -1,0 +1,36 @@
+//! libsvm's format: `LABEL INDEX:VALUE INDEX:VALUE … # COMMENT` on each line, with indices that ascend from
+//! 1.
+
+use super::FEATURES_MAX;
+use super::read::{Label, Line, number};
+
+/// Parses a line. `None` if there is nothing but a comment.
+pub(super) fn parse(line: &str, row: &mut Line) -> Result<Option<Label>, String> {
+    let text = line.split_once('#').map_or(line, |(text, _)| text);
+    let mut words = text.split_ascii_whitespace();
+    let Some(label) = words.next() else { return Ok(None) };
+    if label.contains(':') {
+        return Err(format!("the label is missing: the line begins with '{label}'"));
+    }
+    let label = Label::parse(label)?;
+    let mut last = 0;
+    for word in words {
+        let Some((index, value)) = word.split_once(':') else {
+            return Err(format!("'{word}' is no feature; expected INDEX:VALUE"));
+        };
+        let index = match index.parse::<u64>() {
+            Ok(0) => return Err("the index is 0; indices begin with 1".to_owned()),
+            Ok(index) if index <= FEATURES_MAX.into() => index as u32,
+            Ok(_) | Err(_) => {
+                return Err(format!("the index is '{index}'; expected a number from 1 to {FEATURES_MAX}"));
+            }
+        };
+        if index <= last {
+            return Err(format!("index {index} follows index {last}; indices must ascend"));
+        }
+        last = index;
+        let value = number(value).map_err(|problem| format!("the value of feature {index} {problem}"))?;
+        row.add(index - 1, value);
+    }
+    Ok(Some(label))
+}

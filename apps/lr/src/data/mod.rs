@@ -1,0 +1,226 @@
+//! Data sets: rows of sparse features with a label each.
+//!
+//! Start at [`Dataset`]. [`Source`] and [`HeldOut`] say where its rows come from, [`Reading`] what is made of
+//! them. Absent on purpose: keys and batches.
+
+mod generate;
+mod libsvm;
+mod names;
+mod read;
+mod rows;
+mod table;
+
+pub use generate::{Generator, GeneratorError};
+pub use names::{Hashed, Naming, slot};
+pub use read::{DataError, Format, HASH_BITS, Normalize, Reading, Transform};
+pub use rows::{Row, Rows};
+pub use table::Columns;
+
+use intendant_core::random::{stream, unit};
+use intendant_task::Split;
+use read::Reader;
+use std::path::Path;
+
+/// Features at most. One number less than 32 bits hold, for the intercept.
+pub const FEATURES_MAX: u32 = u32::MAX - 2;
+
+/// Bits of a hash at most.
+pub const HASH_BITS_MAX: u8 = 31;
+
+/// Labelled rows to train, to validate and to test on.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    features: u32,
+    naming: Naming,
+    train: Rows,
+    valid: Rows,
+    test: Rows,
+    /// Training rows that have each feature.
+    uses: Vec<u32>,
+    /// Hashes of the training rows.
+    hashes: Vec<u64>,
+}
+
+/// Where training rows come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source<'a> {
+    /// There are none.
+    None,
+    /// A file.
+    File(&'a Path),
+    /// They are generated.
+    Generated(Generator),
+}
+
+/// Where held-out rows come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HeldOut<'a> {
+    /// A file of the same format.
+    File(&'a Path),
+    /// This part of the training rows, by a choice that this seed decides.
+    Fraction(f64, u64),
+}
+
+impl Dataset {
+    /// A data set of rows.
+    ///
+    /// # Panics
+    /// If a row has a feature beyond `features`, or there are more than [`FEATURES_MAX`].
+    pub fn new(features: u32, naming: Naming, train: Rows, valid: Rows, test: Rows) -> Self {
+        assert!(features <= FEATURES_MAX, "{features} features");
+        let mut data = Self { features, naming, train, valid, test, uses: Vec::new(), hashes: Vec::new() };
+        data.measure();
+        data
+    }
+
+    /// Reads or generates training rows, and reads held-out rows, or holds out some of the training rows.
+    /// Generated rows come with test rows, which others replace.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is not in the format; the message names file and line.
+    pub fn open(
+        train: &Source<'_>,
+        held_out: &[(Split, HeldOut<'_>)],
+        reading: &Reading,
+    ) -> Result<Self, DataError> {
+        let mut reader = Reader::new(reading.clone());
+        let (mut known, mut rows, mut valid, mut test) =
+            (0, Rows::default(), Rows::default(), Rows::default());
+        match train {
+            Source::None => {}
+            Source::File(path) => rows = reader.read(path)?,
+            Source::Generated(generator) => {
+                let made = generator.generate();
+                (known, rows, test) = (made.features, made.train, made.test);
+            }
+        }
+        for (split, source) in held_out {
+            if let HeldOut::File(path) = source {
+                let rows = reader.read(path)?;
+                match split {
+                    Split::Valid => valid = rows,
+                    Split::Test => test = rows,
+                }
+            }
+        }
+        let (features, naming) = reader.end();
+        let mut data = Self::new(features.max(known), naming, rows, valid, test);
+        for (split, source) in held_out {
+            if let HeldOut::Fraction(fraction, seed) = source {
+                data.hold_out(*split, *fraction, *seed)?;
+            }
+        }
+        Ok(data)
+    }
+
+    /// Moves a seeded choice of the training rows to validation or test, in place of the rows there: each
+    /// with probability `fraction`.
+    ///
+    /// # Errors
+    /// If nothing is left to train on, or nothing is held out.
+    pub fn hold_out(&mut self, split: Split, fraction: f64, seed: u64) -> Result<(), DataError> {
+        let name = match split {
+            Split::Valid => VALID,
+            Split::Test => TEST,
+        };
+        let seed = stream(seed, &[name]);
+        let rows = self.train.len();
+        let chosen = self.train.extract(|index| unit(stream(seed, &[index as u64])) < fraction);
+        let is_useless = chosen.is_empty() || self.train.is_empty();
+        match split {
+            Split::Valid => self.valid = chosen,
+            Split::Test => self.test = chosen,
+        }
+        if is_useless {
+            return Err(DataError::HoldOut { fraction, rows });
+        }
+        self.measure();
+        Ok(())
+    }
+
+    /// Adds features without rows, up to `features`.
+    ///
+    /// # Panics
+    /// If there are more than [`FEATURES_MAX`].
+    pub fn widen(&mut self, features: u32) {
+        assert!(features <= FEATURES_MAX, "{features} features");
+        self.features = self.features.max(features);
+        self.measure();
+    }
+
+    fn measure(&mut self) {
+        self.uses = vec![0; self.features as usize];
+        for row in self.train.iter() {
+            row.features.iter().for_each(|feature| self.uses[*feature as usize] += 1);
+        }
+        self.hashes = self.train.iter().map(|row| row.hash()).collect();
+        let inside = |row: Row<'_>| row.features.last().is_none_or(|last| *last < self.features);
+        assert!(
+            [&self.valid, &self.test].into_iter().all(|rows| rows.iter().all(inside)),
+            "a feature beyond the last"
+        );
+    }
+
+    /// Number of features.
+    pub fn features(&self) -> u32 {
+        self.features
+    }
+
+    /// How features are called.
+    pub fn naming(&self) -> &Naming {
+        &self.naming
+    }
+
+    /// The rows to learn from.
+    pub fn train(&self) -> &Rows {
+        &self.train
+    }
+
+    /// The rows to validate on; may be empty.
+    pub fn valid(&self) -> &Rows {
+        &self.valid
+    }
+
+    /// The rows to test on; may be empty.
+    pub fn test(&self) -> &Rows {
+        &self.test
+    }
+
+    /// Training rows that have each feature.
+    pub fn uses(&self) -> &[u32] {
+        &self.uses
+    }
+
+    /// A hash of training row `index`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn hash(&self, index: usize) -> u64 {
+        self.hashes[index]
+    }
+
+    /// How many test rows have features that no training row has.
+    pub fn unseen(&self) -> usize {
+        let unseen = |row: &Row<'_>| row.features.iter().any(|feature| self.uses[*feature as usize] == 0);
+        self.test.iter().filter(unseen).count()
+    }
+
+    /// A hash of the number of features and of all rows, their order and their splits.
+    pub fn digest(&self) -> u64 {
+        let splits = [&self.train, &self.valid, &self.test];
+        splits
+            .iter()
+            .fold(stream(DIGEST, &[self.features.into()]), |digest, rows| stream(digest, &[rows.digest()]))
+    }
+}
+
+/// Names of the choices of rows to hold out.
+const VALID: u64 = 0x76_616c_6964;
+const TEST: u64 = 0x7465_7374;
+
+/// Where [`Dataset::digest`] starts.
+const DIGEST: u64 = 0x6c72_2064_6174_6121;
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

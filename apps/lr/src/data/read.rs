@@ -1,0 +1,239 @@
+//! Files of either format, as rows.
+
+use super::libsvm;
+use super::names::{Hashed, Naming};
+use super::rows::Rows;
+use super::table::{Columns, Table};
+use clap::ValueEnum;
+use intendant_formats::{NameIndex, TextError, lines_up_to, open};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The longest line that is accepted: rows may have hundreds of thousands of features.
+const LINE_BYTES_MAX: usize = 1 << 26;
+
+/// The format of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// A label, then `INDEX:VALUE` of features that are not zero.
+    Libsvm,
+    /// A column with the label, the others with features; names are hashed.
+    Csv,
+}
+
+impl Format {
+    /// The format that the name of a file says: names that end in `.csv` or `.tsv`, before `.zst` if it is
+    /// there, are tables.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let name = name.strip_suffix(".zst").unwrap_or(&name);
+        if name.ends_with(".csv") || name.ends_with(".tsv") { Self::Csv } else { Self::Libsvm }
+    }
+}
+
+/// What is made of each value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transform {
+    /// The value itself.
+    #[default]
+    None,
+    /// log(1 + value), for counts.
+    Log1p,
+}
+
+/// What is made of each row, after its values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Normalize {
+    /// The row itself.
+    #[default]
+    None,
+    /// The row divided by its Euclidean norm.
+    L2,
+}
+
+/// How files become rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The format of all files.
+    pub format: Format,
+    /// The columns of tables.
+    pub columns: Columns,
+    /// Features of tables are slots of so many bits.
+    pub hash_bits: u8,
+    /// What is made of each value.
+    pub transform: Transform,
+    /// What is made of each row.
+    pub normalize: Normalize,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self {
+            format: Format::Libsvm,
+            columns: Columns::default(),
+            hash_bits: HASH_BITS,
+            transform: Transform::None,
+            normalize: Normalize::None,
+        }
+    }
+}
+
+/// Bits of a hash by default.
+pub const HASH_BITS: u8 = 18;
+
+/// Why data cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// A file cannot be read, or a line is not in the format.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// A file without rows.
+    #[error("{file} holds no rows; expected a label and features on each line")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// A fraction that holds out nothing or everything.
+    #[error("holding out a fraction of {fraction} of {rows} rows leaves nothing to train on or to evaluate")]
+    HoldOut {
+        /// The fraction.
+        fraction: f64,
+        /// Training rows.
+        rows: usize,
+    },
+}
+
+/// A label as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Label {
+    Positive,
+    Zero,
+    Negative,
+}
+
+impl Label {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        match text.parse::<f64>() {
+            Ok(1.0) => Ok(Self::Positive),
+            Ok(0.0) => Ok(Self::Zero),
+            Ok(-1.0) => Ok(Self::Negative),
+            Ok(_) | Err(_) => Err(format!("the label is '{text}'; labels are 0 and 1, or -1 and 1")),
+        }
+    }
+}
+
+/// A finite number, or what is wrong with it.
+pub(super) fn number(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("is '{text}', which is no number"))?;
+    if (value as f32).is_finite() {
+        Ok(value)
+    } else {
+        Err(format!("is {text}; it must be finite in single precision"))
+    }
+}
+
+/// The features of a row that is being read.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    entries: Vec<(u32, f64)>,
+    /// Features up to the last one that was named, also with the value 0.
+    features: u32,
+}
+
+impl Line {
+    pub(super) fn add(&mut self, feature: u32, value: f64) {
+        self.features = self.features.max(feature + 1);
+        self.entries.push((feature, value));
+    }
+
+    /// Sums the values of features that occur twice, then transforms values and row.
+    fn finish(&mut self, transform: Transform, normalize: Normalize) -> Result<(), String> {
+        if !self.entries.is_sorted_by(|a, b| a.0 < b.0) {
+            self.entries.sort_by_key(|(feature, _)| *feature);
+            self.entries.dedup_by(|later, earlier| {
+                let same = later.0 == earlier.0;
+                if same {
+                    earlier.1 += later.1;
+                }
+                same
+            });
+        }
+        if transform == Transform::Log1p {
+            for (_, value) in &mut self.entries {
+                if *value < 0.0 {
+                    return Err(format!("a value is {value}; --transform log1p takes numbers of at least 0"));
+                }
+                *value = value.ln_1p();
+            }
+        }
+        if normalize == Normalize::L2 {
+            let norm = self.entries.iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
+            if norm > 0.0 {
+                self.entries.iter_mut().for_each(|(_, value)| *value /= norm);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads files, and remembers what they have in common.
+pub(super) struct Reader {
+    reading: Reading,
+    names: (Hashed, NameIndex),
+    line: Line,
+}
+
+impl Reader {
+    pub(super) fn new(reading: Reading) -> Self {
+        let names = (Hashed::new(reading.hash_bits), NameIndex::default());
+        Self { reading, names, line: Line::default() }
+    }
+
+    /// The rows of a file.
+    pub(super) fn read(&mut self, path: &Path) -> Result<Rows, DataError> {
+        let file = path.display().to_string();
+        let Self { reading, names, line: row } = self;
+        let (mut rows, mut table, mut negative) = (Rows::default(), None, None);
+        lines_up_to(LINE_BYTES_MAX, &file, open(path)?, |text| {
+            row.entries.clear();
+            let label = match reading.format {
+                Format::Libsvm => libsvm::parse(text, row)?,
+                Format::Csv => {
+                    if table.is_none() {
+                        let (begun, is_header) = Table::begin(text, &reading.columns)?;
+                        table = Some(begun);
+                        if is_header {
+                            return Ok(());
+                        }
+                    }
+                    table.as_mut().map(|table| table.parse(text, names, row)).transpose()?
+                }
+            };
+            let Some(label) = label else { return Ok(()) };
+            if label != Label::Positive && *negative.get_or_insert(label) != label {
+                return Err("labels are 0 and -1; they must be 0 and 1, or -1 and 1".to_owned());
+            }
+            row.finish(reading.transform, reading.normalize)?;
+            let entries = row.entries.iter().map(|(feature, value)| (*feature, *value as f32));
+            rows.push(label == Label::Positive, entries);
+            Ok(())
+        })?;
+        if rows.is_empty() {
+            return Err(DataError::Empty { file });
+        }
+        Ok(rows)
+    }
+
+    /// Number of features that the files have had, and how they are called.
+    pub(super) fn end(self) -> (u32, Naming) {
+        match self.reading.format {
+            Format::Libsvm => (self.line.features, Naming::Numbers),
+            Format::Csv => (1 << self.reading.hash_bits, Naming::Hashed(self.names.0)),
+        }
+    }
+}

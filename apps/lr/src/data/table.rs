@@ -1,0 +1,202 @@
+//! Tables: a label and features in columns, separated by tabs, commas or semicolons. Features are hashed.
+//!
+//! A field that is a number is the value of the feature that is called as its column. Any other field that is
+//! not empty is the feature COLUMN=FIELD, with value 1.
+
+use super::names::Hashed;
+use super::read::{Label, Line, number};
+use csv_core::ReadRecordResult;
+use intendant_formats::NameIndex;
+
+/// Which columns of a table are what. Columns are named as in the header, or by numbers from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// The column of the label.
+    pub label: String,
+    /// Columns of which also numbers are names.
+    pub categorical: Vec<String>,
+    /// Columns of which all fields must be numbers.
+    pub numeric: Vec<String>,
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Self { label: "1".to_owned(), categorical: Vec::new(), numeric: Vec::new() }
+    }
+}
+
+/// What the fields of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Label,
+    Categorical,
+    Numeric,
+    /// Whatever each field is.
+    Open,
+}
+
+const SEPARATORS: [u8; 3] = [b'\t', b',', b';'];
+
+/// A table that is being read.
+#[derive(Debug)]
+pub(super) struct Table {
+    separator: u8,
+    columns: Vec<(String, Kind)>,
+    fields: Fields,
+    name: String,
+}
+
+impl Table {
+    /// A table that begins with `line`, and whether that is a header.
+    pub(super) fn begin(line: &str, columns: &Columns) -> Result<(Self, bool), String> {
+        let mut fields = Fields::default();
+        let mut separator = None;
+        for candidate in SEPARATORS {
+            if fields.split(line, candidate)? >= 2 {
+                separator = Some(candidate);
+                break;
+            }
+        }
+        let separator =
+            separator.ok_or("expected a label and features, separated by tabs, commas or semicolons")?;
+        let first: Vec<String> = fields.iter().map(|field| field.trim().to_owned()).collect();
+        let number =
+            |wanted: &str| wanted.parse().ok().filter(|n| (1..=first.len()).contains(n)).map(|n| n - 1);
+        let is_header =
+            number(&columns.label).is_none_or(|label: usize| first[label].parse::<f64>().is_err());
+        let place = |wanted: &str| {
+            let named = first.iter().position(|name| is_header && name == wanted);
+            named.or_else(|| number(wanted))
+        };
+        let mut all = [&columns.categorical, &columns.numeric].into_iter().flatten().chain([&columns.label]);
+        if let Some(wanted) = all.find(|wanted| place(wanted).is_none()) {
+            return Err(if is_header {
+                format!("there is no column '{wanted}'; there are {}", first.join(", "))
+            } else {
+                format!(
+                    "there is no column '{wanted}'; the file has no header, so its columns are numbers from 1 to {}",
+                    first.len()
+                )
+            });
+        }
+        let is_in = |at: usize, wanted: &[String]| wanted.iter().any(|wanted| place(wanted) == Some(at));
+        let mut described = Vec::with_capacity(first.len());
+        for (at, field) in first.iter().enumerate() {
+            let name = if is_header { field.clone() } else { (at + 1).to_string() };
+            let kind = match (is_in(at, &columns.categorical), is_in(at, &columns.numeric)) {
+                _ if place(&columns.label) == Some(at) => Kind::Label,
+                (true, true) => {
+                    return Err(format!("column '{name}' cannot be both categorical and numeric"));
+                }
+                (true, false) => Kind::Categorical,
+                (false, true) => Kind::Numeric,
+                (false, false) => Kind::Open,
+            };
+            if kind != Kind::Label && name.is_empty() {
+                return Err(format!("column {} has no name", at + 1));
+            }
+            described.push((name, kind));
+        }
+        if let Some(twice) = described.iter().enumerate().find_map(|(at, (name, _))| {
+            described[..at].iter().any(|(other, _)| other == name).then_some(name)
+        }) {
+            return Err(format!("two columns are called '{twice}'"));
+        }
+        Ok((Self { separator, columns: described, fields, name: String::new() }, is_header))
+    }
+
+    /// Parses a line.
+    pub(super) fn parse(
+        &mut self,
+        line: &str,
+        names: &mut (Hashed, NameIndex),
+        row: &mut Line,
+    ) -> Result<Label, String> {
+        let found = self.fields.split(line, self.separator)?;
+        if found != self.columns.len() {
+            let found = if line.is_empty() {
+                "the line is empty".to_owned()
+            } else {
+                format!("found {found} columns")
+            };
+            return Err(format!("{found}, expected {} as on the first line", self.columns.len()));
+        }
+        let mut label = None;
+        let (hashed, index) = names;
+        for ((column, kind), field) in self.columns.iter().zip(self.fields.iter()) {
+            let field = field.trim();
+            if *kind == Kind::Label {
+                label = Some(Label::parse(field)?);
+                continue;
+            }
+            if field.is_empty() {
+                continue;
+            }
+            let value = match kind {
+                Kind::Label | Kind::Categorical => None,
+                Kind::Numeric => Some(
+                    number(field).map_err(|problem| format!("the value of column '{column}' {problem}"))?,
+                ),
+                // What is no number is a name; a number out of range is a mistake.
+                Kind::Open if field.parse::<f64>().is_ok() => Some(
+                    number(field).map_err(|problem| format!("the value of column '{column}' {problem}"))?,
+                ),
+                Kind::Open => None,
+            };
+            match value {
+                Some(value) => row.add(hashed.intern(index, column), value),
+                None => {
+                    self.name.clear();
+                    self.name.push_str(column);
+                    self.name.push('=');
+                    self.name.push_str(field);
+                    row.add(hashed.intern(index, &self.name), 1.0);
+                }
+            }
+        }
+        label.ok_or_else(|| "the label is missing".to_owned())
+    }
+}
+
+/// The fields of a line, without quotes.
+#[derive(Debug, Default)]
+struct Fields {
+    text: String,
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Fields {
+    /// Splits a line; returns the number of its fields.
+    fn split(&mut self, line: &str, separator: u8) -> Result<usize, String> {
+        self.text.clear();
+        self.ends.clear();
+        if !line.contains('"') {
+            for field in line.split(char::from(separator)) {
+                self.text.push_str(field);
+                self.ends.push(self.text.len());
+            }
+            return Ok(self.ends.len());
+        }
+        if !line.matches('"').count().is_multiple_of(2) {
+            return Err("a quoted field does not end on this line".to_owned());
+        }
+        let mut reader = csv_core::ReaderBuilder::new().delimiter(separator).build();
+        // Fields are not longer than the line, and there are at most as many as it has separators, and one.
+        self.bytes.resize(line.len(), 0);
+        self.ends.resize(line.len() + 1, 0);
+        let (_, _, text, fields) = reader.read_record(line.as_bytes(), &mut self.bytes, &mut self.ends);
+        let (result, _, last_text, last_fields) =
+            reader.read_record(&[], &mut self.bytes[text..], &mut self.ends[fields..]);
+        debug_assert!(matches!(result, ReadRecordResult::Record | ReadRecordResult::End));
+        self.ends.truncate(fields + last_fields);
+        let text = std::str::from_utf8(&self.bytes[..text + last_text]);
+        self.text.push_str(text.map_err(|_| "the line is not UTF-8 text".to_owned())?);
+        Ok(self.ends.len())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(self.ends.iter().copied()).map(|(start, end)| &self.text[start..end])
+    }
+}

@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+//!
+//! The map: [`data`] reads and generates rows of sparse features. `model` is the arithmetic of a weight.
+//! `batch` holds what one training step needs. `frequency` counts how often keys are accessed. [`Lr`] is the
+//! task made of these; `evaluate` measures it by [`metrics`]. The binary adds flags, the plan that they
+//! resolve to, the export of a trained model, and predictions.
+//!
+//! This crate has no threads, sockets or clocks, and no knowledge of where parameters are.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod config;
+pub mod data;
+mod evaluate;
+mod frequency;
+pub mod metrics;
+mod model;
+mod task;
+
+pub use batch::Batch;
+pub use config::Config;
+pub use model::{Optimizer, log_loss, sigmoid, slope};
+pub use task::{Lr, Scratch, Weights};

@@ -1,0 +1,9 @@
+//! The tests of this crate from outside: one program, a module per subject.
+
+mod checkpoints;
+mod data;
+mod nodes;
+mod predict;
+mod published;
+mod techniques;
+mod train;
