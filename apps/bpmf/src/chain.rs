@@ -6,7 +6,7 @@ use crate::plan::usage;
 use crate::results::{self, Others, malformed};
 use intendant::Aborter;
 use intendant::lapser::{Lobby, Way};
-use intendant_bpmf::{Block, BpmfError, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
+use intendant_bpmf::{Block, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
 use intendant_core::Key;
 use intendant_ratings::Dataset;
 use intendant_task::{Reduction, Split};
@@ -94,7 +94,7 @@ impl Chain {
     pub(crate) fn new(data: Dataset, config: Config, plan: &Plan) -> Result<Self, TrainError> {
         let model = Arc::new(model(&data, config)?);
         let nodes = u32::try_from(plan.nodes).unwrap_or(u32::MAX);
-        let block = Block::new(Arc::clone(&model), plan.rank().into(), nodes).map_err(nodes_of)?;
+        let block = Block::new(Arc::clone(&model), plan.rank().into(), nodes).map_err(usage)?;
         let (lobby, exchange) = match plan.technique {
             Technique::Exchange(exchange) if nodes > 1 => (plan.lobby(NAME, data.digest())?, exchange),
             // A single node exchanges nothing.
@@ -125,14 +125,6 @@ impl Others for Alone {
     fn take(&mut self, node: usize, _: &mut dyn FnMut(&[u64])) -> Result<(), TrainError> {
         Err(malformed(node))
     }
-}
-
-/// The error as one of the command line: blocks are nodes.
-fn nodes_of(error: BpmfError) -> TrainError {
-    let BpmfError::NoSuchBlock { blocks, blocks_max, .. } = error else { return usage(error) };
-    TrainError::usage(format!(
-        "--nodes is {blocks}; a matrix can be divided among at most {blocks_max} nodes"
-    ))
 }
 
 /// Runs all tasks, each on the next thread that is free. Results do not depend on which. Once `stop` is true,

@@ -49,7 +49,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     config.check().map_err(usage)?;
     if plan.nodes > NODES_MAX {
         return Err(TrainError::usage(format!(
-            "--nodes is {}, but a chain has at most {NODES_MAX} blocks: use at most {NODES_MAX} nodes",
+            "--nodes is {}; a matrix can be divided among at most {NODES_MAX} nodes",
             plan.nodes
         )));
     }

@@ -290,7 +290,7 @@ fn checkpoints_that_do_not_fit_are_refused_with_the_reason() {
         ),
         (&["--resume", "--rank", "7"], "--nu is 7.0 here and 6.0 there; name another folder"),
         (&["--resume", "--rank", "6", "--interval", "0.9"], "--interval is 0.9 here and 0.95 there"),
-        (&["--resume", "--rank", "6", "--test", "0.2"], "the digest of the data is "),
+        (&["--resume", "--rank", "6", "--test", "0.2"], "--test is 0.2 here and absent there"),
     ] {
         let (code, error) = refused(&[small, &place, flags].concat());
         assert_eq!(code, Some(2), "{flags:?}: {error}");
