@@ -6,7 +6,7 @@ use crate::plan::usage;
 use crate::results::{self, Others, malformed};
 use intendant::Aborter;
 use intendant::lapser::{Lobby, Way};
-use intendant_bpmf::{Block, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
+use intendant_bpmf::{Block, BpmfError, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
 use intendant_core::Key;
 use intendant_ratings::Dataset;
 use intendant_task::{Reduction, Split};
