@@ -14,7 +14,8 @@ pub(crate) enum ItemsName {
     Integers,
 }
 
-// Sketch, stream and questions. (Not a documentation comment: it would become the description of the program.)
+// Sketch, stream and questions. (Not a documentation comment: it would become the description of the
+// program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Flags {
     /// What an item is [default: words; built-in streams: integers]
@@ -22,7 +23,10 @@ pub(crate) struct Flags {
     pub(crate) items: Option<ItemsName>,
 
     /// Make each N neighbouring words of a line an item (only with words) [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Data", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long, value_name = "N", help_heading = "Data",
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+    )]
     pub(crate) ngrams: Option<u32>,
 
     /// Lines end with a tab and a count: how often the item or the items of the line are counted
@@ -37,8 +41,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAME", value_enum)]
     pub(crate) kind: Option<Kind>,
 
-    /// Error of an estimate: as a part of the number of all items (count-min), or of the root of the sum of the
-    /// squares of all counts (count-sketch) [default: 0.0001; count-sketch: 0.01]
+    /// Error of an estimate: as a part of the number of all items (count-min), or of the root of the sum of
+    /// the squares of all counts (count-sketch) [default: 0.0001; count-sketch: 0.01]
     #[arg(long, value_name = "PART")]
     pub(crate) epsilon: Option<f64>,
 
@@ -58,8 +62,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "CELLS")]
     pub(crate) block: Option<usize>,
 
-    /// Bytes of the stream per batch, about: a batch has the words or lines that begin in them. Generated items
-    /// have 8 bytes. A batch is one pull and one push of the blocks of its items
+    /// Bytes of the stream per batch, about: a batch has the words or lines that begin in them. Generated
+    /// items have 8 bytes. A batch is one pull and one push of the blocks of its items
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 18)]
     pub(crate) batch_bytes: u64,
 

@@ -13,7 +13,7 @@ use intendant_task::{Evaluation, Reduction, Split};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// An item that a sketch was asked about.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +42,8 @@ pub(crate) struct Subject {
     /// Names of the candidates for heavy hitters.
     pub(crate) candidates: Mutex<BTreeSet<Vec<u8>>>,
     pub(crate) results: Mutex<Results>,
+    /// True counts, when they are known; `None` if the stream could not be read.
+    pub(crate) truth: OnceLock<Option<Truth>>,
 }
 
 impl Subject {
@@ -129,7 +131,8 @@ impl<E: Element> Check<E> {
     fn compare(&self, sums: &mut Reduction, top: Option<&[Estimated]>) {
         let Config { shape, exact, epochs, .. } = &self.subject.config;
         let Some(stream) = self.subject.stream.as_ref().filter(|_| *exact > 0.0) else { return };
-        let Some(truth) = Truth::count(stream, *exact, |text| self.subject.hash(text)) else { return };
+        let count = || Truth::count(stream, *exact, |text| self.subject.hash(text));
+        let Some(truth) = self.subject.truth.get_or_init(count) else { return };
         let inserted = self.inserted[0];
         let passes = match self.split {
             Split::Test => f64::from(*epochs),
@@ -167,7 +170,8 @@ impl<E: Element> Check<E> {
         }
     }
 
-    /// An estimate of ‖f‖₂: the root of the median of the sums of squares of rows [Charikar et al. 2002; AMS].
+    /// An estimate of ‖f‖₂: the root of the median of the sums of squares of rows [Charikar et al. 2002;
+    /// AMS].
     fn norm(&self) -> f64 {
         let squares = |row| self.of_row(row).iter().map(|cell| cell.to_f64().powi(2)).sum::<f64>();
         let mut all: Vec<f64> = (0..self.subject.config.shape.depth).map(squares).collect();
@@ -223,7 +227,8 @@ impl<E: Element> Evaluation<E> for Check<E> {
 }
 
 /// True counts.
-struct Truth {
+#[derive(Debug)]
+pub(crate) struct Truth {
     /// The numbers of items, and how often they occur in one pass.
     items: Vec<(u64, u64)>,
     /// The sum of all counts of one pass, those of items that are left out included.

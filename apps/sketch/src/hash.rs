@@ -1,11 +1,11 @@
 //! The hash functions of a sketch.
 //!
 //! A row hashes an item, a 64-bit number, by Dietzfelbinger's multiply-shift: the upper half of
-//! `(a · x + b) mod 2^128`, with `a` and `b` of 128 random bits. Over the choice of `a` and `b`, the hashes of
-//! two different numbers are independent and uniform 64-bit words [Dietzfelbinger 1996, theorem 3]. That is
-//! what the bounds of CountMin [Cormode & Muthukrishnan 2005] and of count-sketch [Charikar, Chen &
-//! Farach-Colton 2002] ask for. A hash `h` becomes a cell by `⌊h · width / 2^64⌋`, whose probability is
-//! `1 / width` up to `2^-64`; the sign of a count-sketch is the highest bit of a second function.
+//! `(a · x + b) mod 2^128`, with `a` and `b` of 128 random bits. Over the choice of `a` and `b`, the hashes
+//! of two different numbers are independent and uniform 64-bit words [Dietzfelbinger 1996, theorem 3]. That
+//! is what the bounds of CountMin [Cormode & Muthukrishnan 2005] and of count-sketch [Charikar, Chen &
+//! Farach-Colton 2002] ask for. A hash `h` becomes a cell by `⌊h · width / 2^64⌋`, whose probability is `1 /
+//! width` up to `2^-64`; the sign of a count-sketch is the highest bit of a second function.
 
 use crate::shape::{Kind, Shape};
 use intendant_core::random::stream;
@@ -71,8 +71,8 @@ impl Hashes {
         Self { text_seed: stream(seed, &[TEXT]), rows: (0..shape.depth as u64).map(row).collect() }
     }
 
-    /// The number of a text: items with equal numbers are one item to the sketch. Two texts have equal numbers
-    /// with probability 2^-64.
+    /// The number of a text: items with equal numbers are one item to the sketch. Two texts have equal
+    /// numbers with probability 2^-64.
     #[inline]
     #[must_use]
     pub fn of_text(&self, text: &[u8]) -> u64 {

@@ -187,6 +187,12 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Opened, TrainErro
     check_exact(stream.as_ref(), before, plan)?;
     let query = query.as_ref().map(|path| Stream::open(path, Options { counts: false, ..*options }));
     let query = query.transpose().map_err(|error| TrainError::usage(format!("--query: {error}")))?;
+    if let Some(query) = &query {
+        // It is asked at the end, and checked now.
+        let check = |piece| query.read(piece, |_| 0, |_| ());
+        let checked = (0..query.pieces()).try_for_each(check);
+        checked.map_err(|error| TrainError::usage(format!("--query: {error}")))?;
+    }
     if plan.rank() == 0 {
         let shape = &resolved.config.shape;
         let (epsilon, delta) = (shape.kind.epsilon(shape.width), shape.kind.delta(shape.depth));

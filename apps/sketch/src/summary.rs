@@ -2,9 +2,9 @@
 //!
 //! A summary of capacity `m` of a part with `n` items (counts included) keeps counts of at most `m` items,
 //! each at most `n / (m + 1)` too low [Misra & Gries 1982]: no item that occurs more often is missing.
-//! Summaries of several parts are merged with the same bound for the sum of their items [Agarwal et al. 2012].
-//! So, however the stream is divided among workers, every item that occurs more than `N / (m + 1)` times is a
-//! candidate.
+//! Summaries of several parts are merged with the same bound for the sum of their items [Agarwal et al.
+//! 2012]. So, however the stream is divided among workers, every item that occurs more than `N / (m + 1)`
+//! times is a candidate.
 
 use hashbrown::HashTable;
 use intendant_core::random::mix;
@@ -96,7 +96,8 @@ impl Summary {
     }
 }
 
-/// What names of candidates in a [`Reduction`] begin with: the name follows, as text or in hexadecimal digits.
+/// What names of candidates in a [`Reduction`] begin with: the name follows, as text or in hexadecimal
+/// digits.
 const TEXT: &str = "candidate.text.";
 const BYTES: &str = "candidate.bytes.";
 
@@ -184,13 +185,14 @@ mod tests {
             prop_assert!(all.sums.len() <= capacity);
             let total: u64 = items.iter().map(|(_, count, _)| count).sum();
             for sums in [before, all] {
-                let kept: BTreeMap<u64, u64> =
-                    taken(&mut sums.clone()).into_iter().map(|(name, count)| (number(&name).unwrap(), count as u64)).collect();
+                let kept = taken(&mut sums.clone()).into_iter();
+                let kept = kept.map(|(name, count)| (number(&name).unwrap(), count as u64));
+                let kept: BTreeMap<u64, u64> = kept.collect();
                 for (x, count) in &truth {
                     let found = kept.get(x).copied().unwrap_or(0);
                     prop_assert!(found <= *count, "{} of {}", found, count);
                     let missing = count - found;
-                    prop_assert!(missing * (capacity as u64 + 1) <= total, "{} of {} of {}", missing, count, total);
+                    prop_assert!(missing * (capacity as u64 + 1) <= total, "{} of {}", missing, total);
                 }
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! Keys: the blocks of cells, row by row; then one key with N, the sum of all counts so far.
 //!
-//! Batches are trained in place. The cells of blocks that are on this node are changed where they are, so that
-//! nothing is read that is not written; blocks on other nodes are pulled, and their change is pushed.
+//! Batches are trained in place. The cells of blocks that are on this node are changed where they are, so
+//! that nothing is read that is not written; blocks on other nodes are pulled, and their change is pushed.
 
 use crate::batch::{Batch, Maker};
 use crate::config::Config;
@@ -21,7 +21,7 @@ use intendant_task::{
 use intendant_train::SettingError;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Names of the key ranges.
 pub const COUNTERS: &str = "counters";
@@ -41,6 +41,8 @@ pub struct Counting<E> {
     model: Model<E>,
     digest: u64,
     maker: Maker,
+    /// N of the sketch that it began with.
+    inserted_before: f64,
     /// The sum of the counts of all batches that this process has prepared.
     counted: AtomicU64,
 }
@@ -49,6 +51,8 @@ pub struct Counting<E> {
 #[derive(Debug)]
 pub struct Scratch {
     summary: Summary,
+    /// N, as far as it is known.
+    inserted: f64,
 }
 
 impl<E: Element> Counting<E> {
@@ -73,6 +77,7 @@ impl<E: Element> Counting<E> {
         };
         let candidates: BTreeSet<Vec<u8>> = base.iter().flat_map(|base| base.top.iter().cloned()).collect();
         let digest = base.iter().fold(digest, |digest, base| stream(digest, &[base.digest()]));
+        let inserted_before = base.as_ref().map_or(0.0, |base| base.inserted[0]);
         let init: intendant_core::Initialiser<E> = match base {
             None => Arc::new(|_, value: &mut [E]| value.fill(E::ZERO)),
             Some(base) => {
@@ -98,10 +103,12 @@ impl<E: Element> Counting<E> {
                 query,
                 candidates: Mutex::new(candidates),
                 results: Mutex::default(),
+                truth: OnceLock::new(),
             }),
             model: Model { ranges, init, sampler: Sampler::default() },
             digest,
             maker: Maker::default(),
+            inserted_before,
             counted: AtomicU64::new(0),
         })
     }
@@ -205,7 +212,8 @@ impl<E: Element> Task for Counting<E> {
     }
 
     fn scratch(&self) -> Scratch {
-        Scratch { summary: Summary::new(CANDIDATES * self.config().top) }
+        let summary = Summary::new(CANDIDATES * self.config().top);
+        Scratch { summary, inserted: self.inserted_before }
     }
 
     fn trains_in_place(&self) -> bool {
@@ -242,7 +250,11 @@ impl<E: Element> Task for Counting<E> {
         scratch.summary.settle(sums, |name| self.subject.number(name));
     }
 
-    fn epoch_ended(&self, _scratch: &mut Scratch, combined: &Reduction) {
+    fn epoch_ended(&self, scratch: &mut Scratch, combined: &Reduction) {
+        scratch.inserted += combined.get("examples");
+        if let Some(of) = self.subject.stream.as_ref().filter(|_| scratch.inserted > COUNT_MAX as f64) {
+            of.fail(DataError::TooMany { file: of.name().to_owned() });
+        }
         lock(&self.subject.candidates).extend(names(combined));
     }
 

@@ -92,8 +92,8 @@ fn skewed(seed: u64, distinct: u64) -> Vec<(u64, u64)> {
 }
 
 proptest! {
-    /// Whatever the stream, the functions and the number of workers: each row adds up to N, nothing is below the
-    /// truth, and the reported errors are those that a naive count finds.
+    /// Whatever the stream, the functions and the number of workers: each row adds up to N, nothing is below
+    /// the truth, and the reported errors are those that a naive count finds.
     #[test]
     fn rows_are_exact_and_estimates_are_above_the_truth(
         items in proptest::collection::vec((0u64..60, 1u64..30), 1..120),
@@ -114,8 +114,8 @@ proptest! {
         let mut truth = BTreeMap::new();
         items.iter().for_each(|(x, count)| *truth.entry(*x).or_insert(0) += count);
         let estimator = Estimator { shape: &config.shape, hashes: &config.hashes };
-        let errors: Vec<f64> =
-            truth.iter().map(|(x, count)| estimator.estimate(*x, |cell| cells[cell]) - *count as f64).collect();
+        let estimate = |x| estimator.estimate(x, |cell| cells[cell]);
+        let errors: Vec<f64> = truth.iter().map(|(x, count)| estimate(*x) - *count as f64).collect();
         prop_assert!(errors.iter().all(|error| *error >= 0.0));
         let largest = errors.iter().copied().fold(0.0, f64::max);
         let bound = std::f64::consts::E / 16.0 * total as f64;
@@ -137,7 +137,8 @@ proptest! {
         let plain = Plain::<f32>::new(config.clone(), stream_of(&items), None).count(workers);
         let test = plain.test();
         prop_assert_eq!(test.get("quality.row_deviation"), 0.0);
-        prop_assert_eq!(test.get("quality.inserted"), items.iter().map(|(_, count)| *count as f64).sum::<f64>());
+        let total: u64 = items.iter().map(|(_, count)| count).sum();
+        prop_assert_eq!(test.get("quality.inserted"), total as f64);
         prop_assert!(!test.sums.contains_key("quality.underestimates"));
         for (row, functions) in config.hashes.rows.iter().enumerate() {
             let sign = |x| if functions.is_negative(x) { -1.0 } else { 1.0 };
@@ -160,8 +161,8 @@ proptest! {
     }
 }
 
-/// [Cormode & Muthukrishnan 2005, theorem 1]: over the choice of functions, at most the part δ of the items is
-/// off by more than ε N. The bound is Markov's, and far from tight for skewed counts; uniform counts come
+/// [Cormode & Muthukrishnan 2005, theorem 1]: over the choice of functions, at most the part δ of the items
+/// is off by more than ε N. The bound is Markov's, and far from tight for skewed counts; uniform counts come
 /// closer.
 #[test]
 fn few_items_are_off_by_more_than_the_bound() {
@@ -177,8 +178,8 @@ fn few_items_are_off_by_more_than_the_bound() {
     }
 }
 
-/// An adversary's stream for a single row: half of all is one item. Those in its cell are off by more than the
-/// bound, and their share is about 1/width, not 0.
+/// An adversary's stream for a single row: half of all is one item. Those in its cell are off by more than
+/// the bound, and their share is about 1/width, not 0.
 #[test]
 fn items_that_share_a_cell_with_a_frequent_one_are_off() {
     let mut items: Vec<(u64, u64)> = (1..2000).map(|x| (x, 1)).collect();

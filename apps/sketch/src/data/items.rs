@@ -3,8 +3,8 @@
 /// What an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Items {
-    /// Words between ASCII whitespace (blank, tab, line feed, vertical tab, form feed, carriage return), or so
-    /// many neighbouring words of a line, joined by blanks. Bytes need not be UTF-8.
+    /// Words between ASCII whitespace (blank, tab, line feed, vertical tab, form feed, carriage return), or
+    /// so many neighbouring words of a line, joined by blanks. Bytes need not be UTF-8.
     Words {
         /// Words of an item.
         ngrams: u32,

@@ -2,8 +2,8 @@
 //!
 //! A [`Stream`] is divided into *pieces*: the records of a file (words or lines) that begin in a range of so
 //! many bytes. Where a piece begins depends on the file and on the size of pieces only. So every record is in
-//! exactly one piece, a node reads the pieces that it counts and no others, and nothing but the pieces in work
-//! is in memory.
+//! exactly one piece, a node reads the pieces that it counts and no others, and nothing but the pieces in
+//! work is in memory.
 //!
 //! This module has no keys and cells; text becomes numbers by a function that the caller gives.
 

@@ -196,7 +196,8 @@ proptest! {
         text in "([ab]{1,4}(\n| |\r\n|\t| \n\n){1,2}){0,40}[ab]{0,4}",
         piece_bytes in 1u64..50,
         items in prop_oneof![
-            Just(WORDS), Just(Items::Words { ngrams: 2 }), Just(Items::Words { ngrams: 3 }), Just(Items::Lines),
+            Just(WORDS), Just(Items::Words { ngrams: 2 }), Just(Items::Words { ngrams: 3 }),
+            Just(Items::Lines),
         ],
     ) {
         let whole = read(text.as_bytes(), options(items, false, 1 << 20)).unwrap();

@@ -79,10 +79,9 @@ fn malformed_lines_end_the_run_with_file_and_line() {
     fs::write(&path, "a\t9007199254740992\nb\t1\n").unwrap();
     let error = refused(&["--data", data, "--items", "lines", "--counts"]);
     assert!(error.contains(&format!("the counts of {data} add up to more than 9007199254740992")), "{error}");
-    // The query is read at the end.
     fs::write(&path, "1\nx\n").unwrap();
     let error = refused(&["--data", "builtin:zipf:100x10", "--query", data]);
-    assert!(error.contains(&format!("{data}, line 2: 'x' is no integer")), "{error}");
+    assert!(error.contains(&format!("--query: {data}, line 2: 'x' is no integer")), "{error}");
 }
 
 #[test]
