@@ -170,8 +170,8 @@ impl<E: Element> Check<E> {
         }
     }
 
-    /// An estimate of ‖f‖₂: the root of the median of the sums of squares of rows [Charikar et al. 2002;
-    /// AMS].
+    /// An estimate of ‖f‖₂: the root of the median of the sums of squares of rows
+    /// [Charikar 2002].
     fn norm(&self) -> f64 {
         let squares = |row| self.of_row(row).iter().map(|cell| cell.to_f64().powi(2)).sum::<f64>();
         let mut all: Vec<f64> = (0..self.subject.config.shape.depth).map(squares).collect();

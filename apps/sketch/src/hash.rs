@@ -1,11 +1,10 @@
 //! The hash functions of a sketch.
 //!
-//! A row hashes an item, a 64-bit number, by Dietzfelbinger's multiply-shift: the upper half of
-//! `(a · x + b) mod 2^128`, with `a` and `b` of 128 random bits. Over the choice of `a` and `b`, the hashes
-//! of two different numbers are independent and uniform 64-bit words [Dietzfelbinger 1996, theorem 3]. That
-//! is what the bounds of CountMin [Cormode & Muthukrishnan 2005] and of count-sketch [Charikar, Chen &
-//! Farach-Colton 2002] ask for. A hash `h` becomes a cell by `⌊h · width / 2^64⌋`, whose probability is `1 /
-//! width` up to `2^-64`; the sign of a count-sketch is the highest bit of a second function.
+//! A row hashes an item, a 64-bit number, by multiply-shift: the upper half of `(a · x + b) mod 2^128`, with
+//! `a` and `b` of 128 random bits. Over the choice of `a` and `b`, the hashes of two different numbers are
+//! independent and uniform 64-bit words [Dietzfelbinger 1996]. The bounds of CountMin [Cormode 2005] and of
+//! count-sketch [Charikar 2002] ask for that. A hash `h` becomes the cell `⌊h · width / 2^64⌋`: each cell has
+//! the probability 1/width up to 2^-64. The sign of a count-sketch is the highest bit of a second function.
 
 use crate::shape::{Kind, Shape};
 use intendant_core::random::stream;

@@ -1,8 +1,8 @@
 //! Candidates for heavy hitters: those of the items of a part of the stream that may be frequent.
 //!
 //! A summary of capacity `m` of a part with `n` items (counts included) keeps counts of at most `m` items,
-//! each at most `n / (m + 1)` too low [Misra & Gries 1982]: no item that occurs more often is missing.
-//! Summaries of several parts are merged with the same bound for the sum of their items [Agarwal et al.
+//! each at most `n / (m + 1)` too low [Misra 1982]: no item that occurs more often is missing.
+//! Summaries of several parts are merged with the same bound for the sum of their items [Agarwal
 //! 2012]. So, however the stream is divided among workers, every item that occurs more than `N / (m + 1)`
 //! times is a candidate.
 

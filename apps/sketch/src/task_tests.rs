@@ -161,7 +161,7 @@ proptest! {
     }
 }
 
-/// [Cormode & Muthukrishnan 2005, theorem 1]: over the choice of functions, at most the part δ of the items
+/// [Cormode 2005, theorem 1]: over the choice of functions, at most the part δ of the items
 /// is off by more than ε N. The bound is Markov's, and far from tight for skewed counts; uniform counts come
 /// closer.
 #[test]
@@ -194,7 +194,7 @@ fn items_that_share_a_cell_with_a_frequent_one_are_off() {
     assert!((0.02..0.045).contains(&mean), "{mean}");
 }
 
-/// [Charikar, Chen & Farach-Colton 2002, lemmata 1 and 2]: a row's estimate is right on average, and its
+/// [Charikar 2002]: a row's estimate is right on average, and its
 /// variance is at most F2 / width. The median is off by more than ε ‖f‖₂ for δ of the items at most.
 #[test]
 fn count_sketches_are_unbiased_and_of_bounded_variance() {

@@ -60,7 +60,7 @@ fn malformed_lines_are_named() {
         // In pieces: the line is counted from the beginning of the file.
         read(text.as_bytes(), options(items, counts, 5)).unwrap_err()
     };
-    let integers = |text| error(text, Items::Integers, false);
+    let integers = |text: &str| error(text, Items::Integers, false);
     assert_eq!(integers("1\n2\n\nx3\n"), "f, line 4: 'x3' is no integer from 0 to 18446744073709551615");
     assert_eq!(integers("-1"), "f, line 1: '-1' is no integer from 0 to 18446744073709551615");
     assert_eq!(
@@ -69,7 +69,7 @@ fn malformed_lines_are_named() {
     );
     assert_eq!(integers("1\n2 3\n"), "f, line 2: '2 3' is no integer from 0 to 18446744073709551615");
     assert!(integers(&"9".repeat(1000)).starts_with(&format!("f, line 1: '{}…' is", "9".repeat(80))));
-    let lines = |text| error(text, Items::Lines, true);
+    let lines = |text: &str| error(text, Items::Lines, true);
     assert_eq!(
         lines("a\t1\nb 2\n"),
         "f, line 2: there is no tab in 'b 2'; expected an item, a tab and a count"
