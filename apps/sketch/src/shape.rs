@@ -147,7 +147,8 @@ impl Estimator<'_> {
         let width = self.shape.width;
         let of_row = |(row, functions): (usize, &crate::hash::Row)| {
             let value = read(row * width as usize + functions.cell(x, width) as usize);
-            if functions.is_negative(x) { -value } else { value }
+            // No -0.
+            if functions.is_negative(x) { 0.0 - value } else { value }
         };
         let rows = self.hashes.rows.iter().enumerate().map(of_row);
         match self.shape.kind {

@@ -101,12 +101,13 @@ fn what_is_counted_does_not_depend_on_batches_workers_or_functions() {
         &["--seed", "2", "--width", "100", "--depth", "2", "--block", "1"],
         &["--technique", "classic", "--workers", "2", "--float", "f32"],
         &["--kind", "count-sketch", "--width", "500", "--depth", "3", "--top", "3"],
-        &["--nodes", "2", "--workers", "2"],
+        &["--nodes", "2", "--workers", "2", "--batch-bytes", "1000"],
         &["--nodes", "3", "--simulate"],
     ] {
         assert_eq!(one, digest(flags), "{flags:?}");
     }
-    assert_ne!(one, digest(&["--batch-bytes", "1000"]), "batches are named by their bytes");
+    let other = SKETCH.report(&["--data", "builtin:zipf:30000x501"]);
+    assert_ne!(one, other["data_digest"]);
 }
 
 /// What is exported answers without the stream, and goes on.

@@ -16,7 +16,7 @@ fn flags_without_sense_are_refused() {
     for (flags, said) in [
         (&["--epsilon", "0"][..], "--epsilon is 0; it must be a number between 0 and 1, both excluded"),
         (&["--depth", "256"], "--depth is 256; it must be a number from 1 to 255"),
-        (&["--epsilon", "0.1", "--width", "9"], "'--width <CELLS>' cannot be used with '--epsilon <PART>'"),
+        (&["--epsilon", "0.1", "--width", "9"], "'--epsilon <PART>' cannot be used with '--width <CELLS>'"),
         (
             &["--exact", "2"],
             "--exact is 2; it must be a part of the distinct items, from 0 (none) to 1 (all)",
