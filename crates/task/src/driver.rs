@@ -327,6 +327,7 @@ impl<T: Task> Driver<T> {
                 self.subepochs.start += 1;
                 self.trained = 0;
                 if self.schedule.meets {
+                    self.settle();
                     self.go(State::SubepochMeet, Op::Meet)
                 } else {
                     Ok(self.start_subepoch())
@@ -487,6 +488,7 @@ impl<T: Task> Driver<T> {
     fn meet_or_go_on(&mut self) -> Op {
         let is_due = self.meeting == Some(self.trained) && self.trained < self.fewest;
         if self.schedule.meets && is_due && self.is_undivided() {
+            self.settle();
             self.state = State::Meet;
             return Op::Meet;
         }
@@ -637,7 +639,12 @@ impl<T: Task> Driver<T> {
         Op::Quiesce
     }
 
+    fn settle(&mut self) {
+        self.task.settle(&mut self.scratch, &mut self.reduction);
+    }
+
     fn reduce_epoch(&mut self) -> Op {
+        self.settle();
         self.state = State::Reduce;
         Op::Reduce
     }

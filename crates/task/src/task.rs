@@ -374,6 +374,11 @@ pub trait Task: Send + Sync + 'static {
         panic!("task {} does not train in place", self.name())
     }
 
+    /// The sums of this worker are about to be read: at the end of an epoch, or where workers meet within one
+    /// (a checkpoint may be made there). What the worker has gathered over many batches in `scratch` is moved
+    /// to `sums` here, which may have come from an earlier run. Sums of all workers are added to each other.
+    fn settle(&self, _scratch: &mut Self::Scratch, _sums: &mut Reduction) {}
+
     /// An epoch has ended; `combined` has the sums of all workers, and is the same for all of them. For what
     /// adapts to the course of the training, such as a learning rate.
     fn epoch_ended(&self, _scratch: &mut Self::Scratch, _combined: &Reduction) {}

@@ -16,7 +16,8 @@ use std::sync::Arc;
 pub(crate) const EXAMPLES: u64 = 23;
 const BATCH: u64 = 4;
 
-/// Adds the number of an example to its key, and 1 to two sampled keys of another range and length.
+/// Adds the number of an example to its key, and 1 to two sampled keys of another range and length. Workers
+/// gather the numbers of their examples, too.
 pub(crate) struct Sums {
     model: Model<f64>,
     samples: DistributionId,
@@ -83,7 +84,7 @@ impl Evaluation<f64> for Total {
 impl Task for Sums {
     type Element = f64;
     type Batch = Vec<u64>;
-    type Scratch = ();
+    type Scratch = f64;
 
     fn name(&self) -> &'static str {
         "sums"
@@ -119,10 +120,12 @@ impl Task for Sums {
             batch,
         }
     }
-    fn scratch(&self) {}
+    fn scratch(&self) -> f64 {
+        0.0
+    }
     fn compute(
         &self,
-        (): &mut (),
+        gathered: &mut f64,
         batch: &Vec<u64>,
         pulled: Pulled<'_, f64>,
         update: &mut Update<'_, f64>,
@@ -136,7 +139,11 @@ impl Task for Sums {
             *update = if self.bad == Some(*example) { f64::NAN } else { *example as f64 };
         }
         update.sample_values.fill(1.0);
+        *gathered += batch.iter().sum::<u64>() as f64;
         StepReport { loss: batch.len() as f64 / 2.0, examples: batch.len() as u64, cost: Cost(1) }
+    }
+    fn settle(&self, gathered: &mut f64, sums: &mut Reduction) {
+        sums.add("gathered", std::mem::take(gathered));
     }
     fn evaluation(&self, _: Split, _: Partition) -> Option<Box<dyn Evaluation<f64>>> {
         Some(Box::new(Total(vec![Key(0), Key(EXAMPLES)], 0.0)))

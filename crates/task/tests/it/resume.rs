@@ -76,6 +76,7 @@ fn check(cluster: &Cluster) {
     assert_eq!(driver.combined().len(), 4);
     for sums in &driver.combined()[..3] {
         assert_eq!((sums.digest, sums.get("examples")), (EVERYTHING, EXAMPLES as f64));
+        assert_eq!(sums.get("gathered"), (EXAMPLES * (EXAMPLES - 1) / 2) as f64, "before and after meetings");
     }
 }
 

@@ -1,0 +1,334 @@
+//! Streams of items: files that are read in pieces, and generated ones.
+//!
+//! A [`Stream`] is divided into *pieces*: the records of a file (words or lines) that begin in a range of so
+//! many bytes. Where a piece begins depends on the file and on the size of pieces only. So every record is in
+//! exactly one piece, a node reads the pieces that it counts and no others, and nothing but the pieces in
+//! work is in memory.
+//!
+//! This module has no keys and cells; text becomes numbers by a function that the caller gives.
+
+mod items;
+mod source;
+mod zipf;
+
+pub use items::{COUNT_MAX, Item, Items, Text};
+pub use zipf::Zipf;
+
+use intendant_core::random::stream;
+use intendant_formats::TextError;
+use items::Format;
+use source::Source;
+use std::io;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// Bytes of a record at most: longer ones are a sign of a file that is no text.
+pub const RECORD_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a stream cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// It cannot be read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// It cannot be opened, or is damaged.
+    #[error(transparent)]
+    Text(TextError),
+    /// There is no room for the decompressed file.
+    #[error("cannot decompress {file} to a temporary file: {source}; TMPDIR says where it goes")]
+    Temporary {
+        /// The compressed file.
+        file: String,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// A line is not in the format.
+    #[error("{file}, line {line}: {problem}")]
+    Line {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it, and what was expected.
+        problem: String,
+    },
+    /// A word or line is so long that the file is probably no text.
+    #[error("{file}: no {what} ends within {} bytes from byte {at} on; is this a text?", RECORD_BYTES_MAX)]
+    Long {
+        /// The file.
+        file: String,
+        /// A word or a line.
+        what: &'static str,
+        /// Where the search for its end began.
+        at: u64,
+    },
+    /// What was read once is no longer there.
+    #[error("{file} changed while it was in use: it ends before byte {at}; start again")]
+    Changed {
+        /// The file.
+        file: String,
+        /// Where something was expected.
+        at: u64,
+    },
+    /// Counts add up to more than a cell can hold.
+    #[error("the counts of {file} add up to more than {COUNT_MAX}, up to which sums are exact")]
+    TooMany {
+        /// The file.
+        file: String,
+    },
+    /// There is no such built-in stream.
+    #[error(
+        "there is no builtin:{name}; there is builtin:zipf, also of another size as in builtin:zipf:1000000x50000 (items, distinct \
+         items) or builtin:zipf:1000000x50000x1.3 (and the exponent)"
+    )]
+    Builtin {
+        /// The name.
+        name: String,
+    },
+    /// A generated stream is of numbers.
+    #[error(
+        "builtin streams are of integers without counts: leave --items, --ngrams and --counts out, or name a file by --data"
+    )]
+    Generated,
+}
+
+/// How a stream is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What an item is.
+    pub items: Items,
+    /// Whether each line ends with a count.
+    pub counts: bool,
+    /// Bytes of a piece, about. A generated item counts as 8 bytes.
+    pub piece_bytes: u64,
+}
+
+/// A stream of items.
+#[derive(Debug)]
+pub struct Stream {
+    name: String,
+    origin: Origin,
+    options: Options,
+    pieces: u64,
+    failure: OnceLock<DataError>,
+}
+
+#[derive(Debug)]
+enum Origin {
+    File(Source),
+    Zipf(Zipf),
+}
+
+/// Bytes that a generated item counts as.
+const GENERATED_BYTES: u64 = 8;
+
+impl Stream {
+    /// A file, or one that is compressed as `.zst`, which is decompressed to a temporary file first.
+    ///
+    /// # Errors
+    /// If it cannot be read. What is in it is not looked at.
+    pub fn open(path: &Path, options: Options) -> Result<Self, DataError> {
+        Ok(Self::of(Origin::File(Source::open(path)?), path.display().to_string(), options))
+    }
+
+    /// Text in memory, which errors call `name`.
+    #[must_use]
+    pub fn memory(name: &str, text: Vec<u8>, options: Options) -> Self {
+        Self::of(Origin::File(Source::memory(name, text)), name.to_owned(), options)
+    }
+
+    /// A built-in stream of this name.
+    ///
+    /// # Errors
+    /// If there is none, or the options do not fit to it.
+    pub fn builtin(name: &str, options: Options) -> Result<Self, DataError> {
+        let zipf = Zipf::named(name).ok_or_else(|| DataError::Builtin { name: name.to_owned() })?;
+        if options.items != Items::Integers || options.counts {
+            return Err(DataError::Generated);
+        }
+        Ok(Self::of(Origin::Zipf(zipf), format!("builtin:{name}"), options))
+    }
+
+    fn of(origin: Origin, name: String, options: Options) -> Self {
+        let bytes = match &origin {
+            Origin::File(source) => source.len(),
+            Origin::Zipf(zipf) => zipf.items() * GENERATED_BYTES,
+        };
+        let pieces = bytes.div_ceil(options.piece_bytes);
+        Self { name, origin, options, pieces, failure: OnceLock::new() }
+    }
+
+    /// What errors call it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What an item is.
+    #[must_use]
+    pub fn items(&self) -> Items {
+        self.options.items
+    }
+
+    /// Bytes of a piece, about.
+    #[must_use]
+    pub fn piece_bytes(&self) -> u64 {
+        self.options.piece_bytes
+    }
+
+    /// Number of pieces.
+    #[must_use]
+    pub fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
+    /// The generator, if the stream is generated.
+    #[must_use]
+    pub fn generator(&self) -> Option<&Zipf> {
+        match &self.origin {
+            Origin::File(_) => None,
+            Origin::Zipf(zipf) => Some(zipf),
+        }
+    }
+
+    /// The largest number of items that the stream can have; `None` if items come with counts.
+    #[must_use]
+    pub fn items_max(&self) -> Option<u64> {
+        match &self.origin {
+            Origin::Zipf(zipf) => Some(zipf.items()),
+            // Each has a byte and something behind it, which the last one need not have.
+            Origin::File(source) => (!self.options.counts).then(|| source.len().div_ceil(2)),
+        }
+    }
+
+    /// How many items there are, roughly: as if all pieces had as many as the first one. Counts are left out.
+    pub fn items_estimate(&self) -> u64 {
+        match &self.origin {
+            Origin::Zipf(zipf) => zipf.items(),
+            Origin::File(_) => {
+                let mut items = 0;
+                let text = |_: &[u8]| 0;
+                // What is wrong with it is told when it is counted.
+                let _ = self.read(0, text, |_| items += 1);
+                // It takes one piece, if there is any.
+                items * self.pieces
+            }
+        }
+    }
+
+    /// A hash of how the stream is read, and of samples of its bytes: equal on nodes that read the same.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn digest(&self) -> Result<u64, DataError> {
+        let Options { items, counts, piece_bytes } = self.options;
+        let content = match &self.origin {
+            Origin::File(source) => source.digest()?,
+            Origin::Zipf(zipf) => zipf.digest(),
+        };
+        let items = match items {
+            Items::Words { ngrams } => ngrams.into(),
+            Items::Lines => 1 << 32,
+            Items::Integers => 2 << 32,
+        };
+        Ok(stream(content, &[items, counts.into(), piece_bytes]))
+    }
+
+    /// Calls `take` with the items of a piece, in order. `number` makes numbers of text.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a line is malformed. Items before it were taken.
+    ///
+    /// # Panics
+    /// If there is no such piece, unless there are none at all.
+    pub fn read(
+        &self,
+        piece: u64,
+        number: impl Fn(&[u8]) -> u64,
+        mut take: impl FnMut(Item<'_>),
+    ) -> Result<(), DataError> {
+        assert!(piece < self.pieces.max(1), "piece {piece} of {}", self.pieces);
+        match &self.origin {
+            Origin::Zipf(zipf) => {
+                let items = (self.options.piece_bytes / GENERATED_BYTES).max(1);
+                let end = if piece + 1 >= self.pieces { zipf.items() } else { (piece + 1) * items };
+                for at in (piece * items).min(end)..end {
+                    let x = zipf.item(at);
+                    take(Item { x, count: 1, text: Text::Number(x) });
+                }
+                Ok(())
+            }
+            Origin::File(source) => {
+                let Options { items, counts, .. } = self.options;
+                let format = Format { items, counts };
+                let (start, end) = (self.start(source, piece)?, self.start(source, piece + 1)?);
+                let mut text = Vec::new();
+                source.read(start, end - start, &mut text)?;
+                let mut from = 0;
+                if start == 0 && text.starts_with(b"\xef\xbb\xbf") {
+                    // A byte order mark.
+                    from = 3;
+                }
+                format.parse(&text[from..], number, take).map_err(|wrong| {
+                    let at = start + (from + wrong.at) as u64;
+                    match source.line_of(at) {
+                        Ok(line) => DataError::Line { file: self.name.clone(), line, problem: wrong.problem },
+                        Err(error) => error,
+                    }
+                })
+            }
+        }
+    }
+
+    /// Where a piece begins: with the first record that begins in its range.
+    fn start(&self, source: &Source, piece: u64) -> Result<u64, DataError> {
+        let nominal = piece.saturating_mul(self.options.piece_bytes);
+        if nominal == 0 || nominal >= source.len() {
+            return Ok(nominal.min(source.len()));
+        }
+        // A record may begin right at the start, which the byte before it tells.
+        let from = nominal - 1;
+        let (words, what) = match self.options.items {
+            Items::Words { ngrams: 1 } if !self.options.counts => (true, "word"),
+            Items::Words { .. } | Items::Lines | Items::Integers => (false, "line"),
+        };
+        let ends = |byte: u8| if words { items::is_space(byte) } else { byte == b'\n' };
+        match source.find(from, RECORD_BYTES_MAX, ends)? {
+            source::Found::At(at) => Ok(at + 1),
+            source::Found::End => Ok(source.len()),
+            source::Found::Nowhere => Err(DataError::Long { file: self.name.clone(), what, at: from }),
+        }
+    }
+
+    /// The same for a caller that cannot return an error: the first error is kept ([`Stream::failure`]);
+    /// whether there was none.
+    pub fn read_or_fail(
+        &self,
+        piece: u64,
+        number: impl Fn(&[u8]) -> u64,
+        take: impl FnMut(Item<'_>),
+    ) -> bool {
+        self.read(piece, number, take).map_err(|error| self.fail(error)).is_ok()
+    }
+
+    /// Keeps an error, unless there is one.
+    pub fn fail(&self, error: DataError) {
+        // The first error is the one to tell.
+        let _ = self.failure.set(error);
+    }
+
+    /// Why the stream could not be read. Results computed since then are invalid.
+    #[must_use]
+    pub fn failure(&self) -> Option<&DataError> {
+        self.failure.get()
+    }
+}
+
+#[cfg(test)]
+mod tests;

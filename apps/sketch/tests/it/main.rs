@@ -1,0 +1,7 @@
+//! The tests of this crate from outside: one program, a module per subject.
+
+mod count;
+mod failures;
+mod nodes;
+mod refusals;
+mod techniques;
