@@ -11,6 +11,9 @@ use std::time::Duration;
 
 const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
 
+/// A small graph for nodes in a virtual machine (`scripts/rxe.sh`), which computes hundreds of times slower.
+const LIGHT: [&str; 6] = ["--data", "builtin:synthetic:400x4x2000", "--batch", "64", "--negatives", "32"];
+
 /// Maximum number of polls: two minutes. The promise is far less; the launcher itself kills and reports nodes
 /// that do not end within ten seconds of the first failure, and the tests check its report.
 const LOOKS_MAX: usize = 12_000;
@@ -67,6 +70,9 @@ impl Run {
             "--dim",
             "16",
         ]);
+        if transport == "verbs" {
+            command.args(LIGHT);
+        }
         command.args(["-v", "--report"]).arg(report.path().join("report.json")).env(name, value);
         let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(launcher.stderr.take().unwrap());
@@ -223,7 +229,7 @@ fn nodes_over_rdma_train_and_end_by_name() {
         return;
     }
     let flags = ["--nodes", "2", "--transport", "verbs", "--dim", "16", "--epochs", "1", "-v", "-q"];
-    let output = KGE.output(&flags);
+    let output = KGE.output(&[&flags[..], &LIGHT].concat());
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("1 over RDMA, 0 over Unix sockets, 0 over TCP"), "{text}");
