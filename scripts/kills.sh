@@ -3,14 +3,14 @@
 # would have trained undisturbed: the same data, every example of every epoch once, to the same quality.
 #
 # Usage: scripts/kills.sh [KILLS [SEED [FOLDER]]]
-#        200 kills by default. FOLDER has intendant, intendant-bpmf, intendant-kge, intendant-mf and
+#        200 kills by default. FOLDER has intendant, intendant-bpmf, intendant-kge, intendant-lda, intendant-mf and
 #        intendant-word2vec; by default it is that of the last build below target
 # Prints a line per kill and per end of a run. Ends with 1 at the first thing that is not as documented.
 set -euo pipefail
 kills=${1:-200} seed=${2:-1}
 here=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 programs=${3:-$(dirname "$(ls -t "$here"/target/{release,debug}/intendant-kge 2>/dev/null | head -n 1)")}
-for program in intendant intendant-bpmf intendant-kge intendant-mf intendant-word2vec; do
+for program in intendant intendant-bpmf intendant-kge intendant-lda intendant-mf intendant-word2vec; do
   [ -x "$programs/$program" ] || { echo "kills.sh: no program $programs/$program; cargo build"; exit 2; }
 done
 for name in $(compgen -e); do
@@ -31,6 +31,7 @@ flags_of() {
   case $1 in
     bpmf) echo --data builtin:zipf:6000x600x200000 --epochs 100 --valid-every 0 ;;
     kge) echo --data builtin:codex-s --epochs 12 --valid-every 0 --dim 16 ;;
+    lda) echo --epochs 200 --valid-every 0 ;;
     mf) echo --algorithm blocks --epochs 100 --valid-every 0 ;;
     word2vec) echo --epochs 8 --valid-every 0 ;;
   esac
@@ -46,6 +47,7 @@ quality_of() {
   case $1 in
     bpmf) echo rmse 1e-15 ;;
     kge) echo mrr_filtered .1 ;;
+    lda) echo perplexity .2 ;;
     mf) echo rmse .02 ;;
     word2vec) echo heldout_loss .05 ;;
   esac
@@ -63,7 +65,7 @@ nodes_of() { cat "/proc/$1/task/$1/children" 2>/dev/null || true; }
 done_kills=0 run=0
 while [ "$done_kills" -lt "$kills" ]; do
   run=$((run + 1))
-  task=$(pick bpmf kge mf word2vec) cuts=$work/cuts report=$work/report.json
+  task=$(pick bpmf kge lda mf word2vec) cuts=$work/cuts report=$work/report.json
   read -ra flags <<<"$(flags_of "$task")"
   plain=$work/plain.$task.json
   [ -f "$plain" ] || "$programs/intendant-$task" "${flags[@]}" --nodes 3 -q --report "$plain" >"$work/out" 2>&1 ||

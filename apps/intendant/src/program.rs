@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 pub(crate) const USAGE: u8 = 2;
 
 /// Commands to propose for a name that is similar.
-const COMMANDS: [&str; 7] = ["launch", "doctor", "checkpoint", "bpmf", "kge", "mf", "word2vec"];
+const COMMANDS: [&str; 8] = ["launch", "doctor", "checkpoint", "bpmf", "kge", "lda", "mf", "word2vec"];
 
 /// How similar a name must be, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.75;

@@ -15,6 +15,6 @@ mod zstd;
 
 pub use matrix::{Matrices, Matrix, WriteError, npy_rows, write_text};
 pub use names::{NameIndex, Names, words};
-pub use text::{Compression, LINE_BYTES_MAX, TextError, lines, open};
+pub use text::{Compression, LINE_BYTES_MAX, TextError, lines, lines_up_to, open};
 pub use vectors::{safetensors_header, write_vector};
 pub use zstd::ZstdReader;

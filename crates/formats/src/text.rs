@@ -126,9 +126,23 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TextError> {
 /// the file `file`.
 ///
 /// # Errors
-/// [`TextError::Read`]; [`TextError::Line`] if a line is too long or not UTF-8, or with what `take` says is
-/// wrong with it.
+/// [`TextError::Read`]; [`TextError::Line`] if a line is longer than [`LINE_BYTES_MAX`] or not UTF-8, or with
+/// what `take` says is wrong with it.
 pub fn lines(
+    file: &str,
+    reader: impl BufRead,
+    take: impl FnMut(&str) -> Result<(), String>,
+) -> Result<(), TextError> {
+    lines_up_to(LINE_BYTES_MAX, file, reader, take)
+}
+
+/// As [`lines`], for formats whose lines may be longer or are shorter: of `bytes_max` bytes at most, their
+/// ends included.
+///
+/// # Errors
+/// As [`lines`].
+pub fn lines_up_to(
+    bytes_max: usize,
     file: &str,
     mut reader: impl BufRead,
     mut take: impl FnMut(&str) -> Result<(), String>,
@@ -136,7 +150,7 @@ pub fn lines(
     let (mut bytes, mut line) = (Vec::new(), 0);
     loop {
         bytes.clear();
-        let limit = LINE_BYTES_MAX as u64 + 1;
+        let limit = bytes_max as u64 + 1;
         let read = (&mut reader).take(limit).read_until(b'\n', &mut bytes);
         let read = read.map_err(|source| TextError::Read { file: file.to_owned(), source })?;
         if read == 0 {
@@ -144,8 +158,8 @@ pub fn lines(
         }
         line += 1;
         let wrong = |problem: String| TextError::Line { file: file.to_owned(), line, problem };
-        if read > LINE_BYTES_MAX {
-            return Err(wrong(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+        if read > bytes_max {
+            return Err(wrong(format!("the line is longer than {bytes_max} bytes")));
         }
         let text = std::str::from_utf8(&bytes).map_err(|_| wrong("the line is not UTF-8 text".to_owned()))?;
         let text = text.strip_suffix('\n').unwrap_or(text);
@@ -181,6 +195,12 @@ mod tests {
         assert_eq!(error(b"a\n\xff\n"), "f, line 2: the line is not UTF-8 text");
         assert!(error(&[b'x'; LINE_BYTES_MAX + 1]).starts_with("f, line 1: the line is longer than"));
         assert!(read(&[b'x'; LINE_BYTES_MAX]).is_ok());
+        let up_to = |bytes_max, text: &str| lines_up_to(bytes_max, "f", text.as_bytes(), |_| Ok(()));
+        assert_eq!(
+            up_to(4, "abc\nabcd\n").unwrap_err().to_string(),
+            "f, line 2: the line is longer than 4 bytes"
+        );
+        assert!(up_to(2 * LINE_BYTES_MAX, &"x".repeat(LINE_BYTES_MAX + 1)).is_ok());
     }
 
     #[test]

@@ -23,7 +23,7 @@ const NOT_SETTINGS: [&str; 4] = ["config", "help", "version", "verbose"];
 
 /// Settings that say where output goes or how it looks; the effective configuration leaves them out, so that
 /// starting a run from it overwrites nothing.
-const OUTPUT_ONLY: [&str; 11] = [
+const OUTPUT_ONLY: [&str; 12] = [
     "report",
     "export",
     "no-progress",
@@ -35,6 +35,8 @@ const OUTPUT_ONLY: [&str; 11] = [
     "trace-keys",
     "metrics",
     "otlp",
+    // Of applications that write predictions.
+    "predict",
 ];
 
 /// Settings of a machine, not of a run; the effective configuration leaves them out as well.
