@@ -3,8 +3,8 @@
 # would have trained undisturbed: the same data, every example of every epoch once, to the same quality.
 #
 # Usage: scripts/kills.sh [KILLS [SEED [FOLDER]]]
-#        200 kills by default. FOLDER has intendant, intendant-bpmf, intendant-kge, intendant-lda, intendant-mf and
-#        intendant-word2vec; by default it is that of the last build below target
+#        200 kills by default. FOLDER has intendant, intendant-bpmf, intendant-kge, intendant-lda, intendant-mf
+#        and intendant-word2vec; by default it is that of the last build below target
 # Prints a line per kill and per end of a run. Ends with 1 at the first thing that is not as documented.
 set -euo pipefail
 kills=${1:-200} seed=${2:-1}

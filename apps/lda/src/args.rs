@@ -7,8 +7,8 @@ use std::path::PathBuf;
 // program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Flags {
-    /// Format of all files of documents: bag (UCI bag of words) or text (a document per line) [default: bag if
-    /// the name starts with docword., else text]
+    /// Format of all files of documents: bag (UCI bag of words) or text (a document per line) [default: bag
+    /// if the name starts with docword., else text]
     #[arg(long, value_name = "NAME", value_enum, help_heading = "Data")]
     pub(crate) format: Option<Format>,
 

@@ -28,7 +28,8 @@ pub struct Batch {
 pub(crate) const TOTALS: usize = 0;
 
 impl Batch {
-    /// The batch of some documents; and its distinct keys: the totals, the words (ascending), the assignments.
+    /// The batch of some documents; and its distinct keys: the totals, the words (ascending), the
+    /// assignments.
     pub(crate) fn new(
         documents: &Documents,
         layout: &Layout,

@@ -66,7 +66,10 @@ mod tests {
     proptest! {
         #[test]
         fn every_document_is_trained_once_by_one_worker(
-            tokens in proptest::collection::vec(0u32..200, 0..60), batch in 1u64..9, workers in 1u32..9, epoch in 0u32..3,
+            tokens in proptest::collection::vec(0u32..200, 0..60),
+            batch in 1u64..9,
+            workers in 1u32..9,
+            epoch in 0u32..3,
         ) {
             let mut all = Documents::default();
             tokens.iter().for_each(|tokens| all.push(1, vec![Entry { word: 0, count: *tokens }]));

@@ -3,7 +3,7 @@
 //!
 //! The tokens of a test document are put in the order of their words. The proportions of its topics are
 //! inferred from the tokens at even places (the first is at place 0), and predict those at odd places. The
-//! perplexity is the exponential of the mean negative logarithm of their probabilities [Wallach 2009]. Randomness depends on the document only, so that evaluations of equal models are equal.
+//! perplexity is the exponential of the mean negative logarithm of their probabilities [Wallach 2009].
 //!
 //! The first worker sees the whole model at the end of a run. That the counts of words, the totals and the
 //! assignments agree is an invariant, whatever the technique: the run panics if they do not.
@@ -14,25 +14,37 @@ use crate::fold::Folder;
 use crate::layout::Layout;
 use crate::summary::Collector;
 use crate::task::Found;
-use intendant_core::random::{mix, stream};
+use intendant_core::random::mix;
 use intendant_core::{Element, Key, lock};
 use intendant_task::{Evaluation, Reduction};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Names the randomness of evaluations.
-const SEED: u64 = 0x6576_616c_7561_7465;
+/// The tokens at even places and those at odd places of a document, whose first token is at place 0: how
+/// often each word occurs there.
+fn halves(words: &[(usize, u32)]) -> [Vec<(usize, u32)>; 2] {
+    let mut halves = [Vec::new(), Vec::new()];
+    let mut place = 0;
+    for (word, count) in words {
+        // Of an odd number of tokens, the half in which the word begins has one more.
+        for (half, count) in [(place, count.div_ceil(2)), (1 - place, count / 2)] {
+            if count > 0 {
+                halves[half].push((*word, count));
+            }
+        }
+        place = (place + *count as usize) % 2;
+    }
+    halves
+}
 
 /// The sum of the negative logarithms of the probabilities of the tokens at odd places, given those at even
-/// places.
-fn complete(folder: &mut Folder, tokens: &[usize], seed: u64) -> f64 {
-    if tokens.len() < 2 {
-        return 0.0;
-    }
-    let given: Vec<usize> = tokens.iter().copied().step_by(2).collect();
-    let mixture = folder.mixture(&given, seed);
-    let hidden = tokens.iter().skip(1).step_by(2);
-    hidden.map(|word| -folder.probability(&mixture, *word).ln()).sum()
+/// places; and how many there are.
+fn complete(folder: &mut Folder, words: &[(usize, u32)]) -> (f64, u64) {
+    let [given, hidden] = halves(words);
+    let mixture = folder.mixture(&given);
+    let loss =
+        hidden.iter().map(|(word, count)| -f64::from(*count) * folder.probability(&mixture, *word).ln());
+    (loss.sum(), hidden.iter().map(|(_, count)| u64::from(*count)).sum())
 }
 
 /// One worker's share of the evaluation.
@@ -102,16 +114,16 @@ impl<E: Element> Evaluation<E> for Quality {
         let words = &self.keys[1..];
         let corpus = Arc::clone(&self.corpus);
         for document in self.documents.clone() {
-            let tokens = corpus.test().get(document).iter().flat_map(|entry| {
+            let words = corpus.test().get(document).iter().map(|entry| {
                 let key = self.layout.word(entry.word);
-                std::iter::repeat_n(words.partition_point(|word| *word < key), entry.count as usize)
+                (words.partition_point(|word| *word < key), entry.count)
             });
-            let tokens: Vec<usize> = tokens.collect();
-            let seed = stream(SEED, &[document as u64]);
-            self.loss += complete(&mut folder, &tokens, seed);
-            self.scored += tokens.len() as u64 / 2;
+            let words: Vec<(usize, u32)> = words.collect();
+            let (loss, scored) = complete(&mut folder, &words);
+            self.loss += loss;
+            self.scored += scored;
             if self.mixes {
-                self.mixtures.push(folder.mixture(&tokens, seed));
+                self.mixtures.push(folder.mixture(&words));
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::Lda;
 use crate::data::{Generator, HeldOut, Source};
 use crate::task::tests::{config, corpus, evaluate, initial, train};
 use intendant_task::{Partition, Split};
+use proptest::prelude::*;
 
 fn perplexity(sums: &Reduction) -> f64 {
     (sums.get("quality.ln perplexity") / sums.get("quality.count")).exp()
@@ -29,11 +30,10 @@ fn trained_topics_predict_like_the_true_ones() {
     let by_word = (0..200).flat_map(|word| topics.iter().map(move |topic| topic[word]).collect::<Vec<_>>());
     let mut folder = Folder::new(config.alpha, 5, by_word.collect());
     let (mut loss, mut scored) = (0.0, 0);
-    for (document, entries) in corpus.test().iter().enumerate() {
-        let tokens = entries.iter().flat_map(|e| std::iter::repeat_n(e.word as usize, e.count as usize));
-        let tokens: Vec<usize> = tokens.collect();
-        loss += complete(&mut folder, &tokens, stream(SEED, &[document as u64]));
-        scored += tokens.len() / 2;
+    for entries in corpus.test().iter() {
+        let words: Vec<_> = entries.iter().map(|entry| (entry.word as usize, entry.count)).collect();
+        let (of_document, hidden) = complete(&mut folder, &words);
+        (loss, scored) = (loss + of_document, scored + hidden);
     }
     assert_eq!(sums.get("quality.count"), scored as f64);
     let (learnt, truth) = (perplexity(&sums), (loss / scored as f64).exp());
@@ -60,22 +60,44 @@ fn trained_topics_predict_like_the_true_ones() {
     assert!(mixtures.iter().all(|mixture| (mixture.iter().sum::<f64>() - 1.0).abs() < 1e-9));
 }
 
-/// A document of one token has its topic by the probabilities of its word.
-#[test]
-fn the_mixture_of_a_token_is_known() {
-    const RUNS: u64 = 2000;
-    let mut folder = Folder::new(0.5, 3, vec![0.2, 0.3, 0.5, 0.1, 0.0, 0.4]);
-    let mut mean = [0.0; 3];
-    for seed in 0..RUNS {
-        let mixture = folder.mixture(&[1], stream(seed, &[]));
-        mean.iter_mut().zip(mixture).for_each(|(mean, part)| *mean += part / RUNS as f64);
+proptest! {
+    /// The tokens in order, one by one.
+    #[test]
+    fn tokens_are_given_and_hidden_by_turns(counts in proptest::collection::vec(1u32..6, 0..9)) {
+        let words: Vec<(usize, u32)> = counts.into_iter().enumerate().collect();
+        let tokens: Vec<usize> =
+            words.iter().flat_map(|(word, count)| std::iter::repeat_n(*word, *count as usize)).collect();
+        for (place, half) in halves(&words).into_iter().enumerate() {
+            let found: Vec<usize> =
+                half.iter().flat_map(|(word, count)| std::iter::repeat_n(*word, *count as usize)).collect();
+            let expected: Vec<usize> = tokens.iter().copied().skip(place).step_by(2).collect();
+            prop_assert_eq!(found, expected);
+        }
     }
-    let expected = [0.2, 0.0, 0.8].map(|p: f64| (p + 0.5) / 2.5);
-    let off = mean.iter().zip(expected).map(|(mean, expected)| (mean - expected).abs());
-    assert!(off.fold(0.0, f64::max) < 0.003, "{mean:?}, not {expected:?}");
-    assert_eq!(folder.mixture(&[], 1), [1.0 / 3.0; 3]);
-    let probability = folder.probability(&[0.5, 0.5, 0.0], 0);
-    assert!((probability - 0.25).abs() < 1e-12);
+
+    /// The derivative by all proportions is the same: the sum of them is fixed, and there is one maximum.
+    #[test]
+    fn mixtures_are_the_most_probable_ones(
+        probabilities in proptest::collection::vec(0.05f64..1.0, 12),
+        counts in proptest::collection::vec(0u32..5, 4),
+    ) {
+        const ALPHA: f64 = 0.4;
+        let words = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
+        let words: Vec<(usize, u32)> = words.collect();
+        let mut folder = Folder::new(ALPHA, 3, probabilities.clone());
+        let mixture = folder.mixture(&words);
+        prop_assert!((mixture.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        let tokens: f64 = words.iter().map(|(_, count)| f64::from(*count)).sum();
+        for topic in 0..3 {
+            let of_word = |(word, count): &(usize, u32)| {
+                f64::from(*count) * probabilities[word * 3 + topic] / folder.probability(&mixture, *word)
+            };
+            let derivative = words.iter().map(of_word).sum::<f64>() + ALPHA / mixture[topic];
+            let expected = tokens + 3.0 * ALPHA;
+            let ratio = derivative / expected;
+            prop_assert!((ratio - 1.0).abs() < 0.02, "{:?}: {}", mixture, ratio);
+        }
+    }
 }
 
 /// A trained model, with a change; whether the end of a run finds that it does not agree.

@@ -1,73 +1,64 @@
-//! The topics of a document that was not trained: its tokens are sampled, while the topics stay as they are.
+//! The topics of a document that was not trained, given the words of all topics.
+//!
+//! The proportions θ of topics are those that maximise Π_w (Σ_k θ_k φ_kw)^n_w · Π_k θ_k^α, found by
+//! expectation maximisation: token by token, the expected number of tokens of each topic, then proportions in
+//! proportion to these and α. The function is concave, so that there is one maximum, whatever the start; and
+//! nothing is drawn.
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+/// Rounds at most, and the part of a document's tokens that may still change its topic in a round.
+const ROUNDS_MAX: usize = 200;
+const CHANGE_MAX: f64 = 1e-4;
 
-/// Sweeps over the tokens before proportions count, and those that count.
-const BURN_IN: usize = 20;
-const SWEEPS: usize = 40;
-
-/// Buffers, and the probabilities of words.
+/// The probabilities of words, and buffers.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     alpha: f64,
     topics: usize,
     /// The probability of each word in each topic, word by word.
     probabilities: Vec<f64>,
-    assigned: Vec<usize>,
-    counts: Vec<f64>,
-    running: Vec<f64>,
+    expected: Vec<f64>,
+    next: Vec<f64>,
+    weights: Vec<f64>,
 }
 
 impl Folder {
     /// With the probability of each word in each topic, word by word.
     pub(crate) fn new(alpha: f64, topics: usize, probabilities: Vec<f64>) -> Self {
-        let (counts, running) = (vec![0.0; topics], vec![0.0; topics]);
-        Self { alpha, topics, probabilities, assigned: Vec::new(), counts, running }
+        let zeros = vec![0.0; topics];
+        Self { alpha, topics, probabilities, expected: zeros.clone(), next: zeros.clone(), weights: zeros }
     }
 
-    fn of_word(&self, word: usize) -> &[f64] {
-        &self.probabilities[word * self.topics..][..self.topics]
-    }
-
-    /// The expected proportions of topics of a document with these tokens, each a place among the words. A
-    /// function of its arguments: `seed` names the randomness.
-    pub(crate) fn mixture(&mut self, tokens: &[usize], seed: u64) -> Vec<f64> {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
-        self.counts.fill(0.0);
-        self.assigned.clear();
-        let mut mixture = vec![0.0; self.topics];
-        for sweep in 0..BURN_IN + SWEEPS {
-            for (at, word) in tokens.iter().enumerate() {
-                if let Some(topic) = self.assigned.get(at) {
-                    self.counts[*topic] -= 1.0;
-                }
-                let of_word = &self.probabilities[word * self.topics..][..self.topics];
+    /// The proportions of topics of a document, in which each of these words (a place among the words) occurs
+    /// so often.
+    pub(crate) fn mixture(&mut self, words: &[(usize, u32)]) -> Vec<f64> {
+        let Self { alpha, topics, probabilities, expected, next, weights } = self;
+        let tokens: f64 = words.iter().map(|(_, count)| f64::from(*count)).sum();
+        expected.fill(tokens / *topics as f64);
+        for _ in 0..ROUNDS_MAX {
+            next.fill(0.0);
+            for (word, count) in words {
+                let of_word = &probabilities[word * *topics..][..*topics];
                 let mut sum = 0.0;
-                for ((running, count), probability) in self.running.iter_mut().zip(&self.counts).zip(of_word)
-                {
-                    sum += (count + self.alpha) * probability;
-                    *running = sum;
+                for ((weight, expected), probability) in weights.iter_mut().zip(&*expected).zip(of_word) {
+                    *weight = (expected + *alpha) * probability;
+                    sum += *weight;
                 }
-                let place = random.random::<f64>() * sum;
-                let topic = self.running.partition_point(|sum| *sum <= place).min(self.topics - 1);
-                self.counts[topic] += 1.0;
-                match self.assigned.get_mut(at) {
-                    Some(before) => *before = topic,
-                    None => self.assigned.push(topic),
-                }
+                let scale = f64::from(*count) / sum;
+                next.iter_mut().zip(&*weights).for_each(|(next, weight)| *next += scale * weight);
             }
-            if sweep >= BURN_IN {
-                mixture.iter_mut().zip(&self.counts).for_each(|(part, count)| *part += count);
+            let change: f64 = next.iter().zip(&*expected).map(|(next, before)| (next - before).abs()).sum();
+            std::mem::swap(expected, next);
+            if change <= CHANGE_MAX * tokens {
+                break;
             }
         }
-        let all = tokens.len() as f64 + self.alpha * self.topics as f64;
-        mixture.iter_mut().for_each(|part| *part = (*part / SWEEPS as f64 + self.alpha) / all);
-        mixture
+        let all = tokens + *alpha * *topics as f64;
+        expected.iter().map(|expected| (expected + *alpha) / all).collect()
     }
 
     /// The probability of a word in a document with these proportions of topics.
     pub(crate) fn probability(&self, mixture: &[f64], word: usize) -> f64 {
-        mixture.iter().zip(self.of_word(word)).map(|(part, probability)| part * probability).sum()
+        let of_word = &self.probabilities[word * self.topics..][..self.topics];
+        mixture.iter().zip(of_word).map(|(part, probability)| part * probability).sum()
     }
 }

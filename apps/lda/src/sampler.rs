@@ -97,21 +97,27 @@ impl<E: Element> Counts<E> {
         self.factors[topic] = self.priors.factor(self.document[topic], self.totals[topic]);
     }
 
-    /// Draws the topic of a token of the current document, which has a topic (from 1) or none (0). `row` are
-    /// the counts of its word, which change with it, and `unit` a number from 0, below 1. Returns the topic,
-    /// and the sum of all weights, of which that of the others is 1 / (n_d + K α) of the probability of the
-    /// word.
+    /// Draws the topic of a token of the current document: `row` are the counts of its word, which change with
+    /// it, and `unit` is a number from 0, below 1. Returns the topic, and the sum of all weights: n_d + K α
+    /// times the probability of the word, given all other tokens.
+    ///
+    /// Topics are from 1. A token without one (0) gets any, whatever the counts: were first topics drawn from
+    /// few counts, workers that do not see each other's would begin with different topics.
     ///
     /// # Panics
     /// If there is no such topic, or the row has another number of topics.
     #[inline(always)]
     pub(crate) fn draw(&mut self, row: &mut [E], topic: u32, unit: f64) -> (u32, f64) {
         assert_eq!(row.len(), self.totals.len(), "topics of a row");
-        if let Some(old) = topic.checked_sub(1) {
+        let old = topic.checked_sub(1);
+        if let Some(old) = old {
             self.change(old as usize, row, -E::ONE);
         }
         let sum = self.weigh(row);
-        let new = self.choose(unit * sum);
+        let new = match old {
+            Some(_) => self.choose(unit * sum),
+            None => (unit * row.len() as f64) as usize,
+        };
         self.change(new, row, E::ONE);
         (new as u32 + 1, sum)
     }
@@ -206,7 +212,8 @@ mod tests {
             let topics = counts.len();
             let mut row: Vec<f64> = counts.iter().map(|c| f64::from(c.0)).collect();
             let mut totals: Vec<f64> = counts.iter().map(|c| f64::from(c.2)).collect();
-            let all: Vec<u32> = (1..).zip(&counts).flat_map(|(k, c)| std::iter::repeat_n(k, c.1 as usize)).collect();
+            let of_topic = |(k, c): (u32, &(i32, u32, i32))| std::iter::repeat_n(k, c.1 as usize);
+            let all: Vec<u32> = (1..).zip(&counts).flat_map(of_topic).collect();
             let mut document: Vec<f64> = counts.iter().map(|c| f64::from(c.1)).collect();
             let mut sampler = Counts::new(Priors::new(0.3, 0.02, 11), topics);
             sampler.totals_mut().copy_from_slice(&totals);
@@ -224,9 +231,13 @@ mod tests {
             let expected: f64 = weights.iter().sum();
             prop_assert!((sum / expected - 1.0).abs() < 1e-12, "{} and {}", sum, expected);
             let new = new as usize - 1;
-            let before: f64 = weights[..new].iter().sum();
-            let within = before - 1e-9 * expected..=before + weights[new] + 1e-9 * expected;
-            prop_assert!(within.contains(&(unit * expected)));
+            if old.is_some() {
+                let before: f64 = weights[..new].iter().sum();
+                let within = before - 1e-9 * expected..=before + weights[new] + 1e-9 * expected;
+                prop_assert!(within.contains(&(unit * expected)));
+            } else {
+                prop_assert_eq!(new, (unit * topics as f64) as usize);
+            }
             row[new] += 1.0;
             totals[new] += 1.0;
             prop_assert_eq!(changed, row);

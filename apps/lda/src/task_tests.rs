@@ -109,7 +109,8 @@ proptest! {
                 let mut own = before.clone();
                 examples += train(&task, partition, epoch, &mut own).examples;
                 for ((value, own), before) in values.iter_mut().zip(&own).zip(&before) {
-                    value.iter_mut().zip(own.iter().zip(before)).for_each(|(x, (own, before))| *x += own - before);
+                    let changes = own.iter().zip(before).map(|(own, before)| own - before);
+                    value.iter_mut().zip(changes).for_each(|(x, change)| *x += change);
                 }
             }
             prop_assert_eq!(examples, task.corpus().training().tokens());

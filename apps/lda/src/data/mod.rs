@@ -142,7 +142,7 @@ pub enum HeldOut {
 }
 
 /// Documents to train and to test on, and the words.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Corpus {
     words: Names,
     training: Documents,
@@ -152,7 +152,7 @@ pub struct Corpus {
 }
 
 /// Documents of which none is held out yet.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Collection {
     words: Names,
     documents: Documents,

@@ -69,7 +69,8 @@ proptest! {
             .split('\n')
             .map(|line| line.split([' ', '\t', '\r']).filter(|word| !word.is_empty()).collect())
             .collect();
-        let expected: Vec<(u64, &Vec<&str>)> = (1..).zip(&lines).filter(|(_, words)| !words.is_empty()).collect();
+        let expected = (1..).zip(&lines).filter(|(_, words)| !words.is_empty());
+        let expected: Vec<(u64, &Vec<&str>)> = expected.collect();
         prop_assert_eq!(documents.len(), expected.len());
         for (place, (line, of_line)) in expected.into_iter().enumerate() {
             prop_assert_eq!(documents.name(place), line);

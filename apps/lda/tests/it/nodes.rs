@@ -52,7 +52,11 @@ fn a_simulated_cluster_trains_the_same_documents() {
         let simulated = report(&flags);
         assert_eq!(single["data_digest"], simulated["data_digest"]);
         assert_eq!(simulated["simulated"], true);
-        assert!((0.75..1.3).contains(&(perplexity(&simulated) / perplexity(&single))), "{}", simulated["test"]);
+        assert!(
+            (0.75..1.3).contains(&(perplexity(&simulated) / perplexity(&single))),
+            "{}",
+            simulated["test"]
+        );
         assert_eq!(report(&flags)["test"], simulated["test"], "virtual time repeats itself");
     }
 }
@@ -61,7 +65,8 @@ fn a_simulated_cluster_trains_the_same_documents() {
 fn more_workers_than_documents_are_no_problem() {
     for technique in ["classic", "adaptive", "lapse"] {
         let size = ["--data", "builtin:topics:4x10x2", "--topics", "3", "--epochs", "3"];
-        let report = LDA.report(&[&size[..], &["--technique", technique, "--nodes", "2", "--workers", "4"]].concat());
+        let report =
+            LDA.report(&[&size[..], &["--technique", technique, "--nodes", "2", "--workers", "4"]].concat());
         assert!(report["epochs"][2]["examples"].as_u64() > Some(100));
     }
 }

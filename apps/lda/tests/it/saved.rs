@@ -11,7 +11,9 @@ const LDA: App = App::new(env!("CARGO_BIN_EXE_intendant-lda"));
 fn text() -> String {
     let line = |document: usize| {
         let (a, b) = if document.is_multiple_of(2) { ("cat", "dog") } else { ("bond", "bank") };
-        (0..20).map(|i| format!("{}{} ", if i % 2 == 0 { a } else { b }, (document + i) % 5)).collect::<String>()
+        (0..20)
+            .map(|i| format!("{}{} ", if i % 2 == 0 { a } else { b }, (document + i) % 5))
+            .collect::<String>()
     };
     (0..80).map(|document| line(document) + "\n").collect()
 }
@@ -59,8 +61,11 @@ fn an_exported_model_says_the_same_of_documents() {
         ];
         assert_eq!(files(export), expected);
         let vocabulary = fs::read_to_string(export.join("vocab.txt")).unwrap();
-        let counts: Vec<(&str, f64)> =
-            vocabulary.lines().map(|line| line.split_once('\t').unwrap()).map(|(w, n)| (w, n.parse().unwrap())).collect();
+        let counts: Vec<(&str, f64)> = vocabulary
+            .lines()
+            .map(|line| line.split_once('\t').unwrap())
+            .map(|(w, n)| (w, n.parse().unwrap()))
+            .collect();
         assert_eq!(counts.len(), 20);
         let (shape, words) = matrix(&export.join("word_topic.npy"), float);
         assert_eq!(shape, [20, 2]);
@@ -80,7 +85,8 @@ fn an_exported_model_says_the_same_of_documents() {
         assert_eq!(names, expected, "lines that are not held out");
         // Documents are of the topic of their words.
         let topic_of = |row: &[f64]| usize::from(row[1] > row[0]);
-        let of_cats = topic_of(&words[2 * counts.iter().position(|(word, _)| *word == "cat0").unwrap()..][..2]);
+        let of_cats =
+            topic_of(&words[2 * counts.iter().position(|(word, _)| *word == "cat0").unwrap()..][..2]);
         for (row, line) in documents.chunks_exact(2).zip(&names) {
             assert_eq!(topic_of(row) == of_cats, line % 2 == 1, "line {line}: {row:?}");
         }
@@ -96,7 +102,8 @@ fn an_exported_model_says_the_same_of_documents() {
         let held_out: String = text().lines().step_by(10).map(|line| format!("{line}\n")).collect();
         fs::write(path("held_out.txt"), held_out).unwrap();
         let again = path("again.tsv");
-        let flags = ["--model", &model, "--test", &path("held_out.txt"), "--epochs", "0", "--predict", &again];
+        let flags =
+            ["--model", &model, "--test", &path("held_out.txt"), "--epochs", "0", "--predict", &again];
         let tested = LDA.report(&[&flags[..], &["--technique", "single", "--float", float]].concat());
         let perplexity = |report: &Value| report["test"]["perplexity"].as_f64().unwrap();
         assert!((perplexity(&tested) / perplexity(&trained) - 1.0).abs() < 1e-9, "{}", tested["test"]);
@@ -107,12 +114,25 @@ fn an_exported_model_says_the_same_of_documents() {
         let (first, second) = (lines(&predicted), lines(&again));
         assert_eq!((first.len(), second.len()), (8, 8));
         for (place, (a, b)) in first.iter().zip(&second).enumerate() {
-            assert_eq!((a[0], b[0]), (10.0 * place as f64 + 1.0, place as f64 + 1.0), "lines of the two files");
+            assert_eq!(
+                (a[0], b[0]),
+                (10.0 * place as f64 + 1.0, place as f64 + 1.0),
+                "lines of the two files"
+            );
             assert_eq!(a[1..], b[1..]);
             assert!((a[1..].iter().sum::<f64>() - 1.0).abs() < 1e-5);
         }
         fs::write(path("new.txt"), "bank3 bond1 bank3 unknown\n\ncat1 dog2 cat1\n").unwrap();
-        let output = LDA.output(&["--model", &model, "--test", &path("new.txt"), "--epochs", "0", "--predict", &again]);
+        let output = LDA.output(&[
+            "--model",
+            &model,
+            "--test",
+            &path("new.txt"),
+            "--epochs",
+            "0",
+            "--predict",
+            &again,
+        ]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         assert!(said.contains("1 of 7 words of the test documents are not in the vocabulary"), "{said}");
@@ -140,7 +160,10 @@ fn a_model_that_cannot_be_used_is_refused() {
     let said = refused(&test[..2]);
     assert!(said.contains("--model is tested on the documents of a file: add --test FILE"), "{said}");
     let said = refused(&test[..4]);
-    assert!(said.contains("--model is tested, not trained, as it has no assignments: add --epochs 0"), "{said}");
+    assert!(
+        said.contains("--model is tested, not trained, as it has no assignments: add --epochs 0"),
+        "{said}"
+    );
     let said = refused(&[&test[..], &["--topics", "3"]].concat());
     assert!(said.contains("--topics is 3 here and 2 in the model of --model: leave it out"), "{said}");
     let said = refused(&[&test[..], &["--predict", &format!("{model}/vocab.txt")]].concat());
@@ -156,8 +179,14 @@ fn a_model_that_cannot_be_used_is_refused() {
         fs::write(&file, before).unwrap();
         said
     };
-    let said = with("model.toml", b"schema = \"intendant.lda/9\"\ntopics = 2\nalpha = 0.1\neta = 0.01\nwords = 20\n");
-    assert!(said.contains("model.toml: the schema is 'intendant.lda/9'; this version reads intendant.lda/1"), "{said}");
+    let said = with(
+        "model.toml",
+        b"schema = \"intendant.lda/9\"\ntopics = 2\nalpha = 0.1\neta = 0.01\nwords = 20\n",
+    );
+    assert!(
+        said.contains("model.toml: the schema is 'intendant.lda/9'; this version reads intendant.lda/1"),
+        "{said}"
+    );
     let said = with("vocab.txt", b"cat0\t1\ncat1\n");
     assert!(said.contains("vocab.txt, line 2: expected a word and a number, separated by a tab"), "{said}");
     let said = with("vocab.txt", b"cat0\t1\n");

@@ -132,18 +132,33 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     for (flags, message) in [
         (&["--data", &broken][..], "docword.broken.txt, line 5: found '1 2', expected three numbers"),
         (&["--data", &bag, "--vocab", &vocabulary], "vocab.txt has 1 words, but "),
-        (&["--data", &text], "text.txt occurs 5 times (distinct words: 3, the largest count: 2); lower --min-count"),
-        (&["--data", &text, "--vocab", &vocabulary], "--vocab names the words of a bag of words, and the documents are text"),
+        (
+            &["--data", &text],
+            "text.txt occurs 5 times (distinct words: 3, the largest count: 2); lower --min-count",
+        ),
+        (
+            &["--data", &text, "--vocab", &vocabulary],
+            "--vocab names the words of a bag of words, and the documents are text",
+        ),
         (&["--data", &gzip], "text.gz is compressed by gzip; decompress it"),
         (&["--data", "does/not/exist"], "cannot read does/not/exist: "),
-        (&["--data", "builtin:other"], "there is no builtin:other; there is builtin:topics, or builtin:topics:"),
-        (&["--min-count", "2"], "--min-count is about files of documents, and these are generated: leave it out"),
+        (
+            &["--data", "builtin:other"],
+            "there is no builtin:other; there is builtin:topics, or builtin:topics:",
+        ),
+        (
+            &["--min-count", "2"],
+            "--min-count is about files of documents, and these are generated: leave it out",
+        ),
         (&["--topics", "0"], "--topics is 0; it must be a number from 1 to"),
         (&["--alpha", "-1"], "--alpha is -1; it must be a number from"),
         (&["--test", "0.7"], "--test is 0.7; at most half of the documents can be held out"),
         (&["--data", &bag, "--test", "does/not/exist"], "cannot read does/not/exist: "),
         (&["--data", &bag, "--test", &broken], "docword.broken.txt, line 5: found '1 2'"),
-        (&["--model", "does/not/exist", "--test", &text, "--epochs", "0"], "--model: cannot read does/not/exist/model.toml"),
+        (
+            &["--model", "does/not/exist", "--test", &text, "--epochs", "0"],
+            "--model: cannot read does/not/exist/model.toml",
+        ),
         (&["--predict", "/no/such/file"], "--predict /no/such/file: cannot write there: "),
         (&["--data", &bag, "--predict", &bag], "--data reads this file; name another one"),
     ] {
@@ -162,5 +177,8 @@ fn more_tokens_than_single_precision_counts_are_refused() {
     let large = write(folder.path(), "docword.large", "2\n1\n2\n1 1 1\n2 1 16777217\n");
     let (code, _, error) = said(&["--data", &large, "--float", "f32", "--technique", "single"]);
     assert_eq!(code, Some(2), "{error}");
-    assert!(error.contains("there are 16777217 tokens, but f32 counts exactly up to 16777216 only"), "{error}");
+    assert!(
+        error.contains("there are 16777217 tokens, but f32 counts exactly up to 16777216 only"),
+        "{error}"
+    );
 }
