@@ -163,7 +163,7 @@ fn check_predictions(path: &Path, flags: &Flags, plan: &Plan) -> Result<(), Trai
         inputs.push(("--test", path.clone()));
     }
     inputs.extend(flags.vocab.iter().map(|path| ("--vocab", path.clone())));
-    for folder in &flags.model {
+    if let Some(folder) = &flags.model {
         let files = [saved::settings_path(folder), saved::words_path(folder), saved::counts_path(folder)];
         inputs.extend(files.map(|file| ("--model", file)));
     }

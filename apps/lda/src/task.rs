@@ -166,6 +166,7 @@ impl<E: Element> Lda<E> {
         lock(&self.found).mixtures.take()
     }
 
+    #[cfg(test)]
     pub(crate) fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }

@@ -164,7 +164,7 @@ fn every_tenth_document_is_held_out_from_the_first_on() {
     let names = |documents: &Documents| (0..documents.len()).map(|d| documents.name(d)).collect::<Vec<_>>();
     assert_eq!(names(corpus.test()), [1, 11, 21]);
     assert_eq!(corpus.training().len(), 22);
-    assert_eq!(corpus.training().tokens_of(10), 0);
+    assert_eq!(corpus.training().tokens_of(9), 0);
     let error = read_file("docword.t", "1\n1\n1\n1 1 1\n", 1).unwrap_err();
     assert_eq!(error, "holding out every 10th of 1 documents leaves nothing to train on");
     let error = read_file("docword.t", "2\n1\n1\n2 1 1\n", 1).unwrap_err();
