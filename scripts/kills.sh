@@ -10,7 +10,7 @@ set -euo pipefail
 kills=${1:-200} seed=${2:-1}
 here=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 programs=${3:-$(dirname "$(ls -t "$here"/target/{release,debug}/intendant-kge 2>/dev/null | head -n 1)")}
-for program in intendant intendant-{bpmf,kge,lr,mf,sketch,word2vec}; do
+for program in intendant intendant-{bpmf,kge,lda,lr,mf,sketch,word2vec}; do
   [ -x "$programs/$program" ] || { echo "kills.sh: no program $programs/$program; cargo build"; exit 2; }
 done
 for name in $(compgen -e); do
@@ -32,6 +32,7 @@ flags_of() {
     bpmf) echo --data builtin:zipf:6000x600x200000 --epochs 100 --valid-every 0 ;;
     kge) echo --data builtin:codex-s --epochs 12 --valid-every 0 --dim 16 ;;
     lr) echo --data builtin:sparse:100000x5000x30 --epochs 30 --valid-every 0 ;;
+    lda) echo --epochs 200 --valid-every 0 ;;
     mf) echo --algorithm blocks --epochs 100 --valid-every 0 ;;
     sketch) echo --data builtin:zipf:4000000x50000 --epochs 4 --batch-bytes 4096 --valid-every 0 ;;
     word2vec) echo --epochs 8 --valid-every 0 ;;
@@ -49,6 +50,7 @@ quality_of() {
     bpmf) echo rmse 1e-15 ;;
     kge) echo mrr_filtered .1 ;;
     lr) echo log_loss .02 ;;
+    lda) echo perplexity .2 ;;
     mf) echo rmse .02 ;;
     sketch) echo inserted 1e-15 ;;
     word2vec) echo heldout_loss .05 ;;
@@ -67,7 +69,7 @@ nodes_of() { cat "/proc/$1/task/$1/children" 2>/dev/null || true; }
 done_kills=0 run=0
 while [ "$done_kills" -lt "$kills" ]; do
   run=$((run + 1))
-  task=$(pick bpmf kge lr mf sketch word2vec) cuts=$work/cuts report=$work/report.json
+  task=$(pick bpmf kge lda lr mf sketch word2vec) cuts=$work/cuts report=$work/report.json
   read -ra flags <<<"$(flags_of "$task")"
   plain=$work/plain.$task.json
   [ -f "$plain" ] || "$programs/intendant-$task" "${flags[@]}" --nodes 3 -q --report "$plain" >"$work/out" 2>&1 ||

@@ -32,7 +32,7 @@ impl Args {
     }
 }
 
-const AFTER_HELP: &str = "The training programs kge, lr, mf, sketch and word2vec are commands, too, where they are \
+const AFTER_HELP: &str = "The training programs kge, lda, lr, mf, sketch and word2vec are commands, too, where they are \
                           installed: \
                           'intendant kge --nodes 2' runs 'intendant-kge --nodes 2'. The program is taken from the \
                           folder of this one, or else from PATH. 'intendant help kge' is \

@@ -10,8 +10,8 @@ use std::process::{Command, ExitCode};
 pub(crate) const USAGE: u8 = 2;
 
 /// Commands to propose for a name that is similar.
-const COMMANDS: [&str; 9] =
-    ["launch", "doctor", "checkpoint", "bpmf", "kge", "lr", "mf", "sketch", "word2vec"];
+const COMMANDS: [&str; 10] =
+    ["launch", "doctor", "checkpoint", "bpmf", "kge", "lda", "lr", "mf", "sketch", "word2vec"];
 
 /// How similar a name must be, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.75;

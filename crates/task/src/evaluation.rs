@@ -65,6 +65,6 @@ pub trait Evaluation<E>: Send {
 
     /// The sums, to be combined with those of the other workers. Names are of the form `quality.NAME` for a
     /// mean, whose denominator is the sum `quality.count`; of `quality.NAME^2`, the root of the mean is
-    /// reported as NAME (an RMSE).
+    /// reported as NAME (an RMSE), of `quality.ln NAME` the exponential of the mean (a perplexity).
     fn finish(self: Box<Self>) -> Reduction;
 }

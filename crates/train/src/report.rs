@@ -114,7 +114,7 @@ impl Validation {
         let criterion = plan.best.or(plan.patience.map(|patience| patience.criterion))?;
         let sums = || epochs.iter().map(|epoch| &epoch.tally.reduction);
         Some(Self {
-            metric: criterion.metric.trim_end_matches("^2").to_owned(),
+            metric: reported(criterion.metric).0.to_owned(),
             best_epoch: criterion.best(sums()).map(|best| best.epoch + 1),
             ended_early: plan.patience.is_some_and(|patience| patience.ends(sums())),
             // A run that tests another one says so.
@@ -318,16 +318,26 @@ pub(crate) fn share(accesses: AccessStats) -> f64 {
     }
 }
 
+/// How a metric is reported whose sum is `quality.METRIC`: its name, and what is made of the mean.
+fn reported(metric: &str) -> (&str, fn(f64) -> f64) {
+    match (metric.strip_suffix("^2"), metric.strip_prefix("ln ")) {
+        (Some(name), _) => (name, f64::sqrt),
+        (None, Some(name)) => (name, f64::exp),
+        (None, None) => (metric, |mean| mean),
+    }
+}
+
 /// The means of a [`Reduction`]: sums called `quality.NAME`, divided by `quality.count`. A sum called
-/// `quality.NAME^2` is one of squares, and the root of its mean is reported as `NAME`.
+/// `quality.NAME^2` is one of squares, and the root of its mean is reported as `NAME`; one called `quality.ln
+/// NAME` is one of logarithms, and the exponential of its mean is reported.
 pub(crate) fn means(reduction: &Reduction) -> BTreeMap<String, f64> {
     let count = reduction.get("quality.count");
     let names = reduction.sums.iter().filter_map(|(name, sum)| Some((name.strip_prefix("quality.")?, sum)));
     names
         .filter(|(name, _)| *name != "count" && count > 0.0)
-        .map(|(name, sum)| match name.strip_suffix("^2") {
-            Some(root) => (root.to_owned(), (sum / count).sqrt()),
-            None => (name.to_owned(), sum / count),
+        .map(|(metric, sum)| {
+            let (name, of_mean) = reported(metric);
+            (name.to_owned(), of_mean(sum / count))
         })
         .collect()
 }
@@ -557,5 +567,9 @@ mod tests {
         reduction.add("quality.rmse^2", 48.0);
         let both = [("mrr".to_owned(), 0.25), ("rmse".to_owned(), 2.0)];
         assert_eq!(means(&reduction), BTreeMap::from(both));
+        let mut reduction = Reduction::default();
+        reduction.add("quality.ln perplexity", 12.0);
+        reduction.add("quality.count", 4.0);
+        assert_eq!(means(&reduction), BTreeMap::from([("perplexity".to_owned(), 3.0f64.exp())]));
     }
 }

@@ -1,0 +1,135 @@
+//! UCI's bag-of-words files.
+
+use super::{Documents, Entry};
+use intendant_formats::{Names, TextError, lines};
+use std::io::BufRead;
+
+/// The fields of a line: whole numbers between blanks.
+fn numbers<const N: usize>(line: &str, what: &str) -> Result<[u64; N], String> {
+    let expected = || format!("found '{line}', expected {what}");
+    let mut fields = line.split_ascii_whitespace();
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = fields.next().and_then(|field| field.parse().ok()).ok_or_else(expected)?;
+    }
+    if fields.next().is_some() { Err(expected()) } else { Ok(numbers) }
+}
+
+/// What a part of the file is about, and the largest number that it may have.
+const HEADER: [(&str, u64); 3] = [
+    ("the number of documents", u32::MAX as u64),
+    ("the number of words", u32::MAX as u64 - 1),
+    ("the number of lines that follow", u64::MAX),
+];
+
+/// A file while it is read.
+#[derive(Default)]
+struct Reader {
+    header: Vec<u64>,
+    documents: Documents,
+    /// The document that is being read, from 1.
+    document: u64,
+    entries: Vec<Entry>,
+    /// The last document with each word.
+    seen: Vec<u32>,
+    lines: u64,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        if let Some((what, max)) = HEADER.get(self.header.len()) {
+            let [number] = numbers(line, what)?;
+            if number > *max {
+                return Err(format!("found {number}; {what} must be at most {max}"));
+            }
+            self.header.push(number);
+            return Ok(());
+        }
+        let [documents, words, lines] = self.header[..] else {
+            return Err("the header is missing".to_owned());
+        };
+        if line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let [document, word, count] =
+            numbers(line, "three numbers: a document, a word, and how often it occurs there")?;
+        for (what, number, max) in [("document", document, documents), ("word", word, words)] {
+            if number == 0 || number > max {
+                return Err(format!(
+                    "{what} {number} is not between 1 and {max}, as line {} says",
+                    match what {
+                        "document" => 1,
+                        _ => 2,
+                    }
+                ));
+            }
+        }
+        let number = u32::try_from(count).ok().filter(|count| *count > 0);
+        let count =
+            number.ok_or_else(|| format!("word {word} occurs {count} times; expected 1 to {}", u32::MAX))?;
+        if document < self.document {
+            return Err(format!(
+                "document {document} comes after document {}; sort the lines that follow the first three by their first number",
+                self.document
+            ));
+        }
+        self.end_documents(document);
+        // Word numbers may be large in a small file: memory follows what is used.
+        let word = word as u32 - 1;
+        if self.seen.len() <= word as usize {
+            self.seen.resize(word as usize + 1, 0);
+        }
+        if std::mem::replace(&mut self.seen[word as usize], document as u32) == document as u32 {
+            return Err(format!(
+                "word {} of document {document} has a second line; add up its occurrences",
+                word + 1
+            ));
+        }
+        self.entries.push(Entry { word, count });
+        self.lines += 1;
+        if self.lines > lines {
+            return Err(format!("this is line {} of those that line 3 says are {lines}", self.lines));
+        }
+        Ok(())
+    }
+
+    /// Ends all documents before this one.
+    fn end_documents(&mut self, next: u64) {
+        while self.document < next {
+            if self.document > 0 {
+                self.documents.push(self.document, std::mem::take(&mut self.entries));
+            }
+            self.document += 1;
+        }
+    }
+}
+
+/// Reads the documents, and the number of words.
+pub(super) fn read(file: &str, reader: impl BufRead) -> Result<(Documents, u32), TextError> {
+    let (mut state, mut line_number) = (Reader::default(), 0);
+    lines(file, reader, |line| {
+        line_number += 1;
+        state.line(line)
+    })?;
+    let wrong =
+        |problem: String| TextError::Line { file: file.to_owned(), line: line_number.max(1), problem };
+    let [documents, words, lines] = state.header[..] else {
+        let (what, _) = HEADER[state.header.len()];
+        return Err(wrong(format!("the file ends here; expected {what}")));
+    };
+    if state.lines < lines {
+        return Err(wrong(format!(
+            "the file ends after {} of the {lines} lines that line 3 announces",
+            state.lines
+        )));
+    }
+    state.end_documents(documents + 1);
+    Ok((state.documents, words as u32))
+}
+
+/// Words that are called by their numbers, from 1.
+pub(super) fn numbered(words: u32) -> Names {
+    let mut names = Names::default();
+    (1..=u64::from(words)).for_each(|number| names.push(&number.to_string()));
+    names
+}

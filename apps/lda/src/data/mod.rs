@@ -1,0 +1,347 @@
+//! Documents as bags of words: read from a UCI file ([`Format::Bag`]) or from text ([`Format::Text`]),
+//! generated, and held out.
+//!
+//! All documents are in memory: eight bytes for each distinct word of each document. A document keeps its
+//! place in the file, also if it has no words, so that which documents are held out is a matter of places.
+//!
+//! This module has no keys and values, and draws nothing but generated documents at random.
+
+mod bag;
+mod documents;
+mod generated;
+mod text;
+
+pub use documents::{Documents, Entry};
+pub use generated::Generator;
+
+use clap::ValueEnum;
+use intendant_core::random::stream;
+use intendant_formats::{NameIndex, Names, TextError, lines, open};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Why documents cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// A file cannot be read, or a line of it is wrong.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The words of a vocabulary are not those of the documents.
+    #[error("{vocabulary} has {words} words, but {documents} has {expected}: one word per line is needed")]
+    Vocabulary {
+        /// The file of the words.
+        vocabulary: String,
+        /// How many it has.
+        words: usize,
+        /// The file of the documents.
+        documents: String,
+        /// How many words that has.
+        expected: usize,
+    },
+    /// No word is frequent enough.
+    #[error(
+        "no word of {file} occurs {min_count} times (distinct words: {words}, the largest count: {largest}); lower --min-count"
+    )]
+    NoWords {
+        /// The file.
+        file: String,
+        /// The value of `--min-count`.
+        min_count: u64,
+        /// Distinct words.
+        words: usize,
+        /// The largest count.
+        largest: u64,
+    },
+    /// Test documents have other words than the model.
+    #[error(
+        "{file} has none of the {words} words of the model; words of a bag of words are their numbers, unless --vocab names them"
+    )]
+    Unknown {
+        /// The file.
+        file: String,
+        /// Words of the model.
+        words: usize,
+    },
+    /// Nothing is left to train on, or nothing to test on.
+    #[error("holding out every {every}th of {documents} documents leaves nothing to {purpose}")]
+    HeldOut {
+        /// Every so many documents one is held out.
+        every: u64,
+        /// Documents.
+        documents: usize,
+        /// What nothing is left for.
+        purpose: &'static str,
+    },
+    /// There are no such generated documents.
+    #[error(
+        "there is no builtin:{name}; there is builtin:topics, or builtin:topics:DOCUMENTSxWORDSxTOPICS (from 1 topic with \
+         2 words each; at most {} documents)",
+        generated::DOCUMENTS_MAX
+    )]
+    Builtin {
+        /// The name.
+        name: String,
+    },
+}
+
+/// The format of a file of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// UCI bag of words: three lines with the numbers of documents, of words and of lines that follow; then
+    /// lines with a document, a word (both from 1) and how often it occurs there.
+    Bag,
+    /// Text: a document per line, of words between blanks.
+    Text,
+}
+
+impl Format {
+    /// The format of a file with this name.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        let is_bag = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("docword."));
+        if is_bag { Self::Bag } else { Self::Text }
+    }
+
+    /// Words that occur less often are left out by default.
+    #[must_use]
+    pub const fn min_count(self) -> u64 {
+        match self {
+            Self::Bag => 1,
+            Self::Text => 5,
+        }
+    }
+}
+
+/// Where documents come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// A file, and one with the words of a bag of words.
+    File {
+        /// The documents.
+        path: PathBuf,
+        /// Their format.
+        format: Format,
+        /// One word per line.
+        vocabulary: Option<PathBuf>,
+        /// Words that occur less often are left out.
+        min_count: u64,
+    },
+    /// Generated.
+    Generated(Generator),
+}
+
+/// Which documents are tested on, not trained on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HeldOut {
+    /// Every so many documents one, beginning with the first.
+    Every(u64),
+    /// Those of a file, of the same format. Words that the training documents do not have are left out.
+    File(PathBuf),
+}
+
+/// Documents to train and to test on, and the words.
+#[derive(Clone, Debug)]
+pub struct Corpus {
+    words: Names,
+    training: Documents,
+    test: Documents,
+    /// Occurrences in test documents of words that are not in the vocabulary.
+    unknown: u64,
+}
+
+/// Documents of which none is held out yet.
+#[derive(Clone, Debug)]
+struct Collection {
+    words: Names,
+    documents: Documents,
+}
+
+/// Names the digest of documents.
+const DIGEST: u64 = 0x6c64_612d_646f_6373;
+
+impl Corpus {
+    /// Reads or generates documents, and holds some of them out.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is malformed, no word is frequent enough, or nothing is left to train on
+    /// or to test on.
+    pub fn open(source: &Source, held_out: &HeldOut) -> Result<Self, DataError> {
+        let (collection, format, names) = match source {
+            Source::Generated(generator) => (generator.generate(), Format::Text, None),
+            Source::File { path, format, vocabulary, min_count } => {
+                let names = vocabulary.as_deref();
+                let collection = read(path, *format, names)?;
+                (keep_frequent(collection, *min_count, *format, path)?, *format, names)
+            }
+        };
+        let Collection { words, documents } = collection;
+        match held_out {
+            HeldOut::Every(every) => {
+                let (test, training) = documents.split(|place| (place as u64).is_multiple_of(*every));
+                let total = documents.len();
+                for (part, purpose) in [(&training, "train on"), (&test, "test on")] {
+                    if part.tokens() == 0 {
+                        return Err(DataError::HeldOut { every: *every, documents: total, purpose });
+                    }
+                }
+                Ok(Self { words, training, test, unknown: 0 })
+            }
+            HeldOut::File(path) => {
+                let (test, unknown) = read_known(path, format, names, &words)?;
+                Ok(Self { words, training: documents, test, unknown })
+            }
+        }
+    }
+
+    /// Documents to test a model with these words on; nothing to train on.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is malformed.
+    pub fn to_test(
+        words: Names,
+        path: &Path,
+        format: Format,
+        vocabulary: Option<&Path>,
+    ) -> Result<Self, DataError> {
+        let (test, unknown) = read_known(path, format, vocabulary, &words)?;
+        Ok(Self { words, training: Documents::default(), test, unknown })
+    }
+
+    /// A corpus of these documents.
+    #[must_use]
+    pub const fn new(words: Names, training: Documents, test: Documents) -> Self {
+        Self { words, training, test, unknown: 0 }
+    }
+
+    /// The words, by number.
+    #[must_use]
+    pub const fn words(&self) -> &Names {
+        &self.words
+    }
+
+    /// Documents to train on.
+    #[must_use]
+    pub const fn training(&self) -> &Documents {
+        &self.training
+    }
+
+    /// Documents to test on.
+    #[must_use]
+    pub const fn test(&self) -> &Documents {
+        &self.test
+    }
+
+    /// Occurrences in a file of test documents of words that are not in the vocabulary.
+    #[must_use]
+    pub const fn unknown(&self) -> u64 {
+        self.unknown
+    }
+
+    /// A hash of words and documents.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let words = self.words.digest(DIGEST);
+        stream(words, &[self.training.digest(), self.test.digest()])
+    }
+}
+
+/// Reads a vocabulary: one word per line.
+fn read_words(path: &Path) -> Result<Names, DataError> {
+    let (mut words, mut index) = (Names::default(), NameIndex::default());
+    let name = path.display().to_string();
+    lines(&name, open(path)?, |line| {
+        let word = line.trim();
+        if word.is_empty() || word.contains(char::is_whitespace) {
+            return Err(format!("found '{line}', expected a word"));
+        }
+        if let Some(before) = index.find(&words, word) {
+            return Err(format!("'{word}' is the word of line {} as well", before + 1));
+        }
+        index.intern(&mut words, word).map(drop).ok_or_else(|| "there are too many words".to_owned())
+    })?;
+    Ok(words)
+}
+
+fn read(path: &Path, format: Format, vocabulary: Option<&Path>) -> Result<Collection, DataError> {
+    let name = path.display().to_string();
+    match format {
+        Format::Text => text::read(&name, open(path)?),
+        Format::Bag => {
+            let (documents, words) = bag::read(&name, open(path)?)?;
+            let names = match vocabulary {
+                Some(vocabulary) => {
+                    let names = read_words(vocabulary)?;
+                    if names.len() != words as usize {
+                        let vocabulary = vocabulary.display().to_string();
+                        let (words, expected) = (names.len(), words as usize);
+                        return Err(DataError::Vocabulary { vocabulary, words, documents: name, expected });
+                    }
+                    names
+                }
+                None => bag::numbered(words),
+            };
+            Ok(Collection { words: names, documents })
+        }
+    }
+}
+
+/// Reads documents whose words are found by their names. Also returns how many occurrences of other words
+/// there are.
+fn read_known(
+    path: &Path,
+    format: Format,
+    vocabulary: Option<&Path>,
+    words: &Names,
+) -> Result<(Documents, u64), DataError> {
+    let Collection { words: names, documents } = read(path, format, vocabulary)?;
+    let index = NameIndex::of(words);
+    let numbers: Vec<Option<u32>> = names.iter().map(|name| index.find(words, name)).collect();
+    let known = documents.renumbered(&numbers);
+    if known.tokens() == 0 && documents.tokens() > 0 {
+        return Err(DataError::Unknown { file: path.display().to_string(), words: words.len() });
+    }
+    let unknown = documents.tokens() - known.tokens();
+    Ok((known, unknown))
+}
+
+/// Leaves out words that occur less often than `min_count` times. Words of texts are numbered again, the
+/// most frequent first, equally frequent ones in the order of their bytes; those of bags keep their order.
+fn keep_frequent(
+    collection: Collection,
+    min_count: u64,
+    format: Format,
+    path: &Path,
+) -> Result<Collection, DataError> {
+    let Collection { words, documents } = collection;
+    let counts = documents.counts(words.len());
+    let mut kept: Vec<u32> =
+        (0..).zip(&counts).filter(|(_, n)| **n >= min_count).map(|(word, _)| word).collect();
+    if kept.is_empty() || documents.tokens() == 0 {
+        let largest = counts.iter().copied().max().unwrap_or(0);
+        let file = path.display().to_string();
+        return Err(DataError::NoWords { file, min_count: min_count.max(1), words: words.len(), largest });
+    }
+    let name = |word: &u32| words.get(*word as usize).unwrap_or_default();
+    if format == Format::Text {
+        kept.sort_by(|a, b| {
+            let by_count = counts[*b as usize].cmp(&counts[*a as usize]);
+            by_count.then_with(|| name(a).cmp(name(b)))
+        });
+    } else if kept.len() == words.len() {
+        return Ok(Collection { words, documents });
+    }
+    let mut numbers = vec![None; words.len()];
+    let mut names = Names::default();
+    for (number, word) in (0..).zip(&kept) {
+        numbers[*word as usize] = Some(number);
+        names.push(name(word));
+    }
+    let documents = documents.renumbered(&numbers);
+    Ok(Collection { words: names, documents })
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,64 @@
+//! The topics of a document that was not trained, given the words of all topics.
+//!
+//! The proportions θ of topics are those that maximise Π_w (Σ_k θ_k φ_kw)^n_w · Π_k θ_k^α, found by
+//! expectation maximisation: token by token, the expected number of tokens of each topic, then proportions in
+//! proportion to these and α. The function is concave, so that there is one maximum, whatever the start; and
+//! nothing is drawn.
+
+/// Rounds at most, and the part of a document's tokens that may still change its topic in a round.
+const ROUNDS_MAX: usize = 200;
+const CHANGE_MAX: f64 = 1e-4;
+
+/// The probabilities of words, and buffers.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    alpha: f64,
+    topics: usize,
+    /// The probability of each word in each topic, word by word.
+    probabilities: Vec<f64>,
+    expected: Vec<f64>,
+    next: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+impl Folder {
+    /// With the probability of each word in each topic, word by word.
+    pub(crate) fn new(alpha: f64, topics: usize, probabilities: Vec<f64>) -> Self {
+        let zeros = vec![0.0; topics];
+        Self { alpha, topics, probabilities, expected: zeros.clone(), next: zeros.clone(), weights: zeros }
+    }
+
+    /// The proportions of topics of a document, in which each of these words (a place among the words) occurs
+    /// so often.
+    pub(crate) fn mixture(&mut self, words: &[(usize, u32)]) -> Vec<f64> {
+        let Self { alpha, topics, probabilities, expected, next, weights } = self;
+        let tokens: f64 = words.iter().map(|(_, count)| f64::from(*count)).sum();
+        expected.fill(tokens / *topics as f64);
+        for _ in 0..ROUNDS_MAX {
+            next.fill(0.0);
+            for (word, count) in words {
+                let of_word = &probabilities[word * *topics..][..*topics];
+                let mut sum = 0.0;
+                for ((weight, expected), probability) in weights.iter_mut().zip(&*expected).zip(of_word) {
+                    *weight = (expected + *alpha) * probability;
+                    sum += *weight;
+                }
+                let scale = f64::from(*count) / sum;
+                next.iter_mut().zip(&*weights).for_each(|(next, weight)| *next += scale * weight);
+            }
+            let change: f64 = next.iter().zip(&*expected).map(|(next, before)| (next - before).abs()).sum();
+            std::mem::swap(expected, next);
+            if change <= CHANGE_MAX * tokens {
+                break;
+            }
+        }
+        let all = tokens + *alpha * *topics as f64;
+        expected.iter().map(|expected| (expected + *alpha) / all).collect()
+    }
+
+    /// The probability of a word in a document with these proportions of topics.
+    pub(crate) fn probability(&self, mixture: &[f64], word: usize) -> f64 {
+        let of_word = &self.probabilities[word * self.topics..][..self.topics];
+        mixture.iter().zip(of_word).map(|(part, probability)| part * probability).sum()
+    }
+}

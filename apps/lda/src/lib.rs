@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+//!
+//! The map: [`data`] reads and generates documents. `layout` says which keys there are, `course` who trains
+//! which documents in which order. `batch` holds what one training step needs, `sampler` is the arithmetic of
+//! one token. `frequency` counts how often keys are accessed. [`Lda`] is the task made of these. `evaluate`
+//! measures it with `fold`, which infers the topics of a document; [`Summary`] has the topics. The binary
+//! adds flags, the plan that they resolve to, the export of a trained model, and predictions.
+//!
+//! This crate has no threads, sockets or clocks, and no knowledge of where parameters are.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod config;
+mod course;
+pub mod data;
+mod evaluate;
+mod fold;
+mod frequency;
+mod layout;
+mod sampler;
+mod summary;
+mod task;
+
+pub use batch::Batch;
+pub use config::Config;
+pub use summary::{Collector, Summary, Topic};
+pub use task::{Lda, LdaError, Mixtures, Scratch, WordCounts};

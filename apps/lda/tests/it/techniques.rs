@@ -1,0 +1,60 @@
+//! Every technique on one, two and four node processes; see [`Matrix`]. Each run ends with the check that
+//! counts of words, totals and assignments agree exactly.
+
+use intendant_apptest::{App, Matrix, Setting, case};
+
+/// Placeholder
+const NOISE: f64 = 0.3;
+
+/// Documents of few topics, so that much is learnt in few epochs.
+const SETTING: Setting = Setting {
+    app: App::new(env!("CARGO_BIN_EXE_intendant-lda")),
+    task: &["--data", "builtin:topics:800x400x8", "--topics", "8", "--batch", "4"],
+    epochs: "25",
+    quality: &["perplexity"],
+    measure: |test| -test["perplexity"].as_f64().unwrap().ln(),
+    // How often a word is pulled depends on which documents meet in a batch.
+    same: &["/epochs/0/examples"],
+    noise: NOISE,
+};
+
+static MATRIX: Matrix = Matrix::new(SETTING);
+
+intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: NOISE);
+
+/// By default, keys are replicated that are used more than 100 times as often as the mean key: the totals.
+#[test]
+fn nups_by_default() {
+    MATRIX.check(&case::NUPS_DEFAULT, NOISE);
+}
+
+#[test]
+fn full_replication_in_the_background() {
+    MATRIX.check(&case::FULL_REPLICATION, NOISE);
+}
+
+#[test]
+fn techniques_that_act_on_intents() {
+    for case in [case::ADAPTIVE, case::REPLICATE_ON_INTENT, case::RELOCATE_ON_INTENT] {
+        MATRIX.check(&case, NOISE);
+    }
+}
+
+#[test]
+#[ignore = "takes a minute and runs nightly; other applications run all of them at each push"]
+fn all_techniques_that_act_on_intents() {
+    for case in case::BY_INTENT {
+        MATRIX.check(&case, NOISE);
+    }
+}
+
+#[test]
+fn synchronous_full_replication() {
+    MATRIX.check(&case::SYNCHRONOUS, NOISE);
+}
+
+#[test]
+#[ignore = "prints what the thresholds are made of, with --nocapture; minutes"]
+fn measure() {
+    MATRIX.measure(&[&case::WITHOUT_INTENTS[..], &case::BY_INTENT, &case::NEVER].concat(), 5);
+}
