@@ -1,8 +1,7 @@
 //! Items between nodes that are threads: over the memory that processes share, and over other windows.
 
 use intendant::lapser::{
-    Declaration, Get, Item, LapserError, Lobby, MappedWindow, Process, Stats, Variant, Want, Way, Window,
-    in_process,
+    Declaration, Get, Item, LapserError, Lobby, MappedWindow, Process, Variant, Want, Way, Window, in_process,
 };
 use intendant::{Error, NodeId};
 use intendant_onesided::{Event, WaitError, WindowError};
