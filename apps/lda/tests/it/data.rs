@@ -24,24 +24,30 @@ fn perplexity(file: &str, flags: &[&str]) -> f64 {
     report["test"]["perplexity"].as_f64().unwrap()
 }
 
-#[test]
-fn kos_is_predicted_as_others_do() {
-    let Some(file) = kos() else { return };
-    let of = |flags: &[&str]| perplexity(&file, &[&["--topics", "20", "--epochs", "300"], flags].concat());
+/// Not worse than the other implementation by more than 2 %, nor suspiciously better.
+#[track_caller]
+fn check(file: &str, topics: &str, reference: f64) {
     for flags in [&["--technique", "single"][..], &["--nodes", "4"]] {
-        let found = of(flags);
-        assert!((found / 1644.0 - 1.0).abs() < 0.02, "{flags:?}: {found}");
+        let found = perplexity(file, &[&["--topics", topics, "--epochs", "300"], flags].concat());
+        assert!((0.95..1.02).contains(&(found / reference)), "{topics} topics, {flags:?}: {found}");
+    }
+}
+
+/// In a tenth of the epochs, the perplexity of words by their frequencies, 2,590, is far away.
+#[test]
+fn kos_is_learned() {
+    let Some(file) = kos() else { return };
+    for flags in [&["--technique", "single"][..], &["--nodes", "4"]] {
+        let found = perplexity(&file, &[&["--topics", "20", "--epochs", "30"], flags].concat());
+        assert!((1650.0..2000.0).contains(&found), "{flags:?}: {found}");
     }
 }
 
 #[test]
-#[ignore = "takes minutes"]
-fn kos_with_more_topics_is_predicted_as_others_do() {
+#[ignore = "takes a minute, and several on a busy machine"]
+fn kos_is_predicted_as_others_do() {
     let Some(file) = kos() else { return };
-    for (topics, reference) in [("50", 1522.0), ("100", 1411.0)] {
-        for flags in [&["--technique", "single"][..], &["--nodes", "4"]] {
-            let found = perplexity(&file, &[&["--topics", topics, "--epochs", "300"], flags].concat());
-            assert!((found / reference - 1.0).abs() < 0.02, "{topics}, {flags:?}: {found}");
-        }
+    for (topics, reference) in [("20", 1644.0), ("50", 1522.0), ("100", 1411.0)] {
+        check(&file, topics, reference);
     }
 }
