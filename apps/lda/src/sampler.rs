@@ -97,9 +97,9 @@ impl<E: Element> Counts<E> {
         self.factors[topic] = self.priors.factor(self.document[topic], self.totals[topic]);
     }
 
-    /// Draws the topic of a token of the current document: `row` are the counts of its word, which change with
-    /// it, and `unit` is a number from 0, below 1. Returns the topic, and the sum of all weights: n_d + K α
-    /// times the probability of the word, given all other tokens.
+    /// Draws the topic of a token of the current document: `row` are the counts of its word, which change
+    /// with it, and `unit` is a number from 0, below 1. Returns the topic, and the sum of all weights:
+    /// n_d + K α times the probability of the word, given all other tokens.
     ///
     /// Topics are from 1. A token without one (0) gets any, whatever the counts: were first topics drawn from
     /// few counts, workers that do not see each other's would begin with different topics.

@@ -1,6 +1,6 @@
 //! Measures this crate on a run of many events:
-//! `cargo run --release -p intendant-analysis --example reading_speed [EVENTS]`. It makes up the run: 8 nodes, a
-//! million keys, of which few are hot.
+//! `cargo run --release -p intendant-analysis --example reading_speed [EVENTS]`. It makes up the run: 8
+//! nodes, a million keys, of which few are hot.
 
 use intendant_analysis::{Allocation, By, Limits, Run, Summary, Window};
 use intendant_core::{ChannelId, Key, Layout, NodeId, Tick, random};

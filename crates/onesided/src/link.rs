@@ -115,8 +115,8 @@ impl Waker {
 
     /// Waits at most for `timeout` until a node has woken this one or has ended. Returns whether one has.
     pub(crate) fn wait(&self, timeout: Duration) -> io::Result<bool> {
-        // `epoll_wait` counts in milliseconds, and nodes pause for microseconds. A timeout that is longer than
-        // the system can count is none.
+        // `epoll_wait` counts in milliseconds, and nodes pause for microseconds. A timeout that is longer
+        // than the system can count is none.
         let timeout = timeout.try_into().ok();
         match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], timeout.as_ref()) {
             Ok(0) | Err(Errno::INTR) => return Ok(false),

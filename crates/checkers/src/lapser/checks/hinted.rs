@@ -1,5 +1,6 @@
 //! A hint comes after the data that it announces, and announces all of it. (A node does not rely on it. But
-//! a hint that comes before is of no use, nor is that of one item for several: gets wait until the next look.)
+//! a hint that comes before is of no use, nor is that of one item for several: gets wait until the next
+//! look.)
 
 use intendant_segment::slot::{self, Torn};
 use intendant_sim::Finding;
