@@ -10,8 +10,18 @@ use std::process::{Child, Command};
 use tempfile::TempDir;
 
 /// Seconds of counting, as batches are small.
-const LONG: [&str; 8] =
-    ["--data", "builtin:zipf:600000x5000", "--batch-bytes", "1024", "--epochs", "2", "--top", "10"];
+const LONG: [&str; 10] = [
+    "--data",
+    "builtin:zipf:600000x5000",
+    "--batch-bytes",
+    "1024",
+    "--epochs",
+    "2",
+    "--top",
+    "10",
+    "--width",
+    "4096",
+];
 
 struct Run(TempDir);
 
@@ -101,7 +111,7 @@ fn nodes_that_are_killed_start_again_and_count_everything_once() {
             "--max-restarts",
             "3",
             "--checkpoint-seconds",
-            "0.05",
+            "0.2",
         ];
         let mut launcher = start(run.command(&flags));
         run.await_cut(&mut launcher);
@@ -117,7 +127,7 @@ fn nodes_that_are_killed_start_again_and_count_everything_once() {
 fn a_run_that_was_killed_is_resumed_by_others() {
     let expected = undisturbed();
     let run = Run::new();
-    let mut child = start(run.command(&["--workers", "2", "--checkpoint-seconds", "0.05"]));
+    let mut child = start(run.command(&["--workers", "2", "--checkpoint-seconds", "0.2"]));
     run.await_cut(&mut child);
     child.kill().unwrap();
     assert!(!finish(child).status.success());
@@ -125,10 +135,10 @@ fn a_run_that_was_killed_is_resumed_by_others() {
     assert!(said.contains("resuming from "), "{said}");
     assert!(run.outcome() == expected);
     let refused = SKETCH.output(
-        &[&LONG[..], &["--checkpoint", run.path("cuts").to_str().unwrap(), "--resume", "--width", "640"]]
+        &[&LONG[..], &["--checkpoint", run.path("cuts").to_str().unwrap(), "--resume", "--depth", "3"]]
             .concat(),
     );
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("is 640 here and 27200 there"), "{said}");
+    assert!(said.contains("--depth is 3 here and 5 there"), "{said}");
 }
