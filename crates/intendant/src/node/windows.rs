@@ -54,7 +54,7 @@ pub(super) fn open<E: Element>(
     let names: Vec<_> = told.iter().map(|told| name(told.get(TOKEN_BYTES..).unwrap_or_default())).collect();
     let drawn = told.first().and_then(|first| first.first_chunk().copied());
     let Some(secret) = secret.0.or(drawn).map(intendant_onesided::Secret::new) else {
-        return Ok(without("node 0 could draw no secret for them"));
+        return Ok(without(&"node 0 could draw no secret for them"));
     };
     let goes_on = || health.check().is_ok();
     let others = match host.share(&segment, rank.index(), &names, secret, DEADLINE, &goes_on) {
@@ -88,7 +88,7 @@ fn listen<E: Element>(layout: &Arc<Layout>) -> Option<(Host, Segment)> {
     Some((host, segment))
 }
 
-fn without<T>(error: impl std::fmt::Display) -> Option<T> {
+fn without<T>(error: &dyn std::fmt::Display) -> Option<T> {
     tracing::warn!("values of other nodes of this host are asked for, and not read in windows: {error}");
     None
 }
