@@ -145,7 +145,7 @@ impl<E: Element> Counts<E> {
             let mut half = CHUNK / 4;
             while half > 0 {
                 for i in 0..half {
-                    sums[i] = sums[i] + sums[i + half];
+                    sums[i] += sums[i + half];
                 }
                 half /= 2;
             }

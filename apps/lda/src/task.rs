@@ -14,7 +14,7 @@ use crate::layout::{BLOCK, Layout};
 use crate::sampler::{Counts, Priors};
 use crate::summary::Summary;
 use intendant_core::random::stream;
-use intendant_core::{Element, ElementType, Key, lock};
+use intendant_core::{Element, ElementType, Initialiser, Key, lock};
 use intendant_formats::NameIndex;
 use intendant_sampling::Sampler;
 use intendant_task::{
@@ -115,7 +115,7 @@ impl<E: Element> Lda<E> {
             return Err(LdaError::Tokens { tokens, float: E::TYPE });
         }
         let layout = Arc::new(Layout::new(words, topics, training));
-        let init: Arc<dyn Fn(Key, &mut [E]) + Send + Sync> = match counts {
+        let init: Initialiser<E> = match counts {
             None => Arc::new(|_, value| value.fill(E::ZERO)),
             Some(WordCounts(counts)) => {
                 assert_eq!(counts.len(), words * topics, "a count for each word and topic");
