@@ -2,10 +2,10 @@
 //! counts of words, totals and assignments agree exactly.
 //!
 //! What four nodes learned, as a share of what one process learns, was from .999 to 1.000 with classic,
-//! lapse, ssp and essp, in five runs of each (`measure`): chains that see old counts learn as much. In a later
-//! run of all tests it was .94 in two of them, one with lapse, whose counts are never old: a chain can keep
-//! two topics joined for many epochs. There are no controls: if copies were never in step, other applications
-//! would notice.
+//! lapse, ssp and essp, in five runs of each (`measure`): chains that see old counts learn as much. In a
+//! later run of all tests it was .94 in two of them, one with lapse, whose counts are never old: a chain can
+//! keep two topics joined for many epochs. There are no controls: if copies were never in step, other
+//! applications would notice.
 
 use intendant_apptest::{App, Matrix, Setting, case};
 
