@@ -242,7 +242,7 @@ fn count_sketches_are_unbiased_and_of_bounded_variance() {
 }
 
 #[test]
-fn heavy_hitters_are_found_however_many_workers_count_them() {
+fn heavy_hitters_do_not_depend_on_the_number_of_workers() {
     let zipf =
         Stream::builtin("zipf:20000x2000", Options { items: INTEGERS, counts: false, piece_bytes: 1 << 12 });
     let (zipf, top) = (zipf.unwrap(), 10);
