@@ -169,6 +169,40 @@ proptest! {
     }
 }
 
+/// Rows that others change: whenever a row is lent again, it has another token in its first place.
+struct Busy<'a> {
+    rows: PlainRows<'a, f64>,
+    lent: Vec<u64>,
+}
+
+impl Rows<f64> for Busy<'_> {
+    fn row(&mut self, at: usize) -> intendant_task::Row<'_, f64> {
+        let mut row = self.rows.row(at);
+        row[0] += self.lent[at].min(1) as f64;
+        self.lent[at] += 1;
+        row
+    }
+
+    fn prefetch(&self, _at: usize) {}
+}
+
+#[test]
+fn what_others_change_meanwhile_is_kept() {
+    let task = Lda::<f64>::new(corpus(4, &[vec![(0, 9), (3, 1)], vec![(0, 2), (1, 1)]]), config(3), None);
+    let task = task.unwrap();
+    let mut values = initial(&task);
+    let Prepared { batch, keys, .. } = task.prepare(BatchAt::alone(0, 0));
+    let lent = vec![0; keys.len()];
+    let mut rows = Busy { rows: PlainRows { keys: &keys, values: &mut values }, lent };
+    task.train(&mut task.scratch(), &batch, &keys, &mut rows);
+    let added: Vec<f64> = rows.lent.iter().map(|lent| lent.saturating_sub(1) as f64).collect();
+    assert_eq!(added[TOTALS], 1.0, "lent at the beginning and at the end");
+    for (key, added) in keys.iter().zip(added) {
+        values[key.index()][0] -= added;
+    }
+    check_counts(&task, &values, true);
+}
+
 /// The logarithm of the joint probability of words and assignments, up to a constant
 /// [Griffiths 2004].
 fn ln_joint(config: &Config, words: usize, tokens: &[(usize, usize)], topics: &[usize]) -> f64 {
