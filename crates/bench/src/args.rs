@@ -47,8 +47,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) in_flight: Option<u32>,
     /// Connections between the two node processes, and of the limit: auto and shm (rings in shared
-    /// memory on one host; the limit is a Unix socket), unix (Unix sockets on one host) or tcp
-    /// (remote, relocate, sync, intent, idle, local with ipc) [default: auto].
+    /// memory on one host; the limit is a Unix socket), unix (Unix sockets on one host), tcp, or, if built
+    /// with the feature verbs, verbs (RDMA; the limit is TCP) (remote, relocate, sync, intent, idle, local
+    /// with ipc) [default: auto].
     #[arg(long)]
     pub(crate) transport: Option<Transport>,
     /// Read values in the memory of the other process, where they are (remote).

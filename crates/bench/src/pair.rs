@@ -152,8 +152,9 @@ impl<E: Element> Pair<E> {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<u64, BenchError>,
     ) -> Result<Loads, BenchError> {
-        self.worker.barrier("begin")?;
+        // The other node may begin before this one has returned from the barrier.
         let sent = self.node.network().bytes;
+        self.worker.barrier("begin")?;
         let (wall, cpu, worker_cpu) = (now(), process_cpu_ns(), thread_cpu_ns());
         let calls = work(self)? as f64;
         let wall_ns = wall.elapsed().as_nanos() as f64;
