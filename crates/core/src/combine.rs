@@ -1,6 +1,16 @@
 //! How the updates that several copies of a value received are combined.
 
+use crate::SharedRule;
 use std::fmt;
+
+/// How updates of a key change its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Updates<'a> {
+    /// They are added; those of several copies are combined like this.
+    Combined(Combine),
+    /// By a rule.
+    Rule(&'a SharedRule),
+}
 
 /// How the updates that several copies of a value received are combined.
 ///

@@ -7,7 +7,8 @@
 //! follows from the key's position in its key range, directly or after a seeded permutation, or from a hash
 //! of the key ([`KeyOrder`]).
 
-use crate::{ChannelId, Combine, ElementType, Key, NodeId, UnknownName, by_name, limits, random};
+use crate::rule::{Rule, SharedRule, Timing};
+use crate::{ChannelId, Combine, ElementType, Key, NodeId, UnknownName, Updates, by_name, limits, random};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -20,8 +21,24 @@ pub struct KeyRange {
     pub name: String,
     /// The keys, end excluded.
     pub keys: Range<u64>,
-    /// Elements per value.
+    /// Elements per row: those of a value, and with a rule those of state and pending operands behind it.
     pub len: usize,
+    /// How pushes change the values; they add if there is none.
+    pub rule: Option<SharedRule>,
+}
+
+impl KeyRange {
+    /// Elements per value: of a pull or a set.
+    #[inline]
+    pub fn visible(&self) -> usize {
+        self.rule.as_ref().map_or(self.len, SharedRule::visible)
+    }
+
+    /// Elements per push.
+    #[inline]
+    pub fn operand(&self) -> usize {
+        self.rule.as_ref().map_or(self.len, SharedRule::operand)
+    }
 }
 
 /// How homes are assigned to keys.
@@ -95,6 +112,35 @@ pub enum LayoutError {
         /// The rule that divides the value.
         combine: Combine,
     },
+    /// A rule whose operands have no elements, or whose rows have too many.
+    #[error(
+        "with rule {rule}, key range '{name}' has operands of {operand} and rows of {row} elements; an operand has at least 1, \
+         and a row at most {len_max}"
+    )]
+    RowLength {
+        /// Name of the range.
+        name: String,
+        /// The rule's id.
+        rule: String,
+        /// Elements of an operand.
+        operand: usize,
+        /// Elements of a row.
+        row: usize,
+        /// Elements allowed.
+        len_max: usize,
+    },
+    /// A rule, and another way to combine updates.
+    #[error(
+        "key range '{name}' has rule {rule}, and the layout combines updates by {combine}: use one of them"
+    )]
+    TwoRules {
+        /// Name of the range.
+        name: String,
+        /// The rule's id.
+        rule: String,
+        /// How the layout combines updates.
+        combine: Combine,
+    },
     /// No range at all.
     #[error("a layout needs at least one key range")]
     NoRanges,
@@ -122,8 +168,11 @@ pub struct Layout {
     ranges: Vec<KeyRange>,
     /// Number of keys.
     keys: u64,
-    /// The length of all values; 0 if they differ. Most models have one, and every access asks.
+    /// The length of all values; 0 if they differ or there are rules. Most models have one, and every access
+    /// asks.
     uniform: usize,
+    /// Whether a range has a rule.
+    rules: bool,
     /// Distinct value lengths, ascending: the store keeps one slab for each.
     lens: Vec<usize>,
     /// Index into `lens` per range.
@@ -148,7 +197,7 @@ const HOMES_MAX: u64 = 1 << 20;
 /// Collects the parts of a [`Layout`].
 #[derive(Clone, Debug)]
 pub struct LayoutBuilder {
-    ranges: Vec<(String, u64, usize)>,
+    ranges: Vec<Part>,
     nodes: usize,
     shards: usize,
     channels: usize,
@@ -157,11 +206,21 @@ pub struct LayoutBuilder {
     combine: Combine,
 }
 
+/// A key range that is to be: its name, its number of keys, the elements of a value, and its rule.
+type Part = (String, u64, usize, Option<SharedRule>);
+
 impl LayoutBuilder {
     /// Appends `keys` keys with values of `len` elements; keys are numbered in order of these calls, from 0.
     #[must_use]
     pub fn range(mut self, name: &str, keys: u64, len: usize) -> Self {
-        self.ranges.push((name.to_owned(), keys, len));
+        self.ranges.push((name.to_owned(), keys, len, None));
+        self
+    }
+
+    /// Appends `keys` keys with values of `len` elements, which pushes change by `rule`.
+    #[must_use]
+    pub fn range_with_rule(mut self, name: &str, keys: u64, len: usize, rule: impl Rule) -> Self {
+        self.ranges.push((name.to_owned(), keys, len, Some(SharedRule::new(rule, len))));
         self
     }
 
@@ -230,20 +289,32 @@ impl LayoutBuilder {
         // valid.
         let len_max = limits::VALUE_BYTES_MAX / ElementType::F64.bytes();
         let (mut ranges, mut start) = (Vec::with_capacity(self.ranges.len()), 0u64);
-        for (name, keys, len) in self.ranges {
+        for (name, keys, len, rule) in self.ranges {
             if keys == 0 {
                 return Err(LayoutError::EmptyRange { name });
             }
             if !(1..=len_max).contains(&len) {
                 return Err(LayoutError::ValueLength { name, len, len_max });
             }
+            if let Some(rule) = &rule {
+                let row = rule.row();
+                if rule.operand() == 0 || row > len_max {
+                    let (rule, operand) = (rule.id().to_owned(), rule.operand());
+                    return Err(LayoutError::RowLength { name, rule, operand, row, len_max });
+                }
+                if self.combine != Combine::Sum {
+                    let (rule, combine) = (rule.id().to_owned(), self.combine);
+                    return Err(LayoutError::TwoRules { name, rule, combine });
+                }
+            }
+            let len = rule.as_ref().map_or(len, SharedRule::row);
             if self.combine == Combine::AdaGrad && !len.is_multiple_of(2) {
                 return Err(LayoutError::OddLength { name, len, combine: self.combine });
             }
             let Some(end) = start.checked_add(keys).filter(|end| *end < 1 << 62) else {
                 return Err(LayoutError::TooManyKeys { name });
             };
-            ranges.push(KeyRange { name, keys: start..end, len });
+            ranges.push(KeyRange { name, keys: start..end, len, rule });
             start = end;
         }
         let mut lens: Vec<usize> = ranges.iter().map(|r| r.len).collect();
@@ -260,10 +331,12 @@ impl LayoutBuilder {
                 )
             })
             .collect();
+        let rules = ranges.iter().any(|range| range.rule.is_some());
         let mut layout = Layout {
             ranges,
             keys: start,
-            uniform: if lens.len() == 1 { lens[0] } else { 0 },
+            uniform: if lens.len() == 1 && !rules { lens[0] } else { 0 },
+            rules,
             lens,
             classes,
             nodes: self.nodes,
@@ -311,7 +384,8 @@ impl Layout {
         order: KeyOrder,
         seed: u64,
     ) -> Result<Self, LayoutError> {
-        let ranges = self.ranges.iter().map(|r| (r.name.clone(), r.keys.end - r.keys.start, r.len)).collect();
+        let part = |r: &KeyRange| (r.name.clone(), r.keys.end - r.keys.start, r.visible(), r.rule.clone());
+        let ranges = self.ranges.iter().map(part).collect();
         LayoutBuilder { ranges, nodes, shards, channels, order, seed, combine: self.combine }.build()
     }
 
@@ -367,9 +441,22 @@ impl Layout {
         self.combine
     }
 
-    /// The distinct value lengths, ascending.
+    /// The distinct lengths of rows, ascending.
     pub fn lens(&self) -> &[usize] {
         &self.lens
+    }
+
+    /// The length of all values, pushes and rows, if they have one: if ranges do not differ, and none has a
+    /// rule.
+    #[inline]
+    pub fn uniform(&self) -> Option<usize> {
+        (self.uniform > 0).then_some(self.uniform)
+    }
+
+    /// Whether pushes change any values by a rule.
+    #[inline]
+    pub fn has_rules(&self) -> bool {
+        self.rules
     }
 
     /// Whether the key exists.
@@ -388,13 +475,45 @@ impl Layout {
         }
     }
 
-    /// Elements of the value of `key`. Keys beyond the last range answer as the last key.
+    /// Whether a rule applies pushes at clocks.
+    pub fn has_clock_rules(&self) -> bool {
+        let timing = |range: &KeyRange| range.rule.as_ref().map(SharedRule::timing);
+        self.rules && self.ranges.iter().any(|range| timing(range) == Some(Timing::Clock))
+    }
+
+    /// Elements of the row of `key`: of its value, and with a rule of all that is stored of the key. Keys
+    /// beyond the last range answer as the last key.
     #[inline]
     pub fn len(&self, key: Key) -> usize {
         if self.uniform > 0 { self.uniform } else { self.ranges[self.range_index(key)].len }
     }
 
-    /// Index of the value length of `key` in [`Layout::lens`].
+    /// Elements of the value of `key`, which a pull returns and a set overwrites. Keys beyond the last range
+    /// answer as the last key.
+    #[inline]
+    pub fn visible(&self, key: Key) -> usize {
+        if self.uniform > 0 { self.uniform } else { self.ranges[self.range_index(key)].visible() }
+    }
+
+    /// Elements of a push of `key`. Keys beyond the last range answer as the last key.
+    #[inline]
+    pub fn operand(&self, key: Key) -> usize {
+        if self.uniform > 0 { self.uniform } else { self.ranges[self.range_index(key)].operand() }
+    }
+
+    /// The rule by which pushes change the value of `key`, if there is one.
+    #[inline]
+    pub fn rule(&self, key: Key) -> Option<&SharedRule> {
+        if self.rules { self.ranges[self.range_index(key)].rule.as_ref() } else { None }
+    }
+
+    /// How pushes change the value of `key`.
+    #[inline]
+    pub fn updates(&self, key: Key) -> Updates<'_> {
+        self.rule(key).map_or(Updates::Combined(self.combine), Updates::Rule)
+    }
+
+    /// Index of the row length of `key` in [`Layout::lens`].
     #[inline]
     pub fn class(&self, key: Key) -> usize {
         if self.uniform > 0 { 0 } else { self.classes[self.range_index(key)] as usize }
@@ -492,6 +611,11 @@ impl Layout {
             hasher.update(range.name.as_bytes());
             for number in [range.keys.start, range.keys.end, range.len as u64] {
                 hasher.update(&number.to_le_bytes());
+            }
+            if let Some(rule) = &range.rule {
+                hasher.update(&(rule.visible() as u64).to_le_bytes());
+                hasher.update(&(rule.id().len() as u64).to_le_bytes());
+                hasher.update(rule.id().as_bytes());
             }
         }
         let order = match self.order {

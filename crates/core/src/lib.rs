@@ -23,9 +23,10 @@ mod lock;
 mod movement;
 mod name;
 pub mod random;
+mod rule;
 mod statistics;
 
-pub use combine::Combine;
+pub use combine::{Combine, Updates};
 pub use element::{Element, ElementType, add_bytes, copy_from_bytes, copy_to_bytes};
 pub use histogram::Histogram;
 pub use ids::{ChannelId, Clock, Key, NodeId, Tick, WorkerId};
@@ -33,6 +34,7 @@ pub use layout::{KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError};
 pub use lock::lock;
 pub use movement::Movement;
 pub use name::{UnknownName, by_name};
+pub use rule::{Rule, SharedRule, Timing};
 pub use statistics::Count;
 
 /// Fills the value of a key on its first ownership. It must depend on the key (and seeds captured in it)

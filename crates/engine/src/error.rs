@@ -38,6 +38,23 @@ pub enum AccessError {
         /// The largest allowed number.
         max: usize,
     },
+    /// A row in place, of a key whose value changes by a rule.
+    #[error(
+        "key {key} has a rule, so its row cannot be changed in place: pull the value and push an operand"
+    )]
+    RowOfRule {
+        /// The key.
+        key: Key,
+    },
+    /// A set of a static replica whose value changes by a rule.
+    #[error(
+        "key {key} has a static replica and a rule, so it cannot be set: all-reduces add operands, and a set is none; push \
+         an operand, or choose a technique without static replicas"
+    )]
+    SetsStatic {
+        /// The key.
+        key: Key,
+    },
 }
 
 /// A peer broke the protocol. Its link cannot be trusted any more: the caller ends the run.

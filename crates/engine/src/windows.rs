@@ -116,10 +116,12 @@ pub struct WindowsError {
 }
 
 impl Windows {
-    /// Whether a technique reads in windows. All nodes have the same technique.
+    /// Whether a technique reads in windows. All nodes have the same technique and layout. Windows have room
+    /// for values, not for the rows of rules.
     #[must_use]
-    pub fn are_used(policy: &Policy) -> bool {
-        !policy.replicas.is_some_and(Replicas::is_clocked)
+    pub fn are_used(policy: &Policy, layout: &Layout) -> bool {
+        !layout.has_rules()
+            && !policy.replicas.is_some_and(Replicas::is_clocked)
             && policy.static_replicas != Some(StaticReplicas::All)
     }
 

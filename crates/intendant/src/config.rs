@@ -84,7 +84,10 @@ impl<E> NodeConfig<E> {
     pub(crate) fn check_replication(&self, layout: &Layout) -> Result<(), Error> {
         let policy = self.policy();
         let wrong = |what: String| Error::Config(format!("technique {}: {what}", self.technique));
-        policy.check().map_err(|error| Error::Config(error.to_string()))?;
+        policy
+            .check()
+            .and_then(|()| policy.check_rules(layout))
+            .map_err(|error| Error::Config(error.to_string()))?;
         if policy.intents.is_some() {
             self.replication.timing.check().map_err(|error| wrong(error.to_string()))?;
             let sane = Tick(1)..=Tick(1 << 40);

@@ -223,6 +223,8 @@ markers! {
     DoublePrecision = "double_precision",
     /// Updates of several copies were combined by the rule of AdaGrad.
     Combined = "combined",
+    /// Pushes were applied by a rule.
+    Ruled = "ruled",
     /// A checkpoint was committed.
     CutCommitted = "cut_committed",
     /// A node died.

@@ -1,19 +1,43 @@
-//! The arithmetic of [`Combine`]: from the value of a copy to its delta, and from deltas to values.
+//! The arithmetic of [`Updates`]: from the value of a copy to its delta, and from deltas to values.
 //!
 //! All copies of a key, on all nodes, use these functions in the same order, so that they stay equal to the
 //! bit.
+//!
+//! With a rule, values are rows, and a delta is an operand: the sum of what a copy's workers have pushed since
+//! the last delta, which the row keeps as *pending*. The main copy has no pending operands, except for a rule
+//! that applies them once per clock; copies do not get to know these.
 
-use intendant_core::{Combine, Element, add_bytes};
+use intendant_core::{Combine, Element, SharedRule, Timing, Updates, add_bytes, copy_from_bytes};
 
 /// Added to sums of squares, so that nothing is divided by zero. Cancels out while nothing is rounded.
 const EPSILON: f64 = 1e-10;
+
+/// Elements of a delta of a value with `len` elements.
+#[must_use]
+pub fn delta_len(updates: Updates<'_>, len: usize) -> usize {
+    match updates {
+        Updates::Combined(_) => len,
+        Updates::Rule(rule) => rule.operand(),
+    }
+}
+
+/// Whether a delta that is zero everywhere changes nothing. A rule may let a value decay, or count its
+/// operands.
+#[must_use]
+pub fn may_omit_zeros(updates: Updates<'_>) -> bool {
+    matches!(updates, Updates::Combined(_))
+}
 
 /// `delta` := what turns `base` into `value`.
 ///
 /// # Panics
 /// If the lengths differ.
 #[inline]
-pub fn difference<E: Element>(combine: Combine, value: &[E], base: &[E], delta: &mut [E]) {
+pub fn difference<E: Element>(updates: Updates<'_>, value: &[E], base: &[E], delta: &mut [E]) {
+    let combine = match updates {
+        Updates::Combined(combine) => combine,
+        Updates::Rule(rule) => return delta.copy_from_slice(&value[rule.pending()]),
+    };
     assert!(value.len() == base.len() && value.len() == delta.len(), "values differ in length");
     for ((delta, value), base) in delta.iter_mut().zip(value).zip(base) {
         *delta = *value - *base;
@@ -27,19 +51,47 @@ pub fn difference<E: Element>(combine: Combine, value: &[E], base: &[E], delta: 
     }
 }
 
-/// Adds `delta` to `value`.
+/// Adds `delta` to a copy, or to what a holder knows of the main copy: the owner will merge the delta, or has.
 ///
 /// # Panics
 /// If the lengths differ.
 #[inline]
-pub fn add<E: Element>(combine: Combine, value: &mut [E], delta: &[E]) {
-    assert_eq!(value.len(), delta.len(), "value and delta differ in length");
-    match combine {
-        Combine::Sum => value.iter_mut().zip(delta).for_each(|(value, delta)| *value += *delta),
-        Combine::AdaGrad => {
+pub fn add<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[E]) {
+    match updates {
+        Updates::Combined(Combine::Sum) => {
+            assert_eq!(value.len(), delta.len(), "value and delta differ in length");
+            value.iter_mut().zip(delta).for_each(|(value, delta)| *value += *delta);
+        }
+        Updates::Combined(Combine::AdaGrad) => {
+            assert_eq!(value.len(), delta.len(), "value and delta differ in length");
             let (steps, more) = delta.split_at(delta.len() / 2);
             add_steps(value, steps.iter().copied(), more.iter().copied());
         }
+        Updates::Rule(rule) if rule.timing() == Timing::Push => rule.apply(value, delta),
+        // The owner shows it at a clock.
+        Updates::Rule(_) => {}
+    }
+}
+
+/// Adds `delta` to a copy, whose next delta is to contain it.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn add_unsent<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[E]) {
+    match updates {
+        Updates::Combined(_) => add(updates, value, delta),
+        Updates::Rule(rule) => rule.push(value, delta, true),
+    }
+}
+
+/// Makes a copy the main copy: what was not sent needs not be sent any more.
+#[inline]
+pub fn promote<E: Element>(updates: Updates<'_>, value: &mut [E]) {
+    if let Updates::Rule(rule) = updates
+        && rule.timing() == Timing::Push
+    {
+        value[rule.pending()].fill(E::ZERO);
     }
 }
 
@@ -53,30 +105,43 @@ fn add_steps<E: Element>(value: &mut [E], steps: impl Iterator<Item = E>, more: 
     }
 }
 
-/// Adds a delta of little-endian elements to `value`.
+/// Merges a copy's delta of little-endian elements into the main copy.
 ///
 /// # Panics
 /// If the lengths differ.
 #[inline]
-pub fn add_message<E: Element>(combine: Combine, value: &mut [E], delta: &[u8]) {
-    match combine {
-        Combine::Sum => add_bytes(value, delta),
-        Combine::AdaGrad => {
+pub fn merge<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[u8]) {
+    match updates {
+        Updates::Combined(Combine::Sum) => add_bytes(value, delta),
+        Updates::Combined(Combine::AdaGrad) => {
             assert_eq!(delta.len(), size_of_val(value), "value and delta differ in length");
             let (steps, more) = delta.split_at(delta.len() / 2);
             let [steps, more] = [steps, more].map(|bytes| bytes.chunks_exact(size_of::<E>()).map(E::read_le));
             add_steps(value, steps, more);
         }
+        Updates::Rule(rule) => push_message(rule, value, delta, false),
     }
+}
+
+/// Applies a push of little-endian elements to a row; see [`SharedRule::push`].
+///
+/// # Panics
+/// If the lengths are wrong.
+#[cold]
+pub fn push_message<E: Element>(rule: &SharedRule, row: &mut [E], operand: &[u8], pends: bool) {
+    let mut elements = vec![E::ZERO; rule.operand()];
+    copy_from_bytes(&mut elements, operand);
+    rule.push(row, &elements, pends);
 }
 
 /// The norm of the change from `base` to `value`, relative to the norm of `value`: of all elements, or of the
 /// parameters if others are known not to be parameters.
 #[must_use]
-pub fn change<E: Element>(combine: Combine, value: &[E], base: &[E]) -> f64 {
-    let parameters = match combine {
-        Combine::Sum => value.len(),
-        Combine::AdaGrad => value.len() / 2,
+pub fn change<E: Element>(updates: Updates<'_>, value: &[E], base: &[E]) -> f64 {
+    let parameters = match updates {
+        Updates::Combined(Combine::Sum) => value.len(),
+        Updates::Combined(Combine::AdaGrad) => value.len() / 2,
+        Updates::Rule(rule) => rule.visible(),
     };
     let (mut changed, mut whole) = (E::ZERO, E::ZERO);
     for (value, base) in value[..parameters].iter().zip(base) {
@@ -98,6 +163,9 @@ fn root<E: Element>(squares: E) -> E {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const SUM: Updates<'static> = Updates::Combined(Combine::Sum);
+    const ADAGRAD: Updates<'static> = Updates::Combined(Combine::AdaGrad);
 
     /// A step of AdaGrad with rate 1.
     fn step(value: &mut [f64], gradients: &[f64]) {
@@ -133,17 +201,17 @@ mod tests {
         /// If no other node has changed the value, a delta leads to the value of the copy.
         #[test]
         fn a_delta_leads_from_the_base_to_the_value(base in base(), steps in gradients()) {
-            for combine in [Combine::Sum, Combine::AdaGrad] {
+            for combine in [SUM, ADAGRAD] {
                 let value = after(&base, &steps);
                 let mut delta = vec![0.0; 6];
                 difference(combine, &value, &base, &mut delta);
                 let mut found = base.clone();
                 add(combine, &mut found, &delta);
-                prop_assert!(close(&found, &value), "{combine}: {found:?} instead of {value:?}");
+                prop_assert!(close(&found, &value), "{combine:?}: {found:?} instead of {value:?}");
                 let mut bytes = Vec::new();
                 intendant_core::copy_to_bytes(&delta, &mut bytes);
                 let mut same = base.clone();
-                add_message(combine, &mut same, &bytes);
+                merge(combine, &mut same, &bytes);
                 prop_assert_eq!(&same, &found);
             }
         }
@@ -154,16 +222,16 @@ mod tests {
         fn squares_of_all_copies_are_added(base in base(), one in gradients(), other in gradients()) {
             let deltas = [&one, &other].map(|steps| {
                 let mut delta = vec![0.0; 6];
-                difference(Combine::AdaGrad, &after(&base, steps), &base, &mut delta);
+                difference(ADAGRAD, &after(&base, steps), &base, &mut delta);
                 delta
             });
             let mut both = base.clone();
-            deltas.iter().for_each(|delta| add(Combine::AdaGrad, &mut both, delta));
+            deltas.iter().for_each(|delta| add(ADAGRAD, &mut both, delta));
             let squares = after(&after(&base, &one), &other);
             prop_assert!(close(&both[3..], &squares[3..]));
             let sum: Vec<f64> = deltas[0].iter().zip(&deltas[1]).map(|(a, b)| a + b).collect();
             let mut at_once = base.clone();
-            add(Combine::AdaGrad, &mut at_once, &sum);
+            add(ADAGRAD, &mut at_once, &sum);
             prop_assert!(close(&at_once[3..], &squares[3..]));
         }
     }
@@ -174,7 +242,7 @@ mod tests {
         let base = [0.0, 0.0];
         let value = after(&base, &[vec![1.0]]);
         assert!((value[0] + 1.0).abs() < 1e-9);
-        let lengths = [Combine::Sum, Combine::AdaGrad].map(|combine| {
+        let lengths = [SUM, ADAGRAD].map(|combine| {
             let mut delta = [0.0; 2];
             difference(combine, &value, &base, &mut delta);
             let mut main = base;
@@ -188,17 +256,17 @@ mod tests {
 
     #[test]
     fn a_change_is_relative_to_the_parameters() {
-        assert_eq!(change(Combine::Sum, &[3.0, 4.0], &[3.0, 4.0]), 0.0);
-        assert_eq!(change(Combine::Sum, &[0.0, 0.0], &[0.0, 0.0]), 0.0);
-        assert_eq!(change(Combine::Sum, &[3.0, 4.0], &[0.0, 4.0]), 0.6);
-        assert_eq!(change(Combine::AdaGrad, &[2.0, 900.0], &[1.0, 0.0]), 0.5);
-        assert!(change(Combine::Sum, &[0.0], &[1.0]).is_infinite());
+        assert_eq!(change(SUM, &[3.0, 4.0], &[3.0, 4.0]), 0.0);
+        assert_eq!(change(SUM, &[0.0, 0.0], &[0.0, 0.0]), 0.0);
+        assert_eq!(change(SUM, &[3.0, 4.0], &[0.0, 4.0]), 0.6);
+        assert_eq!(change(ADAGRAD, &[2.0, 900.0], &[1.0, 0.0]), 0.5);
+        assert!(change(SUM, &[0.0], &[1.0]).is_infinite());
     }
 
     #[test]
     fn negative_squares_are_none() {
         let mut value = [1.0f32, -5.0];
-        add(Combine::AdaGrad, &mut value, &[0.0, 1.0]);
+        add(ADAGRAD, &mut value, &[0.0, 1.0]);
         assert_eq!(value, [1.0, -4.0]);
     }
 }

@@ -42,7 +42,7 @@
 
 use crate::combine;
 use crate::role::is_newer;
-use intendant_core::{Combine, Element, NodeId};
+use intendant_core::{Combine, Element, NodeId, Updates};
 use smallvec::SmallVec;
 
 /// The stage of a holder's registration.
@@ -61,7 +61,6 @@ pub enum Stage {
 /// A holder's record of its copy. The copy itself is in the store: base + delta in flight + updates since.
 #[derive(Debug)]
 pub struct Replica<E> {
-    combine: Combine,
     generation: u32,
     stage: Stage,
     /// Version of `base`.
@@ -89,11 +88,11 @@ pub enum Dropped {
 
 impl<E: Element> Replica<E> {
     /// A copy that the node asks for with `generation`, which it has not used for the key as far as any node
-    /// remembers. Updates are combined by `combine`, as at the owner.
+    /// remembers.
     #[must_use]
-    pub fn ask(generation: u32, combine: Combine) -> Self {
+    pub fn ask(generation: u32) -> Self {
         let (base, sent) = (Box::default(), Box::default());
-        Self { combine, generation, stage: Stage::Asking, version: 0, seq: 0, base, sent, sending: false }
+        Self { generation, stage: Stage::Asking, version: 0, seq: 0, base, sent, sending: false }
     }
 
     /// The generation of the registration.
@@ -122,11 +121,11 @@ impl<E: Element> Replica<E> {
     }
 
     /// By how much the updates in `value` that are not in flight change it: see [`combine::change`].
-    pub fn change(&self, value: &[E]) -> f64 {
-        combine::change(self.combine, value, &self.base)
+    pub fn change(&self, updates: Updates<'_>, value: &[E]) -> f64 {
+        combine::change(updates, value, &self.base)
     }
 
-    /// Gives the copy memory for deltas, as long as the value and with any contents, if it has none. Without
+    /// Gives the copy memory for deltas, as long as a delta and with any contents, if it has none. Without
     /// it, the first delta allocates.
     pub fn reserve(&mut self, memory: impl FnOnce() -> Box<[E]>) {
         if self.sent.is_empty() {
@@ -141,19 +140,20 @@ impl<E: Element> Replica<E> {
 
     /// Makes the updates in `value` that are not in flight the delta in flight. Returns its number and
     /// elements; `None` if there are no updates, or the holder may not send a delta now.
-    pub fn collect(&mut self, value: &mut [E]) -> Option<(u32, &[E])> {
+    /// `updates` says how they change the main copy.
+    pub fn collect(&mut self, updates: Updates<'_>, value: &mut [E]) -> Option<(u32, &[E])> {
         if self.stage != Stage::Held || self.sending {
             return None;
         }
         if self.sent.is_empty() {
-            self.sent = vec![E::ZERO; self.base.len()].into();
+            self.sent = vec![E::ZERO; combine::delta_len(updates, self.base.len())].into();
         }
-        combine::difference(self.combine, value, &self.base, &mut self.sent);
+        combine::difference(updates, value, &self.base, &mut self.sent);
         // The owner will compute the same value, and later updates are differences from it: all three agree
         // to the bit.
         value.copy_from_slice(&self.base);
-        combine::add(self.combine, value, &self.sent);
-        if self.sent.iter().all(|s| *s == E::ZERO) {
+        combine::add(updates, value, &self.sent);
+        if combine::may_omit_zeros(updates) && self.sent.iter().all(|s| *s == E::ZERO) {
             value.copy_from_slice(&self.base);
             return None;
         }
@@ -172,14 +172,21 @@ impl<E: Element> Replica<E> {
     /// contained this holder's deltas up to number `merged`. `value` becomes `main` plus the holder's updates
     /// that it lacks; `updated` says whether `value` has updates since the last delta. Returns false, and
     /// changes nothing, if the version is not newer.
-    pub fn refresh(&mut self, version: u32, merged: u32, main: &[E], value: &mut [E], updated: bool) -> bool {
+    pub fn refresh(
+        &mut self,
+        updates: Updates<'_>,
+        (version, merged): (u32, u32),
+        main: &[E],
+        value: &mut [E],
+        updated: bool,
+    ) -> bool {
         match self.stage {
             Stage::Reviving => self.stage = Stage::Held,
             Stage::Held | Stage::Dropping if !is_newer(version, self.version) => return false,
             Stage::Held | Stage::Dropping => {}
             Stage::Asking => unreachable!("a copy without a value is set up first"),
         }
-        self.rebase(merged, main, value, updated);
+        self.rebase(updates, merged, main, value, updated);
         self.sending &= self.seq != merged;
         self.version = version;
         self.base.copy_from_slice(main);
@@ -187,9 +194,9 @@ impl<E: Element> Replica<E> {
     }
 
     /// `value` := `main` + the delta in flight, if `main` lacks it, + the updates since.
-    fn rebase(&self, merged: u32, main: &[E], value: &mut [E], updated: bool) {
-        if self.combine != Combine::Sum {
-            return self.rebase_by_rule(self.seq != merged, main, value, updated);
+    fn rebase(&self, updates: Updates<'_>, merged: u32, main: &[E], value: &mut [E], updated: bool) {
+        if updates != Updates::Combined(Combine::Sum) {
+            return self.rebase_by_rule(updates, self.seq != merged, main, value, updated);
         }
         let all = value.iter_mut().zip(main).zip(&self.base);
         let sending = all.zip(&self.sent);
@@ -206,36 +213,36 @@ impl<E: Element> Replica<E> {
     }
 
     /// As [`Replica::rebase`], for any rule. `lacks` says whether `main` lacks the delta in flight.
-    fn rebase_by_rule(&self, lacks: bool, main: &[E], value: &mut [E], updated: bool) {
+    fn rebase_by_rule(&self, updates: Updates<'_>, lacks: bool, main: &[E], value: &mut [E], updated: bool) {
         let mut since = Vec::new();
         if updated {
             let mut known = self.base.to_vec();
             if self.sending {
-                combine::add(self.combine, &mut known, &self.sent);
+                combine::add(updates, &mut known, &self.sent);
             }
-            since.resize(value.len(), E::ZERO);
-            combine::difference(self.combine, value, &known, &mut since);
+            since.resize(combine::delta_len(updates, value.len()), E::ZERO);
+            combine::difference(updates, value, &known, &mut since);
         }
         value.copy_from_slice(main);
         if self.sending && lacks {
-            combine::add(self.combine, value, &self.sent);
+            combine::add(updates, value, &self.sent);
         }
         if updated {
-            combine::add(self.combine, value, &since);
+            combine::add_unsent(updates, value, &since);
         }
     }
 
     /// Takes an acknowledgement: the owner has merged delta number `merged` into the version that this copy
     /// is based on, which gave `version`. Returns false, and changes nothing, if that is not the delta in
     /// flight and the next version.
-    pub fn acknowledged(&mut self, version: u32, merged: u32) -> bool {
+    pub fn acknowledged(&mut self, updates: Updates<'_>, version: u32, merged: u32) -> bool {
         if self.seq != merged || version != self.version.wrapping_add(1) {
             return false;
         }
         if !std::mem::take(&mut self.sending) {
             return false;
         }
-        combine::add(self.combine, &mut self.base, &self.sent);
+        combine::add(updates, &mut self.base, &self.sent);
         self.version = version;
         true
     }
@@ -270,7 +277,14 @@ impl<E: Element> Replica<E> {
     /// Takes a hand-over of the key: `main` contains this holder's deltas up to the number in `merged` of the
     /// generation in it (`None`: the owner did not know the holder). `copy` becomes the main copy: `main`
     /// plus the updates that it lacks.
-    pub fn promote(&self, merged: Option<(u32, u32)>, main: &[E], copy: &mut [E], updated: bool) {
+    pub fn promote(
+        &self,
+        updates: Updates<'_>,
+        merged: Option<(u32, u32)>,
+        main: &[E],
+        copy: &mut [E],
+        updated: bool,
+    ) {
         if self.stage == Stage::Asking {
             copy.copy_from_slice(main);
             return;
@@ -278,7 +292,8 @@ impl<E: Element> Replica<E> {
         let merged = merged.filter(|(generation, _)| *generation == self.generation).map(|(_, seq)| seq);
         // If the owner did not know the generation, it has not merged the delta in flight.
         let merged = merged.unwrap_or(self.seq.wrapping_sub(1));
-        self.rebase(merged, main, copy, updated);
+        self.rebase(updates, merged, main, copy, updated);
+        combine::promote(updates, copy);
     }
 }
 

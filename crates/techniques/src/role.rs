@@ -35,6 +35,13 @@ impl Role {
         matches!(self, Self::Owner | Self::Hub)
     }
 
+    /// Whether this node has to tell others what its workers add to its copy.
+    #[inline]
+    #[must_use]
+    pub const fn tells(self) -> bool {
+        matches!(self, Self::Replica | Self::Static)
+    }
+
     /// Whether a copy of any kind is here.
     #[inline]
     #[must_use]

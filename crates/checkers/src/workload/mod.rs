@@ -14,6 +14,7 @@ mod program;
 mod replicas;
 mod scenario;
 mod stops;
+mod tally;
 
 pub use intents::IntentSettings;
 pub use mode::Mode;
@@ -57,6 +58,9 @@ pub enum Failure {
     /// A value that no sequence of pushes produces.
     #[error("values: {0}")]
     Value(#[from] BadValue),
+    /// A row whose rule was not applied once per push.
+    #[error("rules: {0}")]
+    Rule(#[from] tally::BadRow),
     /// A value that no sequence of sets produces.
     #[error("registers: {0}")]
     Register(#[from] BadRegister),
@@ -70,7 +74,7 @@ impl Failure {
         match self {
             Self::Inconsistency(found) => found.is_of_order(),
             Self::Register(found) => found.is_of_order(),
-            Self::Violation(_) | Self::Session(_) | Self::Value(_) => false,
+            Self::Violation(_) | Self::Session(_) | Self::Value(_) | Self::Rule(_) => false,
         }
     }
 
@@ -83,6 +87,7 @@ impl Failure {
             Self::Session(found) if found.is_of_order() => "session",
             Self::Inconsistency(_) | Self::Session(_) => "sums",
             Self::Value(_) => "values",
+            Self::Rule(_) => "rules",
             Self::Register(_) => "registers",
         }
     }
@@ -121,6 +126,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
         layout: Arc::new(layout),
         init: Arc::new(move |key, value: &mut [E]| {
             value.fill(E::ZERO);
+            let value = tally::visible_mut(initialised.rules, value);
             let counted = value.len() - initialised.counted(value).len();
             let value = &mut value[counted..];
             if registers.contains(&key.0) { Registers::initial(value) } else { lanes::initial(key, value) }
@@ -148,6 +154,9 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
     }
     if scenario.combine == Combine::AdaGrad {
         cluster.reach().mark(Marker::Combined);
+    }
+    if scenario.rules {
+        cluster.reach().mark(Marker::Ruled);
     }
     if !scenario.faults.is_none() {
         cluster.reach().mark(Marker::Faulty);

@@ -183,6 +183,7 @@ impl Mode {
             Marker::SnapshotParts => (50, several(2)),
             Marker::DoublePrecision => (200, true),
             Marker::Combined => (100, self.has_copies()),
+            Marker::Ruled => (100, true),
             // Runs that crash are another workload: `crate::restart`.
             Marker::CutCommitted
             | Marker::Crashed

@@ -49,7 +49,7 @@ impl<E: Element> Programs<E> {
         let (values, here) = cluster.pull_if_local(worker, keys)?;
         let mut at = 0;
         for (key, here) in keys.iter().zip(here) {
-            let end = at + cluster.layout().len(*key);
+            let end = at + cluster.layout().visible(*key);
             if here {
                 let record = self.record_pull(worker, *key, now_ns);
                 self.record_results(cluster, worker, &[*key], &[record], &values[at..end])?;

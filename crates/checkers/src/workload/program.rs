@@ -3,7 +3,7 @@
 
 use super::call::{Call, CallKind};
 use super::intents::Announced;
-use super::{Failure, Scenario};
+use super::{Failure, Scenario, tally};
 use crate::history::{History, RecordId, Summary};
 use crate::lanes;
 use crate::registers::{ReadId, Registers};
@@ -76,6 +76,8 @@ pub(super) struct Programs<E> {
     pub(super) staleness: Staleness,
     /// Pushes by key and worker, of keys whose updates are clipped.
     pushes: BTreeMap<Key, Vec<u32>>,
+    /// With rules, the number of pushes of each key.
+    tally: BTreeMap<Key, u32>,
     /// The present staleness bound.
     pub(super) bound: u32,
     /// A two-step relocation: key, intermediate node, final node.
@@ -119,6 +121,7 @@ impl<E: Element> Programs<E> {
             registers: Registers::default(),
             staleness: Staleness::new(workers, scenario.is_clocked()),
             pushes: BTreeMap::new(),
+            tally: BTreeMap::new(),
             bound: scenario.replication.staleness,
             two_step: None,
             announced: (0..workers).map(|_| Announced { loader_left, ..Announced::default() }).collect(),
@@ -256,6 +259,10 @@ impl<E: Element> Programs<E> {
                 lanes::push(worker, workers, len / 2, values);
             }
         }
+        if self.scenario.rules {
+            tally::count(values);
+            *self.tally.entry(key).or_insert(0) += 1;
+        }
         if self.scenario.is_clipped(key) {
             self.pushes.entry(key).or_insert_with(|| vec![0; workers])[worker] += 1;
             return KeyRecord::Set;
@@ -279,7 +286,7 @@ impl<E: Element> Programs<E> {
         values.clear();
         let mut records = Vec::with_capacity(keys.len());
         for key in &keys {
-            let len = cluster.layout().len(*key);
+            let len = cluster.layout().visible(*key);
             records.push(match kind {
                 AccessKind::Pull => self.record_pull(worker, *key, now_ns),
                 AccessKind::Push => self.record_push(worker, *key, len, now_ns, &mut values),
@@ -409,7 +416,7 @@ impl<E: Element> Programs<E> {
         let now_ns = Some(cluster.now_ns());
         let mut at = 0;
         for (key, record) in keys.iter().zip(records) {
-            let len = cluster.layout().len(*key);
+            let len = cluster.layout().visible(*key);
             match record {
                 KeyRecord::Push(id) => self.history.pushed(*id, now_ns),
                 KeyRecord::Set => {}
@@ -433,13 +440,17 @@ impl<E: Element> Programs<E> {
         Ok(())
     }
 
-    /// Records the final value of a key.
+    /// Records the final row of a key.
     pub(super) fn record_final(
         &mut self,
         cluster: &mut Cluster<E>,
         key: Key,
-        value: &[E],
+        row: &[E],
     ) -> Result<(), Failure> {
+        let value = match cluster.layout().rule(key) {
+            None => row,
+            Some(rule) => tally::check(key, rule, row, self.tally.get(&key).copied().unwrap_or(0))?,
+        };
         if self.scenario.registers().contains(&key.0) {
             return Ok(self.registers.ended(key, self.scenario.counted(value))?);
         }

@@ -4,8 +4,9 @@
 use super::Mode;
 use super::intents::IntentSettings;
 use super::replicas::{self, Stop};
+use super::tally::Tally;
 use crate::lanes;
-use intendant_core::{Combine, Key, KeyOrder, Layout, NodeId, Tick, random};
+use intendant_core::{Combine, Key, KeyOrder, Layout, LayoutBuilder, NodeId, Tick, random};
 use intendant_engine::{LocalAccess, ReplicationConfig, Storage, WindowConfig};
 use intendant_sim::Dice;
 use intendant_sim::Faults;
@@ -48,6 +49,8 @@ pub struct Scenario {
     /// How the updates of several copies are combined. With [`Combine::AdaGrad`], the second half of each
     /// value is a value as it is otherwise, because accumulators are sums, and the first half is dust.
     pub combine: Combine,
+    /// Whether pushes change values by a rule, [`Tally`], instead of being added.
+    pub rules: bool,
     /// Number of registers (keys that workers overwrite); they are the last keys.
     pub registers: u64,
     /// Number of keys with lanes that get most of the calls.
@@ -87,6 +90,9 @@ pub(super) const HUGE_ELEMENTS: usize = 140_000;
 
 /// One in this many runs has huge values; it takes as long as a hundred others.
 const HUGE_ONCE_IN: u64 = 100;
+
+/// One in this many runs changes values by a rule.
+const RULES_ONCE_IN: u64 = 4;
 
 /// Faults begin within one of these times. Runs last between 0.1 ms and some tens of milliseconds.
 const FAULTS_WITHIN_NS: [u64; 3] = [100_000, 1_000_000, 20_000_000];
@@ -202,6 +208,7 @@ impl Scenario {
             call_keys_max: dice.pick(&[1, 3, 6]),
             lanes,
             combine: Combine::Sum,
+            rules: false,
             registers: dice.between(1, 3),
             calls: mode.calls,
             in_flight_max: if asynchronous { in_flight } else { 0 },
@@ -216,7 +223,12 @@ impl Scenario {
             delays,
             faults,
         };
-        if mode.has_copies() { replicas::draw(mode, drawn) } else { drawn }
+        let mut drawn = if mode.has_copies() { replicas::draw(mode, drawn) } else { drawn };
+        // Drawn apart from the rest, so that other runs do not depend on it.
+        let rules = Dice::new(random::stream(seed, &[7])).once_in(RULES_ONCE_IN);
+        let plain = drawn.combine == Combine::Sum && drawn.replication.clip.is_none() && !drawn.huge;
+        drawn.rules = rules && plain;
+        drawn
     }
 
     /// Whether `key` has static replicas.
@@ -250,7 +262,9 @@ impl Scenario {
     #[must_use]
     pub fn may_set(&self, node: NodeId, key: Key) -> bool {
         !self.has_static_replicas(key)
-            || self.replication.clip.is_none() && key.0 % self.nodes as u64 == u64::from(node.0)
+            || !self.rules
+                && self.replication.clip.is_none()
+                && key.0 % self.nodes as u64 == u64::from(node.0)
     }
 
     /// Whether staleness is bounded by clocks.
@@ -294,14 +308,21 @@ impl Scenario {
     #[must_use]
     pub fn layout(&self) -> Layout {
         let mut builder = Layout::builder();
+        let range = |builder: LayoutBuilder, name: &str, keys, len| {
+            if self.rules {
+                builder.range_with_rule(name, keys, len, Tally)
+            } else {
+                builder.range(name, keys, len)
+            }
+        };
         for (at, (keys, len)) in self.lanes.iter().enumerate() {
-            builder = builder.range(&format!("lanes{at}"), *keys, *len);
+            builder = range(builder, &format!("lanes{at}"), *keys, *len);
         }
         let register = match self.combine {
             Combine::Sum => 3,
             Combine::AdaGrad => 6,
         };
-        builder = builder.range("registers", self.registers, register).combine(self.combine);
+        builder = range(builder, "registers", self.registers, register).combine(self.combine);
         builder = builder.nodes(self.nodes).channels(self.channels);
         let built = builder.shards(self.shards).order(self.key_order).seed(self.seed).build();
         built.unwrap_or_else(|error| panic!("a scenario within the limits: {error}"))

@@ -157,7 +157,7 @@ impl Operations {
     ) -> Result<(Vec<Key>, Vec<u32>), ProtocolError> {
         let Response { worker, op, kind, positions, counters, values } = response;
         let keys = self.settle(worker, op, Kind::Access(kind), &positions)?;
-        let expected = if kind == AccessKind::Pull { core.values_bytes(&keys) } else { 0 };
+        let expected = if kind == AccessKind::Pull { core.operands_bytes(kind, &keys) } else { 0 };
         ProtocolError::unless_bytes(|| "answer".into(), values.len(), expected)?;
         let expected = if core.policy().caches() { keys.len() } else { 0 };
         if counters.len() != expected {
@@ -201,7 +201,7 @@ pub(crate) fn expect_answer<E: Element>(core: &Core<E>, out: &mut Output, reques
 pub(crate) fn operand<E: Element>(core: &Core<E>, kind: AccessKind, key: Key, offset: usize) -> Range<usize> {
     match kind {
         AccessKind::Pull => offset..offset,
-        AccessKind::Push | AccessKind::Set => offset..offset + core.value_bytes(key),
+        AccessKind::Push | AccessKind::Set => offset..offset + core.operand_bytes(kind, key),
     }
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn check_request<E: Element>(core: &Core<E>, request: &Request) -> Re
         return Err(ProtocolError::RequestOrigin { of: node, to: core.node() });
     }
     core.check_keys(&request.keys)?;
-    let bytes = core.values_bytes(&request.keys);
+    let bytes = core.operands_bytes(request.kind, &request.keys);
     // Senders start a new frame at a far smaller target; one value may exceed it by its own size.
     if bytes > limits::FRAME_PAYLOAD_BYTES_TARGET + limits::VALUE_BYTES_MAX {
         return Err(ProtocolError::AsksTooMuch { bytes });

@@ -202,7 +202,7 @@ impl<E: Element> Channel<E> {
             core.next_hop(key, state)
         };
         let hops = hops + u8::from(!own);
-        let (route, bytes) = (Route { to, origin, kind, hops }, core.value_bytes(key));
+        let (route, bytes) = (Route { to, origin, kind, hops }, core.operand_bytes(kind, key));
         out.outgoing.requests.add(route, key, position, values, operand, bytes);
         Ok(())
     }

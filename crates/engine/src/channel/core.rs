@@ -8,6 +8,7 @@ use crate::outgoing::buffers::Room;
 use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
 use intendant_store::Entry;
 use intendant_techniques::{NextHop, Policy, Role, SlotState};
+use intendant_wire::AccessKind;
 use std::sync::Arc;
 
 /// The hash function of the engine's tables: fast, and the same in every run.
@@ -37,12 +38,28 @@ impl<E: Element> Core<E> {
         self.shared.policy()
     }
 
-    /// Bytes of the value of `key`.
+    /// Bytes of an access to `key`: of what a pull returns, or of the operand of a push or set.
+    #[inline]
+    pub(crate) fn operand_bytes(&self, kind: AccessKind, key: Key) -> usize {
+        let layout = self.shared.layout();
+        let elements = match kind {
+            AccessKind::Pull | AccessKind::Set => layout.visible(key),
+            AccessKind::Push => layout.operand(key),
+        };
+        elements * size_of::<E>()
+    }
+
+    /// Bytes of an access to `keys`.
+    pub(crate) fn operands_bytes(&self, kind: AccessKind, keys: &[Key]) -> usize {
+        keys.iter().map(|key| self.operand_bytes(kind, *key)).sum()
+    }
+
+    /// Bytes of the row of `key`: of its value, and of all else that is stored with it.
     pub(crate) fn value_bytes(&self, key: Key) -> usize {
         self.shared.layout().len(key) * size_of::<E>()
     }
 
-    /// Bytes of the values of `keys`.
+    /// Bytes of the rows of `keys`.
     pub(crate) fn values_bytes(&self, keys: &[Key]) -> usize {
         keys.iter().map(|key| self.value_bytes(*key)).sum()
     }

@@ -110,9 +110,12 @@ impl Output {
         operand: &[u8],
     ) {
         let Access { origin, kind, hops, position, late, .. } = *access;
-        let value = entry.value_mut().expect("a served key must have a value");
+        let has_rules = core.shared.layout().has_rules();
         self.outgoing.replies.served(origin, kind, position, late, counter, |read| {
-            access::apply(kind, value, operand, read);
+            let value = entry.value_mut().expect("a served key must have a value");
+            if has_rules || !access::apply(kind, value, operand, read) {
+                serve_by_rule(core, entry, kind, operand, read);
+            }
         });
         if origin.node != core.node() {
             self.stats.served(hops);
@@ -120,5 +123,28 @@ impl Output {
             let after = core.now.0.saturating_sub(access.since.0);
             self.events.note(core.now, entry.key(), What::Waited { access: traced(kind), after });
         }
+    }
+}
+
+/// Serves an access in a layout with rules.
+#[cold]
+#[inline(never)]
+fn serve_by_rule<E: Element>(
+    core: &Core<E>,
+    entry: &mut Entry<'_, SlotState, E>,
+    kind: AccessKind,
+    operand: &[u8],
+    read: &mut Vec<u8>,
+) {
+    let (rule, pends) = (core.shared.layout().rule(entry.key()), entry.state().role.tells());
+    let value = entry.value_mut().expect("a served key must have a value");
+    let Some(rule) = rule else {
+        let served = access::apply(kind, value, operand, read);
+        assert!(served, "an operand that was not checked");
+        return;
+    };
+    access::apply_by_rule(rule, kind, value, operand, pends, read);
+    if kind == AccessKind::Push {
+        core.shared.after_rule(entry, rule);
     }
 }

@@ -102,7 +102,8 @@ impl<E: Element> Channel<E> {
                 let range = 0..operand.len();
                 if matches!(role, Role::Absent | Role::Leaving) {
                     let Access { origin, kind, hops, position, .. } = access;
-                    let (route, bytes) = (Route { to, origin, kind, hops }, self.core.value_bytes(key));
+                    let bytes = self.core.operand_bytes(kind, key);
+                    let route = Route { to, origin, kind, hops };
                     self.out.outgoing.requests.add(route, key, position, &operand, range, bytes);
                 } else {
                     self.access(&shared, access, key, &operand, range)?;

@@ -20,7 +20,7 @@ use intendant_techniques::replication::{AskOutcome, Hub};
 use intendant_techniques::{Decider, Initiator, Replicas, Role, SlotState};
 use intendant_trace::{Cause, What};
 use intendant_wire::{
-    HandOver, IntentReport, Moved, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
+    AccessKind, HandOver, IntentReport, Moved, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
 };
 use std::collections::VecDeque;
 use std::mem;
@@ -200,7 +200,7 @@ impl<E: Element> Channel<E> {
             self.replication.owner.prefetch(&request.keys, at);
             self.intents.prefetch(&request.keys, at);
             let delta = request.kind == ReplicaRequestKind::Delta;
-            let bytes = if delta { self.core.value_bytes(key) } else { 0 };
+            let bytes = if delta { self.core.operand_bytes(AccessKind::Push, key) } else { 0 };
             self.replica_request(Request::at(request, at, offset, bytes))?;
             offset += bytes;
         }

@@ -126,7 +126,8 @@ impl Locations {
         let sent = Sent { access, operand: values.slice(operand.clone()), number: None };
         self.sent.entry(key).or_default().push(sent);
         let route = Route { to: core.node(), origin, kind, hops: 0 };
-        out.outgoing.location.requests.add(route, key, position, values, operand, core.value_bytes(key));
+        let bytes = core.operand_bytes(kind, key);
+        out.outgoing.location.requests.add(route, key, position, values, operand, bytes);
     }
 
     /// Sends the broadcasts of the turn. They leave after its hand-overs, which therefore do not count them.

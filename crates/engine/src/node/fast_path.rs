@@ -33,8 +33,8 @@ trait Serve<E: Element> {
 }
 
 struct Read<'a, E>(&'a mut [E]);
-struct Add<'a, E>(&'a [E]);
-struct Put<'a, E>(&'a [E]);
+struct Add<'a, E>(&'a [E], &'a Shared<E>);
+struct Put<'a, E>(&'a [E], &'a Shared<E>);
 
 const HELD: &str = "a served key must have a value";
 
@@ -57,7 +57,10 @@ impl<E: Element> Serve<E> for Add<'_, E> {
 
     #[inline(always)]
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        access::push(entry.value_mut().expect(HELD), &self.0[place]);
+        let operand = &self.0[place];
+        if !access::push(entry.value_mut().expect(HELD), operand) {
+            self.1.push_by_rule(entry, operand);
+        }
     }
 }
 
@@ -66,7 +69,12 @@ impl<E: Element> Serve<E> for Put<'_, E> {
 
     #[inline(always)]
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        entry.value_mut().expect(HELD).copy_from_slice(&self.0[place]);
+        let (value, operand) = (entry.value_mut().expect(HELD), &self.0[place]);
+        if value.len() == operand.len() {
+            value.copy_from_slice(operand);
+        } else {
+            self.1.set_by_rule(entry, operand);
+        }
     }
 }
 
@@ -89,9 +97,14 @@ impl<'a, E> Call<'a, E> {
 }
 
 impl<E: Element> Shared<E> {
-    /// Checks a call before anything is done for it. A call without values has no `elements`.
+    /// Checks a call of this kind before anything is done for it. A call without values has no `elements`.
     #[inline]
-    pub(super) fn check(&self, keys: &[Key], elements: Option<usize>) -> Result<(), AccessError> {
+    pub(super) fn check(
+        &self,
+        kind: AccessKind,
+        keys: &[Key],
+        elements: Option<usize>,
+    ) -> Result<(), AccessError> {
         if keys.len() > limits::FRAME_KEYS_MAX {
             return Err(AccessError::TooManyKeys { keys: keys.len(), max: limits::FRAME_KEYS_MAX });
         }
@@ -100,9 +113,9 @@ impl<E: Element> Shared<E> {
             return Err(AccessError::KeyOutOfRange { key: keys[position], position, last });
         }
         let Some(found) = elements else { return Ok(()) };
-        let expected = match self.layout.lens() {
-            [len] => keys.len() * len,
-            _ => keys.iter().map(|key| self.layout.len(*key)).sum(),
+        let expected = match self.layout.uniform() {
+            Some(len) => keys.len() * len,
+            None => keys.iter().map(|key| elements_of(&self.layout, kind, *key)).sum(),
         };
         if found == expected {
             Ok(())
@@ -118,7 +131,7 @@ impl<E: Element> Shared<E> {
     /// See [`AccessError`]; then nothing was done.
     #[inline]
     pub fn pull(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) -> Result<Started, AccessError> {
-        self.check(keys, Some(values.len()))?;
+        self.check(AccessKind::Pull, keys, Some(values.len()))?;
         self.read(local, keys, values);
         Ok(self.start(local, Call::access(AccessKind::Pull, &[])))
     }
@@ -129,8 +142,8 @@ impl<E: Element> Shared<E> {
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
     pub fn pull_kept(&self, local: &mut Local<E>, keys: &[Key]) -> Result<Started, AccessError> {
-        self.check(keys, None)?;
-        let elements = keys.iter().map(|key| self.layout.len(*key)).sum();
+        self.check(AccessKind::Pull, keys, None)?;
+        let elements = keys.iter().map(|key| self.layout.visible(*key)).sum();
         let mut values = local.buffer(elements);
         self.read(local, keys, &mut values);
         let kept = Some((elements, local.keep(keys.len(), values)));
@@ -144,15 +157,15 @@ impl<E: Element> Shared<E> {
         local.count_pull(keys.len(), self.access);
     }
 
-    /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`. A key that occurs
-    /// twice gets both updates.
+    /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`, or applies their
+    /// rules to them. A key that occurs twice gets both updates.
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
     #[inline]
     pub fn push(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
-        self.check(keys, Some(values.len()))?;
-        self.walk(local, keys, Add(values));
+        self.check(AccessKind::Push, keys, Some(values.len()))?;
+        self.walk(local, keys, Add(values, self));
         local.count_push(keys.len(), self.access);
         Ok(self.start(local, Call::access(AccessKind::Push, values)))
     }
@@ -163,8 +176,9 @@ impl<E: Element> Shared<E> {
     /// See [`AccessError`]; then nothing was done.
     #[inline]
     pub fn set(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
-        self.check(keys, Some(values.len()))?;
-        self.walk(local, keys, Put(values));
+        self.check(AccessKind::Set, keys, Some(values.len()))?;
+        self.check_set(keys)?;
+        self.walk(local, keys, Put(values, self));
         local.count_push(keys.len(), self.access);
         Ok(self.start(local, Call::access(AccessKind::Set, values)))
     }
@@ -174,7 +188,7 @@ impl<E: Element> Shared<E> {
     #[inline]
     fn walk<S: Serve<E>>(&self, local: &mut Local<E>, keys: &[Key], mut call: S) {
         if self.access == LocalAccess::Queue {
-            return self.defer_all(local, keys);
+            return self.defer_all(local, S::KIND, keys);
         }
         let bounded = self.bounds.is_some() && S::KIND == AccessKind::Pull;
         let need = bounded.then(|| self.need(local.clock()));
@@ -202,12 +216,42 @@ impl<E: Element> Shared<E> {
 
     /// Notes all keys of a call for their channels.
     #[inline(never)]
-    fn defer_all(&self, local: &mut Local<E>, keys: &[Key]) {
+    fn defer_all(&self, local: &mut Local<E>, kind: AccessKind, keys: &[Key]) {
         let mut offset = 0;
         for (position, key) in keys.iter().copied().enumerate() {
             local.defer(self.layout.shard(key), position, key, offset);
-            offset += self.layout.len(key);
+            offset += elements_of(&self.layout, kind, key);
         }
+    }
+
+    /// Applies a push to the row of a key with a rule. A copy keeps it for the main copy.
+    #[cold]
+    #[inline(never)]
+    fn push_by_rule(&self, entry: &mut Entry<'_, SlotState, E>, operand: &[E]) {
+        let rule =
+            self.layout.rule(entry.key()).expect("the row of a key without a rule is as long as a push");
+        let pends = entry.state().role.tells();
+        rule.push(entry.value_mut().expect(HELD), operand, pends);
+        self.after_rule(entry, rule);
+    }
+
+    /// Sets the visible part of the row of a key with a rule.
+    #[cold]
+    #[inline(never)]
+    fn set_by_rule(&self, entry: &mut Entry<'_, SlotState, E>, visible: &[E]) {
+        let rule =
+            self.layout.rule(entry.key()).expect("the row of a key without a rule is as long as a set");
+        rule.set(entry.value_mut().expect(HELD), visible);
+    }
+
+    /// Refuses to set static replicas of keys with a rule: all-reduces add operands, and a set is none.
+    #[inline]
+    fn check_set(&self, keys: &[Key]) -> Result<(), AccessError> {
+        if !self.layout.has_rules() {
+            return Ok(());
+        }
+        let of_rule = |key: &&Key| self.layout.rule(**key).is_some() && self.latch(**key).1 == Role::Static;
+        keys.iter().find(of_rule).map_or(Ok(()), |key| Err(AccessError::SetsStatic { key: *key }))
     }
 
     /// Serves one key of a call if it is here, and notes it if not. Returns where the next key's elements
@@ -222,7 +266,7 @@ impl<E: Element> Shared<E> {
         need: Option<u32>,
         call: &mut S,
     ) -> usize {
-        let end = offset + self.layout.len(key);
+        let end = offset + elements_of(&self.layout, S::KIND, key);
         let (mut entry, role) = self.latch(key);
         let owned = role == Role::Owner && need.is_none();
         let here = owned || self.serves(key, &entry.state(), S::KIND, need.unwrap_or(0));
@@ -264,7 +308,7 @@ impl<E: Element> Shared<E> {
         values: &mut [E],
         here: &mut Vec<bool>,
     ) -> Result<(), AccessError> {
-        self.check(keys, Some(values.len()))?;
+        self.check(AccessKind::Pull, keys, Some(values.len()))?;
         here.clear();
         if self.access == LocalAccess::Queue {
             here.resize(keys.len(), false);
@@ -273,7 +317,7 @@ impl<E: Element> Shared<E> {
         let mut offset = 0;
         let need = self.need(local.clock());
         for key in keys {
-            let len = self.layout.len(*key);
+            let len = self.layout.visible(*key);
             let mut served = false;
             if !local.has_outstanding(self.layout.shard(*key), *key) {
                 let (entry, _) = self.latch(*key);
@@ -298,7 +342,7 @@ impl<E: Element> Shared<E> {
     /// See [`AccessError`]; then nothing was done.
     #[inline(never)]
     pub fn localize(&self, local: &mut Local<E>, keys: &[Key], now: Tick) -> Result<Started, AccessError> {
-        self.check(keys, None)?;
+        self.check(AccessKind::Pull, keys, None)?;
         if self.policy.relocation != Some(Initiator::Requester) {
             return Ok(Started { op: None, submissions: Vec::new() });
         }
@@ -374,6 +418,15 @@ impl<E: Element> Shared<E> {
     }
 }
 
+/// Elements of an access to `key`.
+#[inline(always)]
+fn elements_of(layout: &Layout, kind: AccessKind, key: Key) -> usize {
+    match kind {
+        AccessKind::Pull | AccessKind::Set => layout.visible(key),
+        AccessKind::Push => layout.operand(key),
+    }
+}
+
 /// The deferred keys of one channel.
 struct Part {
     keys: Vec<Key>,
@@ -401,8 +454,8 @@ fn parts<E: Element>(
         });
         part.keys.push(deferral.key);
         part.positions.push(deferral.position);
-        if let Kind::Access(AccessKind::Push | AccessKind::Set) = kind {
-            let operand = deferral.offset..deferral.offset + layout.len(deferral.key);
+        if let Kind::Access(kind @ (AccessKind::Push | AccessKind::Set)) = kind {
+            let operand = deferral.offset..deferral.offset + elements_of(layout, kind, deferral.key);
             copy_to_bytes(&values[operand], &mut part.operands);
         }
     }

@@ -65,7 +65,12 @@ impl<E: Element> Shared<E> {
         keys: &[Key],
         absent: &mut Vec<u32>,
     ) -> Result<(), AccessError> {
-        self.check(keys, None)?;
+        self.check(AccessKind::Pull, keys, None)?;
+        if self.layout.has_rules()
+            && let Some(key) = keys.iter().find(|key| self.layout.rule(**key).is_some())
+        {
+            return Err(AccessError::RowOfRule { key: *key });
+        }
         if self.lends_all() {
             return Ok(());
         }

@@ -67,7 +67,7 @@ impl<E: Element> Kept<E> {
             let (mut rest, mut finder) = (&part[..], Finder::default());
             for position in positions {
                 let Deferral { key, offset, .. } = finder.find(deferrals, *position);
-                let target = &mut values[offset..offset + layout.len(key)];
+                let target = &mut values[offset..offset + layout.visible(key)];
                 let (value, others) = rest.split_at(size_of_val(target));
                 rest = others;
                 copy_from_bytes(target, value);
@@ -412,7 +412,7 @@ impl<E: Element> Local<E> {
                 continue;
             }
             if op.kind == Kind::Access(AccessKind::Pull) {
-                let len = layout.len(key);
+                let len = layout.visible(key);
                 let (value, rest) = values.split_at(len * size_of::<E>());
                 values = rest;
                 if let Some(target) = &mut target {

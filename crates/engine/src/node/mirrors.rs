@@ -51,7 +51,11 @@ impl<E: Element> Shared<E> {
     /// If the technique does not use windows ([`Windows::are_used`]).
     #[must_use]
     pub fn with_windows(mut self, windows: Windows) -> Self {
-        assert!(Windows::are_used(&self.policy), "technique {} has no windows", self.policy.name);
+        assert!(
+            Windows::are_used(&self.policy, &self.layout),
+            "technique {} has no windows",
+            self.policy.name
+        );
         self.windows = Some(windows);
         self
     }

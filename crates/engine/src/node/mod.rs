@@ -18,7 +18,9 @@ mod urgent_tests;
 
 use crate::windows::Windows;
 use crate::{LocalAccess, Storage};
-use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits};
+use intendant_core::{
+    ChannelId, Element, Initialiser, Key, Layout, NodeId, SharedRule, Tick, Timing, copy_to_bytes, limits,
+};
 use intendant_intent::{Board, TimingConfig};
 use intendant_store::{Entry, Store};
 use intendant_techniques::clocks::WorkerClocks;
@@ -168,7 +170,7 @@ impl<E: Element> Shared<E> {
         if let (Some(Replicas::Directed { .. }), Some(every)) = (policy.replicas, replication.every) {
             policy.replicas = Some(Replicas::Directed { every });
         }
-        policy.check().unwrap_or_else(|wrong| panic!("{wrong}"));
+        policy.check().and_then(|()| policy.check_rules(&layout)).unwrap_or_else(|wrong| panic!("{wrong}"));
         let (store, lazy) = match storage {
             Storage::Dense => (Store::dense(Arc::clone(&layout)), false),
             Storage::Sparse => (Store::sparse(Arc::clone(&layout)), true),
@@ -337,6 +339,16 @@ impl<E: Element> Shared<E> {
         }
         if let Some(urgent) = &self.urgent {
             urgent.count(&self.layout, entry);
+        }
+    }
+
+    /// A push was applied to the row of a key. If its rule applies pushes at clocks, the channel has to hear
+    /// of it.
+    pub(crate) fn after_rule(&self, entry: &mut Entry<'_, SlotState, E>, rule: &SharedRule) {
+        let state = entry.state();
+        if rule.timing() == Timing::Clock && state.role.is_owner() && !state.is_dirty() {
+            entry.state_mut().set_dirty(true);
+            entry.note();
         }
     }
 

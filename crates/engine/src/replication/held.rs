@@ -2,7 +2,7 @@
 
 use crate::channel::effects::Access;
 use bytes::Bytes;
-use intendant_core::{Combine, Element, Tick};
+use intendant_core::{Element, Tick};
 use intendant_techniques::is_newer;
 use intendant_techniques::replication::Replica;
 use std::collections::VecDeque;
@@ -34,9 +34,9 @@ struct Waiting {
 
 impl<E: Element> Held<E> {
     /// The record of a replica that is asked for at `now`.
-    pub(crate) fn new(generation: u32, combine: Combine, now: Tick) -> Self {
+    pub(crate) fn new(generation: u32, now: Tick) -> Self {
         Self {
-            replica: Replica::ask(generation, combine),
+            replica: Replica::ask(generation),
             since: now,
             allowance: 0,
             listed: false,
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_owner_is_asked_for_a_clock_once_until_it_has_reached_it() {
-        let mut held: Held<f32> = Held::new(1, Combine::Sum, Tick(0));
+        let mut held: Held<f32> = Held::new(1, Tick(0));
         assert!(!held.ask(0) && held.waiting.is_none(), "every owner has reached 0");
         assert!(held.ask(3) && !held.ask(3) && held.ask(5) && held.ask(4));
         held.reached(4);

@@ -116,7 +116,7 @@ impl<E: Element> Replication<E> {
         let version = rows.peek().map_or(0, |row| row.version);
         let holders = rows.map(|row| (row.node, row.generation, row.seq));
         let (hub, merged) = Hub::arrived(core.node(), version, holders);
-        let queue = self.holder.promote(out, &mut self.staleness, entry, merged, value);
+        let queue = self.holder.promote(core, out, &mut self.staleness, entry, merged, value);
         entry.state_mut().set_closed(false);
         entry.state_mut().side = 0;
         self.owner.arrive(core, entry, hub);
@@ -197,9 +197,14 @@ impl<E: Element> Replication<E> {
             Role::Replica => holder.list(entry.key()),
             Role::Hub => {
                 entry.state_mut().set_dirty(false);
+                owner.note_pending(core, entry.key());
                 owner.changed(core, entry.key());
             }
-            Role::Owner | Role::Absent | Role::Arriving | Role::Leaving => {
+            Role::Owner => {
+                entry.state_mut().set_dirty(false);
+                owner.note_pending(core, entry.key());
+            }
+            Role::Absent | Role::Arriving | Role::Leaving => {
                 entry.state_mut().set_dirty(false);
             }
             Role::Static => unreachable!("no policy has replicas through the owner and static replicas"),
@@ -295,6 +300,10 @@ impl<E: Element> Replication<E> {
     /// The slowest node has advanced: continues what waited for the global clock.
     fn on_global_clock(&mut self, core: &Core<E>, out: &mut Output) {
         let global = self.staleness.clock();
+        if core.shared.layout().has_clock_rules() {
+            self.collect(core);
+            self.owner.apply_pending(core);
+        }
         core.shared.set_global(core.id, global);
         for (key, holder) in self.staleness.take_due() {
             self.owner.refresh(core, out, global, key, holder);

@@ -10,12 +10,12 @@ use crate::error::ProtocolError;
 use crate::key_table::KeyTable;
 use crate::node::Shared;
 use crate::outgoing::replication::{RequestRoute, UpdateRow};
-use intendant_core::{Element, Key, NodeId, limits};
+use intendant_core::{Element, Key, NodeId, Timing, Updates, limits};
 use intendant_store::Entry;
 use intendant_techniques::combine;
 use intendant_techniques::replication::{AskOutcome, Hub, Merge};
 use intendant_techniques::{Replicas, Role, SlotState};
-use intendant_wire::{ReplicaRequest, ReplicaRequestKind, ReplicaUpdateKind};
+use intendant_wire::{AccessKind, ReplicaRequest, ReplicaRequestKind, ReplicaUpdateKind};
 use std::collections::BTreeSet;
 
 /// A key that is owned here and replicated elsewhere.
@@ -38,6 +38,8 @@ pub(crate) struct Owner {
     holders: Vec<usize>,
     /// Scratch list of the holders that are being updated.
     behind: Vec<NodeId>,
+    /// Owned keys with operands that their rule applies at the next global clock.
+    pending: BTreeSet<Key>,
 }
 
 /// One key of a [`ReplicaRequest`].
@@ -77,6 +79,7 @@ impl Owner {
             owed: BTreeSet::new(),
             holders: vec![0; shared.layout().nodes()],
             behind: Vec::new(),
+            pending: BTreeSet::new(),
         }
     }
 
@@ -117,7 +120,28 @@ impl Owner {
     fn take_mark<E: Element>(&mut self, core: &Core<E>, entry: &mut Entry<'_, SlotState, E>) {
         if entry.state().is_dirty() {
             entry.state_mut().set_dirty(false);
+            self.note_pending(core, entry.key());
             self.changed(core, entry.key());
+        }
+    }
+
+    /// The owned `key`, which was marked, may have operands that its rule applies at the next global clock.
+    pub(super) fn note_pending<E: Element>(&mut self, core: &Core<E>, key: Key) {
+        if core.shared.layout().rule(key).is_some_and(|rule| rule.timing() == Timing::Clock) {
+            self.pending.insert(key);
+        }
+    }
+
+    /// A global clock is reached: applies the operands that wait for it.
+    pub(super) fn apply_pending<E: Element>(&mut self, core: &Core<E>) {
+        while let Some(key) = self.pending.pop_first() {
+            let (mut entry, _) = core.shared.latch(key);
+            self.take_mark(core, &mut entry);
+            let rule = core.shared.layout().rule(key).expect("pending operands have a rule");
+            rule.apply_pending(entry.value_mut().expect("an owner holds the value"));
+            // What was noted again has been applied.
+            self.pending.remove(&key);
+            self.changed(core, key);
         }
     }
 
@@ -219,8 +243,11 @@ impl Owner {
             Merge::Acknowledge => ReplicaUpdateKind::Acknowledged,
             Merge::Refresh => ReplicaUpdateKind::Refresh,
         };
-        let value = entry.value_mut().expect("an owner holds the value");
-        combine::add_message(core.shared.layout().combine(), value, delta);
+        let updates = core.shared.layout().updates(key);
+        combine::merge(updates, entry.value_mut().expect("an owner holds the value"), delta);
+        if let Updates::Rule(rule) = updates {
+            core.shared.after_rule(entry, rule);
+        }
         out.stats.synced_keys += 1;
         update(core, out, clock, entry, hub, holder, kind);
         if hub.behind().next().is_some() {
@@ -413,6 +440,14 @@ fn update<E: Element>(
         }
         ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => &[],
     };
+    let known;
+    let value = match core.shared.layout().rule(key) {
+        Some(rule) if rule.timing() == Timing::Clock && !value.is_empty() => {
+            known = rule.without_pending(value);
+            &known[..]
+        }
+        _ => value,
+    };
     out.stats.synced_keys += u64::from(!value.is_empty());
     out.outgoing.replication.update(to, kind, clock, row, value);
 }
@@ -440,7 +475,7 @@ pub(crate) fn check_forward<E: Element>(
 pub(crate) fn forward<E: Element>(core: &Core<E>, out: &mut Output, state: &SlotState, request: Request<'_>) {
     let Request { kind, key, holder, hops, generation, number, delta } = request;
     let route = RequestRoute { to: core.next_hop(key, state), holder, kind, hops: hops + 1 };
-    let bytes = core.value_bytes(key);
+    let bytes = core.operand_bytes(AccessKind::Push, key);
     out.outgoing.replication.request(route, key, generation, number, bytes, |values| {
         values.extend_from_slice(delta);
     });
@@ -480,6 +515,7 @@ pub(crate) fn check_request<E: Element>(
     {
         return Err(ProtocolError::ReplicaRequestTooLarge { kind, bytes });
     }
-    let expected = if kind == ReplicaRequestKind::Delta { bytes } else { 0 };
+    let delta = kind == ReplicaRequestKind::Delta;
+    let expected = if delta { core.operands_bytes(AccessKind::Push, keys) } else { 0 };
     ProtocolError::unless_bytes(|| format!("{kind:?}"), values.len(), expected)
 }

@@ -21,6 +21,8 @@ pub(crate) struct StaticReplicas<E> {
     keys: Vec<Key>,
     /// First element of each key in `base`, and the end.
     starts: Vec<usize>,
+    /// Elements of an update of each key.
+    lens: Arc<[u32]>,
     /// The values that all nodes agree on.
     base: Vec<E>,
     /// Indices of keys with updates that no round has collected, in any order. Each index is here once: its
@@ -65,13 +67,14 @@ impl<E: Element> StaticReplicas<E> {
             );
             starts.push(base.len());
         }
-        let lens: Arc<[u32]> = keys.iter().map(|key| shared.layout().len(*key) as u32).collect();
+        let lens: Arc<[u32]> = keys.iter().map(|key| shared.layout().operand(*key) as u32).collect();
         Self {
             keys,
             starts,
             base,
             dirty: Vec::new(),
-            reduce: AllReduce::new(shared.node(), shared.layout().nodes(), lens),
+            reduce: AllReduce::new(shared.node(), shared.layout().nodes(), Arc::clone(&lens)),
+            lens,
             sent: Arc::default(),
             clip: Clip::default(),
             next: Tick(0),
@@ -210,21 +213,22 @@ impl<E: Element> StaticReplicas<E> {
 
     /// This node's contribution to the round: the updates in its copies.
     fn contribution(&mut self, core: &Core<E>) -> Deltas<E> {
-        let (mut own, rule) = (Deltas::default(), core.shared.layout().combine());
+        let (mut own, layout) = (Deltas::default(), core.shared.layout());
         self.dirty.sort_unstable();
-        let len = |index: &u32| self.starts[*index as usize + 1] - self.starts[*index as usize];
+        let len = |index: &u32| layout.operand(self.keys[*index as usize]);
         own.values.reserve_exact(self.dirty.iter().map(len).sum());
         for index in std::mem::take(&mut self.dirty) {
             let at = index as usize;
+            let updates = layout.updates(self.keys[at]);
             let (mut entry, _) = core.shared.latch(self.keys[at]);
             entry.state_mut().set_dirty(false);
             let base = &self.base[self.starts[at]..self.starts[at + 1]];
             let value = entry.value_mut().expect("a static replica has a value");
             let from = own.values.len();
-            own.values.resize(from + base.len(), E::ZERO);
-            combine::difference(rule, value, base, &mut own.values[from..]);
+            own.values.resize(from + combine::delta_len(updates, base.len()), E::ZERO);
+            combine::difference(updates, value, base, &mut own.values[from..]);
             let delta = &mut own.values[from..];
-            if delta.iter().all(|d| *d == E::ZERO) {
+            if combine::may_omit_zeros(updates) && delta.iter().all(|d| *d == E::ZERO) {
                 value.copy_from_slice(base);
                 own.values.truncate(from);
                 continue;
@@ -234,7 +238,7 @@ impl<E: Element> StaticReplicas<E> {
             }
             // Later updates are measured against this value.
             value.copy_from_slice(base);
-            combine::add(rule, value, &own.values[from..]);
+            combine::add(updates, value, &own.values[from..]);
             own.indices.push(index);
         }
         own
@@ -243,16 +247,17 @@ impl<E: Element> StaticReplicas<E> {
     /// Applies the sum of a round to bases and copies.
     fn apply(&mut self, core: &Core<E>, total: &Deltas<E>) {
         let sent = std::mem::take(&mut self.sent);
-        let rule = core.shared.layout().combine();
         let (mut offset, mut own, mut own_offset) = (0, 0, 0);
         for index in &total.indices {
             let at = *index as usize;
             let (start, end) = (self.starts[at], self.starts[at + 1]);
-            let sum = &total.values[offset..offset + (end - start)];
-            offset += end - start;
+            let updates = core.shared.layout().updates(self.keys[at]);
+            let len = combine::delta_len(updates, end - start);
+            let sum = &total.values[offset..offset + len];
+            offset += len;
             let mine = (sent.indices.get(own) == Some(index)).then(|| {
-                let mine = &sent.values[own_offset..own_offset + (end - start)];
-                (own, own_offset) = (own + 1, own_offset + (end - start));
+                let mine = &sent.values[own_offset..own_offset + len];
+                (own, own_offset) = (own + 1, own_offset + len);
                 mine
             });
             let (mut entry, _) = core.shared.latch(self.keys[at]);
@@ -264,15 +269,15 @@ impl<E: Element> StaticReplicas<E> {
                 self.known.clear();
                 self.known.extend_from_slice(base);
                 if let Some(mine) = mine {
-                    combine::add(rule, &mut self.known, mine);
+                    combine::add(updates, &mut self.known, mine);
                 }
-                self.since.resize(base.len(), E::ZERO);
-                combine::difference(rule, value, &self.known, &mut self.since);
+                self.since.resize(len, E::ZERO);
+                combine::difference(updates, value, &self.known, &mut self.since);
             }
-            combine::add(rule, base, sum);
+            combine::add(updates, base, sum);
             value.copy_from_slice(base);
             if updated {
-                combine::add(rule, value, &self.since);
+                combine::add_unsent(updates, value, &self.since);
             }
         }
     }
@@ -288,7 +293,7 @@ impl<E: Element> StaticReplicas<E> {
             let (first, mut bytes) = (at, self.buffers.take(room));
             while at < indices.len() && at - first < limits::FRAME_KEYS_MAX {
                 let key = indices[at] as usize;
-                let len = self.starts[key + 1] - self.starts[key];
+                let len = self.lens[key] as usize;
                 if at > first && bytes.len() + len * size_of::<E>() > limits::FRAME_PAYLOAD_BYTES_TARGET {
                     break;
                 }

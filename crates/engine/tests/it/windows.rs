@@ -198,6 +198,10 @@ fn techniques_whose_reads_make_copies_have_no_windows() {
     let without = ["ssp", "essp", "full-replication"];
     for technique in Technique::ALL {
         let name = technique.to_string();
-        assert_eq!(Windows::are_used(&technique.policy()), !without.contains(&&*name), "{name}");
+        assert_eq!(
+            Windows::are_used(&technique.policy(), &layout(2, 9, 3)),
+            !without.contains(&&*name),
+            "{name}"
+        );
     }
 }

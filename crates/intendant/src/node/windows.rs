@@ -36,7 +36,7 @@ pub(super) fn open<E: Element>(
     secret: Secret,
 ) -> Result<Option<Windows>, Error> {
     let (layout, rank) = (shared.layout(), shared.node());
-    if layout.nodes() == 1 || !Windows::are_used(shared.policy()) {
+    if layout.nodes() == 1 || !Windows::are_used(shared.policy(), layout) {
         return Ok(None);
     }
     // The drawn secret, and the name of a node that has one.

@@ -36,12 +36,17 @@ pub struct CallOutcome<E> {
 impl<E: Element> Cluster<E> {
     /// Outstanding bytes that a call for `keys` is charged: its values, and a constant per key.
     pub fn value_bytes(&self, keys: &[Key]) -> usize {
-        self.elements(keys) * size_of::<E>() + keys.len() * intendant_core::limits::OUTSTANDING_KEY_BYTES
+        self.row_elements(keys) * size_of::<E>() + keys.len() * intendant_core::limits::OUTSTANDING_KEY_BYTES
     }
 
-    /// Total number of elements of the values of `keys`.
+    /// Total number of elements of the values of `keys`, as pulls return them.
     #[inline(never)]
     pub fn elements(&self, keys: &[Key]) -> usize {
+        keys.iter().map(|key| self.layout.visible(*key)).sum()
+    }
+
+    /// Total number of elements of the rows of `keys`.
+    pub fn row_elements(&self, keys: &[Key]) -> usize {
         keys.iter().map(|key| self.layout.len(*key)).sum()
     }
 

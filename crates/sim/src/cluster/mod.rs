@@ -375,7 +375,7 @@ impl<E: Element> Cluster<E> {
                 })
             })
             .collect();
-        let hosts = config.hosts.filter(|hosts| hosts.nodes > 1 && Windows::are_used(&policy));
+        let hosts = config.hosts.filter(|hosts| hosts.nodes > 1 && Windows::are_used(&policy, &layout));
         let shared: Vec<_> = match hosts {
             Some(hosts) => open_windows(&layout, hosts, shared).into_iter().map(Arc::new).collect(),
             None => shared.into_iter().map(Arc::new).collect(),

@@ -13,7 +13,7 @@ pub mod ssp;
 
 pub use location::Location;
 
-use intendant_core::{Movement, Tick, UnknownName, by_name};
+use intendant_core::{Layout, Movement, Tick, UnknownName, by_name};
 use std::fmt;
 use std::str::FromStr;
 
@@ -107,6 +107,12 @@ pub enum PolicyError {
         "technique {0} does not relocate keys on request: its nodes find keys by their homes; use location home or home-cached"
     )]
     Located(&'static str),
+    /// A rule that applies pushes at clocks, and no clocks.
+    #[error(
+        "technique {0} has no clocks, at which a rule of the model applies pushes; use technique ssp or essp, or a rule that \
+         applies each push"
+    )]
+    Unclocked(&'static str),
 }
 
 impl Policy {
@@ -188,6 +194,17 @@ impl Policy {
             (_, Order::Fifo) => Err(PolicyError::Unchained(self.name)),
             (None | Some(Initiator::Owner), Order::Chain) => Ok(()),
         }
+    }
+
+    /// Checks that the policy can carry the rules of `layout`.
+    ///
+    /// # Errors
+    /// If a rule needs clocks, and there are none.
+    pub fn check_rules(&self, layout: &Layout) -> Result<(), PolicyError> {
+        if layout.has_clock_rules() && !self.replicas.is_some_and(Replicas::is_clocked) {
+            return Err(PolicyError::Unclocked(self.name));
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Replicas through the owner without engines: what a holder and an owner do about each message.
 
-use intendant_core::{Combine, NodeId};
+use intendant_core::{Combine, NodeId, Updates};
 use intendant_techniques::replication::{AskOutcome, Dropped, Hub, Merge, Replica, Stage};
 use proptest::prelude::*;
 
@@ -8,8 +8,11 @@ const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 
 /// A holder at this version of a main copy of one element; its copy.
+/// Updates are added.
+const SUM: Updates<'static> = Updates::Combined(Combine::Sum);
+
 fn held(version: u32, main: f32) -> (Replica<f32>, [f32; 1]) {
-    let mut replica = Replica::ask(1, Combine::Sum);
+    let mut replica = Replica::ask(1);
     replica.set_up(version, [main].into());
     assert_eq!((replica.stage(), replica.version()), (Stage::Held, version));
     (replica, [main])
@@ -69,17 +72,17 @@ fn registrations_move_and_the_new_owner_supposes_that_no_holder_was_told() {
 #[test]
 fn a_holder_sends_one_delta_at_a_time() {
     let (mut replica, mut value) = held(0, 1.0);
-    assert_eq!(replica.collect(&mut value), None, "nothing has changed");
+    assert_eq!(replica.collect(SUM, &mut value), None, "nothing has changed");
     value[0] += 0.5;
-    assert_eq!(replica.collect(&mut value), Some((1, &[0.5][..])));
+    assert_eq!(replica.collect(SUM, &mut value), Some((1, &[0.5][..])));
     value[0] += 0.25;
-    assert_eq!(replica.collect(&mut value), None, "one is in flight");
+    assert_eq!(replica.collect(SUM, &mut value), None, "one is in flight");
     assert!(!replica.drop_out(), "the owner has to merge it first");
-    assert!(!replica.acknowledged(1, 2) && !replica.acknowledged(2, 1) && replica.is_sending());
-    assert!(replica.acknowledged(1, 1));
+    assert!(!replica.acknowledged(SUM, 1, 2) && !replica.acknowledged(SUM, 2, 1) && replica.is_sending());
+    assert!(replica.acknowledged(SUM, 1, 1));
     assert_eq!((replica.version(), replica.base(), value), (1, &[1.5][..], [1.75]));
-    assert!(!replica.acknowledged(2, 1), "once");
-    assert_eq!(replica.collect(&mut value), Some((2, &[0.25][..])));
+    assert!(!replica.acknowledged(SUM, 2, 1), "once");
+    assert_eq!(replica.collect(SUM, &mut value), Some((2, &[0.25][..])));
 }
 
 #[test]
@@ -87,7 +90,7 @@ fn updates_that_cancel_are_not_sent() {
     let (mut replica, mut value) = held(0, 1.0);
     value[0] += 0.5;
     value[0] -= 0.5;
-    assert_eq!(replica.collect(&mut value), None);
+    assert_eq!(replica.collect(SUM, &mut value), None);
     assert_eq!((replica.is_sending(), value), (false, [1.0]));
 }
 
@@ -96,12 +99,12 @@ fn news_contain_the_delta_in_flight_or_not() {
     for merged in [0, 1] {
         let (mut replica, mut value) = held(3, 1.0);
         value[0] += 2.0;
-        replica.collect(&mut value);
+        replica.collect(SUM, &mut value);
         value[0] += 4.0;
-        assert!(!replica.refresh(3, merged, &[100.0], &mut value, true), "known");
-        assert!(!replica.refresh(2, merged, &[100.0], &mut value, true), "old");
+        assert!(!replica.refresh(SUM, (3, merged), &[100.0], &mut value, true), "known");
+        assert!(!replica.refresh(SUM, (2, merged), &[100.0], &mut value, true), "old");
         let main = 10.0 + if merged == 1 { 2.0 } else { 0.0 };
-        assert!(replica.refresh(5, merged, &[main], &mut value, true));
+        assert!(replica.refresh(SUM, (5, merged), &[main], &mut value, true));
         assert_eq!((value, replica.is_sending(), replica.base()), ([16.0], merged == 0, &[main][..]));
     }
 }
@@ -117,12 +120,12 @@ fn a_drop_ends_or_is_taken_back() {
     assert_eq!(replica.dropped(1, true), Dropped::Updated);
     replica.revive(2);
     assert_eq!(replica.dropped(1, true), Dropped::Stale);
-    assert_eq!(replica.collect(&mut value), None, "the owner must know of it first");
+    assert_eq!(replica.collect(SUM, &mut value), None, "the owner must know of it first");
     assert!(!replica.drop_out());
     // A new registration may begin at any version.
-    assert!(replica.refresh(0, 0, &[7.0], &mut value, true));
+    assert!(replica.refresh(SUM, (0, 0), &[7.0], &mut value, true));
     assert_eq!((replica.stage(), replica.generation(), value), (Stage::Held, 2, [7.5]));
-    assert_eq!(replica.collect(&mut value), Some((1, &[0.5][..])));
+    assert_eq!(replica.collect(SUM, &mut value), Some((1, &[0.5][..])));
 }
 
 #[test]
@@ -140,14 +143,14 @@ fn a_holder_that_becomes_owner_adds_what_the_main_copy_lacks() {
         for (updated, expected) in [(false, without), (true, with)] {
             let (mut replica, mut value) = held(3, 1.0);
             value[0] += 2.0;
-            replica.collect(&mut value);
+            replica.collect(SUM, &mut value);
             value[0] += if updated { 4.0 } else { 0.0 };
-            replica.promote(known, &[main], &mut value, updated);
+            replica.promote(SUM, known, &[main], &mut value, updated);
             assert_eq!(value, [expected], "{known:?}, updated: {updated}");
         }
     }
     let mut copy = [0.0];
-    Replica::ask(1, Combine::Sum).promote(None, &[5.0_f32], &mut copy, false);
+    Replica::ask(1).promote(SUM, None, &[5.0_f32], &mut copy, false);
     assert_eq!(copy, [5.0]);
 }
 
@@ -163,16 +166,16 @@ proptest! {
         let (mut replica, mut value) = held(0, main);
         for (first, second) in pushes {
             value[0] += first;
-            let delta = replica.collect(&mut value).map(|(seq, delta)| (seq, delta[0]));
+            let delta = replica.collect(SUM, &mut value).map(|(seq, delta)| (seq, delta[0]));
             value[0] += second;
             if let Some((seq, delta)) = delta {
                 prop_assert_eq!(hub.merge(A, 1, seq), Merge::Acknowledge);
                 main += delta;
-                prop_assert!(replica.acknowledged(hub.version(), seq));
+                prop_assert!(replica.acknowledged(SUM, hub.version(), seq));
             }
             prop_assert_eq!(replica.base()[0].to_bits(), main.to_bits());
         }
-        if let Some((_, delta)) = replica.collect(&mut value) {
+        if let Some((_, delta)) = replica.collect(SUM, &mut value) {
             main += delta[0];
         }
         prop_assert_eq!(value[0].to_bits(), main.to_bits());

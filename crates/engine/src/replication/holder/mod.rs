@@ -96,7 +96,7 @@ impl<E: Element> Holder<E> {
     pub(crate) fn want(&mut self, core: &Core<E>, out: &mut Output, key: Key, state: &SlotState, need: u32) {
         let Some(held) = self.held.get_mut(key) else {
             let generation = self.generations.fresh();
-            let held = Held::new(generation, core.shared.layout().combine(), core.now);
+            let held = Held::new(generation, core.now);
             self.held.insert(key, held).ask(need);
             return ask(core, out, key, state, generation, need);
         };

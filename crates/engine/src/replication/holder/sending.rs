@@ -9,6 +9,7 @@ use crate::channel::core::Core;
 use crate::channel::effects::Output;
 use intendant_core::{Element, Key, copy_to_bytes};
 use intendant_techniques::Role;
+use intendant_techniques::combine::delta_len;
 use intendant_techniques::replication::Stage;
 use intendant_wire::ReplicaRequestKind;
 
@@ -89,16 +90,16 @@ impl<E: Element> Holder<E> {
         if entry.state().is_dirty() {
             entry.state_mut().set_dirty(false);
             self.dirty.remove(&mut held.listed);
-            let state = entry.state();
+            let (state, updates) = (entry.state(), core.shared.layout().updates(key));
             let value = entry.value_mut().expect("a replica has a value");
             let drift = core.shared.urgent().map(|urgent| {
-                let updates = held.allowance.wrapping_sub(state.side);
-                let change = held.replica.change(value);
-                held.allowance = urgent.allowance(updates, change);
-                (updates, change)
+                let count = held.allowance.wrapping_sub(state.side);
+                let change = held.replica.change(updates, value);
+                held.allowance = urgent.allowance(count, change);
+                (count, change)
             });
-            held.replica.reserve(|| self.pool.take(value.len()));
-            let delta = held.replica.collect(value);
+            held.replica.reserve(|| self.pool.take(delta_len(updates, value.len())));
+            let delta = held.replica.collect(updates, value);
             if drift.is_some() {
                 entry.state_mut().side = held.allowance;
             }

@@ -66,7 +66,7 @@ impl<E: Element> Holder<E> {
                 self.renew(core, out, staleness, update)?;
             }
             (ReplicaUpdateKind::Acknowledged, Some(held)) => {
-                if held.replica.acknowledged(version, seq) {
+                if held.replica.acknowledged(core.shared.layout().updates(key), version, seq) {
                     let ends = held.ends();
                     self.settle(core, out, staleness, key, ends);
                 }
@@ -118,7 +118,13 @@ impl<E: Element> Holder<E> {
             let value = entry.value_mut().expect("a replica has a value");
             self.value.resize(value.len(), E::ZERO);
             copy_from_bytes(&mut self.value, bytes);
-            held.replica.refresh(version, seq, &self.value, value, updated)
+            held.replica.refresh(
+                core.shared.layout().updates(key),
+                (version, seq),
+                &self.value,
+                value,
+                updated,
+            )
         };
         out.stats.synced_keys += u64::from(newer);
         // An update with the same value may carry a later clock.
@@ -214,6 +220,7 @@ impl<E: Element> Holder<E> {
     /// and returns the accesses that waited for a replica.
     pub(crate) fn promote(
         &mut self,
+        core: &Core<E>,
         out: &mut Output,
         staleness: &mut Staleness,
         entry: &mut Entry<'_, SlotState, E>,
@@ -238,7 +245,7 @@ impl<E: Element> Holder<E> {
         let copy = entry.value_mut().expect("a replica has a value");
         self.value.resize(copy.len(), E::ZERO);
         copy_from_bytes(&mut self.value, bytes);
-        held.replica.promote(merged, &self.value, copy, updated);
+        held.replica.promote(core.shared.layout().updates(key), merged, &self.value, copy, updated);
         let queue = held.take_queue();
         self.pool.put(held.replica.into_memory());
         queue

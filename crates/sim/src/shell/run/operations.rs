@@ -334,7 +334,7 @@ impl<T: Task> TaskRun<'_, T> {
 
     /// A worker receives a part of the snapshot that it reads.
     pub(super) fn part(&mut self, worker: usize, part: &SnapshotPart) -> Result<(), TaskFailure> {
-        self.snapshot.resize(self.cluster.elements(&part.keys), T::Element::ZERO);
+        self.snapshot.resize(self.cluster.row_elements(&part.keys), T::Element::ZERO);
         copy_from_bytes(&mut self.snapshot, &part.values);
         let state = &mut self.workers[worker];
         let stream = state.stream.as_mut().expect("parts come while a stream is read");
