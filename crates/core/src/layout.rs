@@ -490,15 +490,25 @@ impl Layout {
 
     /// Elements of the value of `key`, which a pull returns and a set overwrites. Keys beyond the last range
     /// answer as the last key.
-    #[inline]
+    #[inline(always)]
     pub fn visible(&self, key: Key) -> usize {
-        if self.uniform > 0 { self.uniform } else { self.ranges[self.range_index(key)].visible() }
+        if self.uniform > 0 { self.uniform } else { self.visible_of_range(key) }
+    }
+
+    #[inline(never)]
+    fn visible_of_range(&self, key: Key) -> usize {
+        self.ranges[self.range_index(key)].visible()
     }
 
     /// Elements of a push of `key`. Keys beyond the last range answer as the last key.
-    #[inline]
+    #[inline(always)]
     pub fn operand(&self, key: Key) -> usize {
-        if self.uniform > 0 { self.uniform } else { self.ranges[self.range_index(key)].operand() }
+        if self.uniform > 0 { self.uniform } else { self.operand_of_range(key) }
+    }
+
+    #[inline(never)]
+    fn operand_of_range(&self, key: Key) -> usize {
+        self.ranges[self.range_index(key)].operand()
     }
 
     /// The rule by which pushes change the value of `key`, if there is one.

@@ -59,11 +59,18 @@ pub fn push<E: Element>(value: &mut [E], update: &[E]) -> bool {
 /// Applies an access, whose operand came in a frame, to the value of a key without a rule. A pull appends the
 /// elements to `read`. A push adds exactly what [`push`] adds. Returns false, and changes nothing, if the
 /// operand of a push or set is not as long as the value: then `value` is the row of a key with a rule, see
-/// [`apply_by_rule`].
+/// [`apply_by_rule`]. The same for a pull, if there may be rules.
 #[inline]
 #[must_use]
-pub fn apply<E: Element>(kind: AccessKind, value: &mut [E], operand: &[u8], read: &mut Vec<u8>) -> bool {
+pub fn apply<E: Element>(
+    kind: AccessKind,
+    has_rules: bool,
+    value: &mut [E],
+    operand: &[u8],
+    read: &mut Vec<u8>,
+) -> bool {
     match kind {
+        AccessKind::Pull if has_rules => return false,
         AccessKind::Pull => copy_to_bytes(value, read),
         AccessKind::Push | AccessKind::Set if operand.len() != size_of_val(value) => return false,
         AccessKind::Push => add_bytes(value, operand),
@@ -119,11 +126,11 @@ mod tests {
     #[test]
     fn an_operand_of_a_frame_is_added_or_set_and_a_read_is_appended() {
         let (mut value, mut read) = ([1.0f32, 2.0], bytes(&[9.0]));
-        assert!(apply(AccessKind::Pull, &mut value, &[], &mut read));
+        assert!(apply(AccessKind::Pull, false, &mut value, &[], &mut read));
         assert_eq!(read, bytes(&[9.0, 1.0, 2.0]));
-        assert!(apply(AccessKind::Push, &mut value, &bytes(&[0.5, -4.0]), &mut read));
+        assert!(apply(AccessKind::Push, false, &mut value, &bytes(&[0.5, -4.0]), &mut read));
         assert_eq!(value, [1.5, -2.0]);
-        assert!(apply(AccessKind::Set, &mut value, &bytes(&[7.0, 8.0]), &mut read));
+        assert!(apply(AccessKind::Set, false, &mut value, &bytes(&[7.0, 8.0]), &mut read));
         assert_eq!((value, read.len()), ([7.0, 8.0], 12));
     }
 
@@ -132,7 +139,7 @@ mod tests {
         let (mut row, mut read) = ([1.0f32, 2.0], Vec::new());
         assert!(!push(&mut row, &[1.0]));
         for kind in [AccessKind::Push, AccessKind::Set] {
-            assert!(!apply(kind, &mut row, &bytes(&[1.0]), &mut read));
+            assert!(!apply(kind, false, &mut row, &bytes(&[1.0]), &mut read));
         }
         assert_eq!((row, read), ([1.0, 2.0], Vec::new()));
         let mut visible = [0.0];

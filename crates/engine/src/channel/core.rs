@@ -39,7 +39,7 @@ impl<E: Element> Core<E> {
     }
 
     /// Bytes of an access to `key`: of what a pull returns, or of the operand of a push or set.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn operand_bytes(&self, kind: AccessKind, key: Key) -> usize {
         let layout = self.shared.layout();
         let elements = match kind {
@@ -51,7 +51,10 @@ impl<E: Element> Core<E> {
 
     /// Bytes of an access to `keys`.
     pub(crate) fn operands_bytes(&self, kind: AccessKind, keys: &[Key]) -> usize {
-        keys.iter().map(|key| self.operand_bytes(kind, *key)).sum()
+        match self.shared.layout().uniform() {
+            Some(len) => keys.len() * len * size_of::<E>(),
+            None => keys.iter().map(|key| self.operand_bytes(kind, *key)).sum(),
+        }
     }
 
     /// Bytes of the row of `key`: of its value, and of all else that is stored with it.
@@ -61,7 +64,10 @@ impl<E: Element> Core<E> {
 
     /// Bytes of the rows of `keys`.
     pub(crate) fn values_bytes(&self, keys: &[Key]) -> usize {
-        keys.iter().map(|key| self.value_bytes(*key)).sum()
+        match self.shared.layout().uniform() {
+            Some(len) => keys.len() * len * size_of::<E>(),
+            None => keys.iter().map(|key| self.value_bytes(*key)).sum(),
+        }
     }
 
     /// Memory that `keys` and their values need.

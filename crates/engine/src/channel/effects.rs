@@ -11,10 +11,11 @@
 use super::core::Core;
 use crate::events::{Events, traced};
 use crate::input::Action;
+use crate::node::note_for_clock;
 use crate::outgoing::Outgoing;
 use crate::stats::ManagementStats;
 use bytes::Bytes;
-use intendant_core::{Element, Key, NodeId, Tick};
+use intendant_core::{Element, Key, NodeId, Tick, Timing};
 use intendant_store::Entry;
 use intendant_techniques::{SlotState, access};
 use intendant_trace::{Cause, What};
@@ -113,7 +114,7 @@ impl Output {
         let has_rules = core.shared.layout().has_rules();
         self.outgoing.replies.served(origin, kind, position, late, counter, |read| {
             let value = entry.value_mut().expect("a served key must have a value");
-            if has_rules || !access::apply(kind, value, operand, read) {
+            if !access::apply(kind, has_rules, value, operand, read) {
                 serve_by_rule(core, entry, kind, operand, read);
             }
         });
@@ -139,12 +140,12 @@ fn serve_by_rule<E: Element>(
     let (rule, pends) = (core.shared.layout().rule(entry.key()), entry.state().role.tells());
     let value = entry.value_mut().expect("a served key must have a value");
     let Some(rule) = rule else {
-        let served = access::apply(kind, value, operand, read);
+        let served = access::apply(kind, false, value, operand, read);
         assert!(served, "an operand that was not checked");
         return;
     };
     access::apply_by_rule(rule, kind, value, operand, pends, read);
-    if kind == AccessKind::Push {
-        core.shared.after_rule(entry, rule);
+    if kind == AccessKind::Push && !pends && rule.timing() == Timing::Clock {
+        note_for_clock(entry);
     }
 }

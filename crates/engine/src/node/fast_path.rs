@@ -1,12 +1,12 @@
 //! The fast path: a worker's thread serves the keys of a call that are here, and defers the others to their
 //! channels.
 
-use super::Shared;
 use super::local::{Deferral, Local, Started};
+use super::{Shared, note_for_clock};
 use crate::LocalAccess;
 use crate::error::AccessError;
 use crate::input::{Kind, Submission, Work};
-use intendant_core::{ChannelId, Element, Key, Layout, Tick, copy_to_bytes, limits};
+use intendant_core::{ChannelId, Element, Key, Layout, Tick, Timing, copy_to_bytes, limits};
 use intendant_store::Entry;
 use intendant_techniques::{Initiator, Role, SlotState, access};
 use intendant_wire::AccessKind;
@@ -57,9 +57,11 @@ impl<E: Element> Serve<E> for Add<'_, E> {
 
     #[inline(always)]
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        let operand = &self.0[place];
-        if !access::push(entry.value_mut().expect(HELD), operand) {
-            self.1.push_by_rule(entry, operand);
+        let (key, role, operand) = (entry.key(), entry.state().role, &self.0[place]);
+        let value = entry.value_mut().expect(HELD);
+        // Without the entry: it would have to live in memory.
+        if !access::push(value, operand) && self.1.push_by_rule(key, role, value, operand) {
+            note_for_clock(entry);
         }
     }
 }
@@ -69,11 +71,12 @@ impl<E: Element> Serve<E> for Put<'_, E> {
 
     #[inline(always)]
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        let (value, operand) = (entry.value_mut().expect(HELD), &self.0[place]);
+        let (key, operand) = (entry.key(), &self.0[place]);
+        let value = entry.value_mut().expect(HELD);
         if value.len() == operand.len() {
             value.copy_from_slice(operand);
         } else {
-            self.1.set_by_rule(entry, operand);
+            self.1.set_by_rule(key, value, operand);
         }
     }
 }
@@ -224,24 +227,22 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Applies a push to the row of a key with a rule. A copy keeps it for the main copy.
+    /// Applies a push to the row of a key with a rule. A copy keeps it for the main copy. Returns whether the
+    /// channel has to hear of it: see [`note_for_clock`].
     #[cold]
     #[inline(never)]
-    fn push_by_rule(&self, entry: &mut Entry<'_, SlotState, E>, operand: &[E]) {
-        let rule =
-            self.layout.rule(entry.key()).expect("the row of a key without a rule is as long as a push");
-        let pends = entry.state().role.tells();
-        rule.push(entry.value_mut().expect(HELD), operand, pends);
-        self.after_rule(entry, rule);
+    fn push_by_rule(&self, key: Key, role: Role, row: &mut [E], operand: &[E]) -> bool {
+        let rule = self.layout.rule(key).expect("the row of a key without a rule is as long as a push");
+        rule.push(row, operand, role.tells());
+        role.is_owner() && rule.timing() == Timing::Clock
     }
 
     /// Sets the visible part of the row of a key with a rule.
     #[cold]
     #[inline(never)]
-    fn set_by_rule(&self, entry: &mut Entry<'_, SlotState, E>, visible: &[E]) {
-        let rule =
-            self.layout.rule(entry.key()).expect("the row of a key without a rule is as long as a set");
-        rule.set(entry.value_mut().expect(HELD), visible);
+    fn set_by_rule(&self, key: Key, row: &mut [E], visible: &[E]) {
+        let rule = self.layout.rule(key).expect("the row of a key without a rule is as long as a set");
+        rule.set(row, visible);
     }
 
     /// Refuses to set static replicas of keys with a rule: all-reduces add operands, and a set is none.

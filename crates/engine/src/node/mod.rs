@@ -13,14 +13,21 @@ pub(crate) mod local;
 mod mirrors;
 mod parts;
 pub(crate) mod urgent;
+/// The row of an owned key has got operands that its rule applies at a clock: the channel has to hear of it.
+#[inline]
+pub(crate) fn note_for_clock<E: Element>(entry: &mut Entry<'_, SlotState, E>) {
+    if !entry.state().is_dirty() {
+        entry.state_mut().set_dirty(true);
+        entry.note();
+    }
+}
+
 #[cfg(test)]
 mod urgent_tests;
 
 use crate::windows::Windows;
 use crate::{LocalAccess, Storage};
-use intendant_core::{
-    ChannelId, Element, Initialiser, Key, Layout, NodeId, SharedRule, Tick, Timing, copy_to_bytes, limits,
-};
+use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits};
 use intendant_intent::{Board, TimingConfig};
 use intendant_store::{Entry, Store};
 use intendant_techniques::clocks::WorkerClocks;
@@ -339,16 +346,6 @@ impl<E: Element> Shared<E> {
         }
         if let Some(urgent) = &self.urgent {
             urgent.count(&self.layout, entry);
-        }
-    }
-
-    /// A push was applied to the row of a key. If its rule applies pushes at clocks, the channel has to hear
-    /// of it.
-    pub(crate) fn after_rule(&self, entry: &mut Entry<'_, SlotState, E>, rule: &SharedRule) {
-        let state = entry.state();
-        if rule.timing() == Timing::Clock && state.role.is_owner() && !state.is_dirty() {
-            entry.state_mut().set_dirty(true);
-            entry.note();
         }
     }
 

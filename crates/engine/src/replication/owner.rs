@@ -8,7 +8,7 @@ use crate::channel::core::Core;
 use crate::channel::effects::Output;
 use crate::error::ProtocolError;
 use crate::key_table::KeyTable;
-use crate::node::Shared;
+use crate::node::{Shared, note_for_clock};
 use crate::outgoing::replication::{RequestRoute, UpdateRow};
 use intendant_core::{Element, Key, NodeId, Timing, Updates, limits};
 use intendant_store::Entry;
@@ -245,8 +245,10 @@ impl Owner {
         };
         let updates = core.shared.layout().updates(key);
         combine::merge(updates, entry.value_mut().expect("an owner holds the value"), delta);
-        if let Updates::Rule(rule) = updates {
-            core.shared.after_rule(entry, rule);
+        if let Updates::Rule(rule) = updates
+            && rule.timing() == Timing::Clock
+        {
+            note_for_clock(entry);
         }
         out.stats.synced_keys += 1;
         update(core, out, clock, entry, hub, holder, kind);
