@@ -30,7 +30,8 @@ pub enum Timing {
     #[default]
     Push,
     /// When all workers have passed a clock, with the sum of the operands that have arrived since the last
-    /// one: those of that clock, and those of workers that are ahead of it. Needs a technique with clocks.
+    /// one: those of that clock, and those of workers that are ahead of it. A sum of zero is not applied. Where
+    /// all workers rest, what they have pushed is applied as at a clock. Needs a technique with clocks.
     Clock,
 }
 
@@ -162,14 +163,19 @@ impl SharedRule {
         }
     }
 
-    /// Applies the pending operands of a row, which are zero afterwards.
+    /// Applies the pending operands of a row, which are zero afterwards. Returns false, and does nothing, if
+    /// they are zero.
     ///
     /// # Panics
     /// If a length is wrong.
-    pub fn apply_pending<E: Element>(&self, row: &mut [E]) {
+    pub fn apply_pending<E: Element>(&self, row: &mut [E]) -> bool {
         let operand = row[self.pending()].to_vec();
+        if operand.iter().all(|element| *element == E::ZERO) {
+            return false;
+        }
         self.apply(row, &operand);
         row[self.pending()].fill(E::ZERO);
+        true
     }
 
     /// A row without its pending operands.

@@ -225,6 +225,8 @@ markers! {
     Combined = "combined",
     /// Pushes were applied by a rule.
     Ruled = "ruled",
+    /// The sum of pushes was applied by a rule at clocks.
+    RuledAtClocks = "ruled_at_clocks",
     /// A checkpoint was committed.
     CutCommitted = "cut_committed",
     /// A node died.

@@ -31,6 +31,7 @@ pub mod policy;
 pub mod relocation;
 pub mod replication;
 mod role;
+pub mod rules;
 
 pub use assignment::{Assignment, AssignmentError, KeyTechnique};
 pub use clip::Clip;

@@ -13,7 +13,7 @@ const EVERY: u64 = 3;
 impl<E: Element> Programs<E> {
     /// Whether the next push of a worker is to update its keys in place.
     pub(super) fn is_in_place(&self, worker: usize) -> bool {
-        !self.scenario.rules && self.programs[worker].calls_left.is_multiple_of(EVERY)
+        self.scenario.rules.is_none() && self.programs[worker].calls_left.is_multiple_of(EVERY)
     }
 
     /// Reads rows and adds to their worker's lane, row by row. Each row is accessed once: in the history,

@@ -25,7 +25,7 @@ pub(crate) use scenario::draw_delays;
 use crate::history::{Inconsistency, Summary};
 use crate::lanes::{self, BadValue};
 use crate::registers::{BadRegister, Registers};
-use intendant_core::{Clock, Combine, Element, Key, copy_from_bytes};
+use intendant_core::{Clock, Combine, Element, Key, Timing, copy_from_bytes};
 use intendant_sim::Violation;
 use intendant_sim::cluster::{Caller, Checks, Cluster, ClusterConfig, Happened};
 use intendant_sim::meeting::{Quiescence, Stream};
@@ -126,7 +126,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
         layout: Arc::new(layout),
         init: Arc::new(move |key, value: &mut [E]| {
             value.fill(E::ZERO);
-            let value = tally::visible_mut(initialised.rules, value);
+            let value = tally::visible_mut(initialised.rules.is_some(), value);
             let counted = value.len() - initialised.counted(value).len();
             let value = &mut value[counted..];
             if registers.contains(&key.0) { Registers::initial(value) } else { lanes::initial(key, value) }
@@ -155,8 +155,10 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
     if scenario.combine == Combine::AdaGrad {
         cluster.reach().mark(Marker::Combined);
     }
-    if scenario.rules {
-        cluster.reach().mark(Marker::Ruled);
+    match scenario.rules {
+        Some(Timing::Push) => cluster.reach().mark(Marker::Ruled),
+        Some(Timing::Clock) => cluster.reach().mark(Marker::RuledAtClocks),
+        None => {}
     }
     if !scenario.faults.is_none() {
         cluster.reach().mark(Marker::Faulty);

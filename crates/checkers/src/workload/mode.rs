@@ -184,6 +184,7 @@ impl Mode {
             Marker::DoublePrecision => (200, true),
             Marker::Combined => (100, self.has_copies()),
             Marker::Ruled => (100, true),
+            Marker::RuledAtClocks => (100, clocked),
             // Runs that crash are another workload: `crate::restart`.
             Marker::CutCommitted
             | Marker::Crashed

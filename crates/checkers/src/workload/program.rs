@@ -138,7 +138,8 @@ impl<E: Element> Programs<E> {
         self.history.check_sums()?;
         self.registers.check()?;
         let scenario = &self.scenario;
-        let sessions = self.history.check_sessions(|key| !scenario.is_sequential(key));
+        let sessions =
+            self.history.check_sessions(|key| scenario.shows_own_pushes() && !scenario.is_sequential(key));
         let ordered = self.history.check_order(|key| scenario.is_sequential(key));
         Ok(sessions.map_err(Failure::Session)?.and(ordered?))
     }
@@ -259,7 +260,7 @@ impl<E: Element> Programs<E> {
                 lanes::push(worker, workers, len / 2, values);
             }
         }
-        if self.scenario.rules {
+        if self.scenario.rules.is_some() {
             tally::count(values);
             *self.tally.entry(key).or_insert(0) += 1;
         }

@@ -6,7 +6,7 @@ use super::intents::IntentSettings;
 use super::replicas::{self, Stop};
 use super::tally::Tally;
 use crate::lanes;
-use intendant_core::{Combine, Key, KeyOrder, Layout, LayoutBuilder, NodeId, Tick, random};
+use intendant_core::{Combine, Key, KeyOrder, Layout, LayoutBuilder, NodeId, Tick, Timing, random};
 use intendant_engine::{LocalAccess, ReplicationConfig, Storage, WindowConfig};
 use intendant_sim::Dice;
 use intendant_sim::Faults;
@@ -49,8 +49,8 @@ pub struct Scenario {
     /// How the updates of several copies are combined. With [`Combine::AdaGrad`], the second half of each
     /// value is a value as it is otherwise, because accumulators are sums, and the first half is dust.
     pub combine: Combine,
-    /// Whether pushes change values by a rule, [`Tally`], instead of being added.
-    pub rules: bool,
+    /// If pushes change values by a rule, [`Tally`], instead of being added: when.
+    pub rules: Option<Timing>,
     /// Number of registers (keys that workers overwrite); they are the last keys.
     pub registers: u64,
     /// Number of keys with lanes that get most of the calls.
@@ -208,7 +208,7 @@ impl Scenario {
             call_keys_max: dice.pick(&[1, 3, 6]),
             lanes,
             combine: Combine::Sum,
-            rules: false,
+            rules: None,
             registers: dice.between(1, 3),
             calls: mode.calls,
             in_flight_max: if asynchronous { in_flight } else { 0 },
@@ -225,9 +225,12 @@ impl Scenario {
         };
         let mut drawn = if mode.has_copies() { replicas::draw(mode, drawn) } else { drawn };
         // Drawn apart from the rest, so that other runs do not depend on it.
-        let rules = Dice::new(random::stream(seed, &[7])).once_in(RULES_ONCE_IN);
+        let mut dice = Dice::new(random::stream(seed, &[7]));
         let plain = drawn.combine == Combine::Sum && drawn.replication.clip.is_none() && !drawn.huge;
-        drawn.rules = rules && plain;
+        if dice.once_in(RULES_ONCE_IN) && plain {
+            let at_clocks = drawn.is_clocked() && dice.once_in(2);
+            drawn.rules = Some(if at_clocks { Timing::Clock } else { Timing::Push });
+        }
         drawn
     }
 
@@ -262,9 +265,15 @@ impl Scenario {
     #[must_use]
     pub fn may_set(&self, node: NodeId, key: Key) -> bool {
         !self.has_static_replicas(key)
-            || !self.rules
+            || self.rules.is_none()
                 && self.replication.clip.is_none()
                 && key.0 % self.nodes as u64 == u64::from(node.0)
+    }
+
+    /// Whether a worker sees its own pushes of `key` in its next pull.
+    #[must_use]
+    pub fn shows_own_pushes(&self) -> bool {
+        self.rules != Some(Timing::Clock)
     }
 
     /// Whether staleness is bounded by clocks.
@@ -308,12 +317,9 @@ impl Scenario {
     #[must_use]
     pub fn layout(&self) -> Layout {
         let mut builder = Layout::builder();
-        let range = |builder: LayoutBuilder, name: &str, keys, len| {
-            if self.rules {
-                builder.range_with_rule(name, keys, len, Tally)
-            } else {
-                builder.range(name, keys, len)
-            }
+        let range = |builder: LayoutBuilder, name: &str, keys, len| match self.rules {
+            Some(timing) => builder.range_with_rule(name, keys, len, Tally(timing)),
+            None => builder.range(name, keys, len),
         };
         for (at, (keys, len)) in self.lanes.iter().enumerate() {
             builder = range(builder, &format!("lanes{at}"), *keys, *len);

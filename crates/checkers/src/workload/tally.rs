@@ -4,19 +4,23 @@
 //! copy has seen, in as many operands as holders and owners have made of them, and how often the rule was
 //! applied.
 
-use intendant_core::{Element, Key, Rule, SharedRule};
+use intendant_core::{Element, Key, Rule, SharedRule, Timing};
 
 /// Adds all elements of an operand but the last to the value. The state has the sum of the last ones, and how
 /// often the rule was applied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tally;
+pub(crate) struct Tally(pub(crate) Timing);
 
 /// Elements of the state.
 const STATE: usize = 2;
 
 impl Rule for Tally {
     fn id(&self) -> String {
-        "tally".into()
+        format!("tally({:?})", self.0)
+    }
+
+    fn timing(&self) -> Timing {
+        self.0
     }
 
     fn state_len(&self, _visible: usize) -> usize {

@@ -70,6 +70,7 @@ impl<E: Element> Replication<E> {
         self.holder.unsettled(core.policy().replicas)
             + self.holder.listed()
             + self.owner.unsent()
+            + self.owner.pending()
             + usize::from(!self.staleness.is_settled())
     }
 
@@ -150,8 +151,17 @@ impl<E: Element> Replication<E> {
         self.noted.clear();
     }
 
+    /// Applies the operands that wait for a clock.
+    fn apply_pending(&mut self, core: &Core<E>) {
+        if core.shared.layout().has_clock_rules() {
+            self.collect(core);
+            self.owner.apply_pending(core);
+        }
+    }
+
     /// Synchronises all replicas now.
     pub(crate) fn synchronize(&mut self, core: &Core<E>, out: &mut Output) {
+        self.apply_pending(core);
         match core.policy().replicas {
             Some(Replicas::Directed { .. } | Replicas::Eager) => {
                 self.collect_and_gather(core);
@@ -300,10 +310,7 @@ impl<E: Element> Replication<E> {
     /// The slowest node has advanced: continues what waited for the global clock.
     fn on_global_clock(&mut self, core: &Core<E>, out: &mut Output) {
         let global = self.staleness.clock();
-        if core.shared.layout().has_clock_rules() {
-            self.collect(core);
-            self.owner.apply_pending(core);
-        }
+        self.apply_pending(core);
         core.shared.set_global(core.id, global);
         for (key, holder) in self.staleness.take_due() {
             self.owner.refresh(core, out, global, key, holder);

@@ -8,9 +8,9 @@ use crate::channel::core::Core;
 use crate::channel::effects::Output;
 use crate::error::ProtocolError;
 use crate::key_table::KeyTable;
-use crate::node::{Shared, note_for_clock};
+use crate::node::Shared;
 use crate::outgoing::replication::{RequestRoute, UpdateRow};
-use intendant_core::{Element, Key, NodeId, Timing, Updates, limits};
+use intendant_core::{Element, Key, NodeId, Timing, limits};
 use intendant_store::Entry;
 use intendant_techniques::combine;
 use intendant_techniques::replication::{AskOutcome, Hub, Merge};
@@ -120,28 +120,33 @@ impl Owner {
     fn take_mark<E: Element>(&mut self, core: &Core<E>, entry: &mut Entry<'_, SlotState, E>) {
         if entry.state().is_dirty() {
             entry.state_mut().set_dirty(false);
-            self.note_pending(core, entry.key());
+            note_pending(core, &mut self.pending, entry.key());
             self.changed(core, entry.key());
         }
     }
 
     /// The owned `key`, which was marked, may have operands that its rule applies at the next global clock.
     pub(super) fn note_pending<E: Element>(&mut self, core: &Core<E>, key: Key) {
-        if core.shared.layout().rule(key).is_some_and(|rule| rule.timing() == Timing::Clock) {
-            self.pending.insert(key);
-        }
+        note_pending(core, &mut self.pending, key);
     }
 
-    /// A global clock is reached: applies the operands that wait for it.
+    /// Number of keys that may have operands that wait for a clock.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// A global clock is reached, or all workers rest: applies the operands that wait for it.
     pub(super) fn apply_pending<E: Element>(&mut self, core: &Core<E>) {
         while let Some(key) = self.pending.pop_first() {
             let (mut entry, _) = core.shared.latch(key);
             self.take_mark(core, &mut entry);
             let rule = core.shared.layout().rule(key).expect("pending operands have a rule");
-            rule.apply_pending(entry.value_mut().expect("an owner holds the value"));
+            let applied = rule.apply_pending(entry.value_mut().expect("an owner holds the value"));
             // What was noted again has been applied.
             self.pending.remove(&key);
-            self.changed(core, key);
+            if applied {
+                self.changed(core, key);
+            }
         }
     }
 
@@ -245,11 +250,7 @@ impl Owner {
         };
         let updates = core.shared.layout().updates(key);
         combine::merge(updates, entry.value_mut().expect("an owner holds the value"), delta);
-        if let Updates::Rule(rule) = updates
-            && rule.timing() == Timing::Clock
-        {
-            note_for_clock(entry);
-        }
+        note_pending(core, &mut self.pending, key);
         out.stats.synced_keys += 1;
         update(core, out, clock, entry, hub, holder, kind);
         if hub.behind().next().is_some() {
@@ -411,6 +412,13 @@ impl Owner {
         }
         self.unsent.put_back(keys, at);
         self.gathered() == 0
+    }
+}
+
+/// The owned `key` may have operands that its rule applies at a clock.
+fn note_pending<E: Element>(core: &Core<E>, pending: &mut BTreeSet<Key>, key: Key) {
+    if core.shared.layout().rule(key).is_some_and(|rule| rule.timing() == Timing::Clock) {
+        pending.insert(key);
     }
 }
 
