@@ -13,9 +13,6 @@
 //! Rows move between nodes, and are in checkpoints, as a whole. Operands that meet before they reach the
 //! owner are added: a rule must accept a sum of operands as one operand [OSDI'14, §3.4, user-defined
 //! functions on the server].
-//!
-//! Rows are longer than operands and visible parts, as no part but the state may be empty. So code that
-//! handles a row and an operand of the same length need not ask whether there is a rule.
 
 use crate::{Element, ElementType};
 use bytemuck::{cast_slice, cast_slice_mut as cast_mut};

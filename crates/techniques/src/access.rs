@@ -23,60 +23,39 @@
 use intendant_core::{Element, SharedRule, add_bytes, copy_from_bytes, copy_to_bytes};
 use intendant_wire::AccessKind;
 
-/// Copies `value` to `operand`, or the visible part of a row: with a rule, a row is longer.
+/// Copies `value` to `operand`.
 ///
 /// # Panics
-/// If `operand` is longer than `value`.
+/// If the two differ in length.
 #[inline]
 pub fn pull<E: Element>(value: &[E], operand: &mut [E]) {
-    if operand.len() == value.len() {
-        operand.copy_from_slice(value);
-    } else {
-        pull_visible(value, operand);
-    }
+    operand.copy_from_slice(value);
 }
 
-#[cold]
-#[inline(never)]
-fn pull_visible<E: Element>(row: &[E], operand: &mut [E]) {
-    operand.copy_from_slice(&row[..operand.len()]);
-}
-
-/// Adds `update` to `value`. Returns false, and changes nothing, if the two differ in length: then `value` is
-/// the row of a key with a rule, which the caller applies.
+/// Adds `update` to `value`.
+///
+/// # Panics
+/// If the two differ in length.
 #[inline]
-#[must_use]
-pub fn push<E: Element>(value: &mut [E], update: &[E]) -> bool {
-    if value.len() != update.len() {
-        return false;
-    }
+pub fn push<E: Element>(value: &mut [E], update: &[E]) {
+    assert_eq!(value.len(), update.len(), "update and value differ in length");
     for (value, update) in value.iter_mut().zip(update) {
         *value += *update;
     }
-    true
 }
 
 /// Applies an access, whose operand came in a frame, to the value of a key without a rule. A pull appends the
-/// elements to `read`. A push adds exactly what [`push`] adds. Returns false, and changes nothing, if the
-/// operand of a push or set is not as long as the value: then `value` is the row of a key with a rule, see
-/// [`apply_by_rule`]. The same for a pull, if there may be rules.
+/// elements to `read`. A push adds exactly what [`push`] adds.
+///
+/// # Panics
+/// If the operand of a push or set is not as long as the value.
 #[inline]
-#[must_use]
-pub fn apply<E: Element>(
-    kind: AccessKind,
-    has_rules: bool,
-    value: &mut [E],
-    operand: &[u8],
-    read: &mut Vec<u8>,
-) -> bool {
+pub fn apply<E: Element>(kind: AccessKind, value: &mut [E], operand: &[u8], read: &mut Vec<u8>) {
     match kind {
-        AccessKind::Pull if has_rules => return false,
         AccessKind::Pull => copy_to_bytes(value, read),
-        AccessKind::Push | AccessKind::Set if operand.len() != size_of_val(value) => return false,
         AccessKind::Push => add_bytes(value, operand),
         AccessKind::Set => copy_from_bytes(value, operand),
     }
-    true
 }
 
 /// Applies an access, whose operand came in a frame, to the row of a key with a rule. A pull appends the
@@ -119,31 +98,24 @@ mod tests {
         let (mut value, mut operand) = ([1.0f32, 2.0], [0.0; 2]);
         pull(&value, &mut operand);
         assert_eq!(operand, [1.0, 2.0]);
-        assert!(push(&mut value, &[0.5, -4.0]));
+        push(&mut value, &[0.5, -4.0]);
         assert_eq!(value, [1.5, -2.0]);
     }
 
     #[test]
     fn an_operand_of_a_frame_is_added_or_set_and_a_read_is_appended() {
         let (mut value, mut read) = ([1.0f32, 2.0], bytes(&[9.0]));
-        assert!(apply(AccessKind::Pull, false, &mut value, &[], &mut read));
+        apply(AccessKind::Pull, &mut value, &[], &mut read);
         assert_eq!(read, bytes(&[9.0, 1.0, 2.0]));
-        assert!(apply(AccessKind::Push, false, &mut value, &bytes(&[0.5, -4.0]), &mut read));
+        apply(AccessKind::Push, &mut value, &bytes(&[0.5, -4.0]), &mut read);
         assert_eq!(value, [1.5, -2.0]);
-        assert!(apply(AccessKind::Set, false, &mut value, &bytes(&[7.0, 8.0]), &mut read));
+        apply(AccessKind::Set, &mut value, &bytes(&[7.0, 8.0]), &mut read);
         assert_eq!((value, read.len()), ([7.0, 8.0], 12));
     }
 
     #[test]
-    fn a_row_is_not_changed_without_its_rule() {
-        let (mut row, mut read) = ([1.0f32, 2.0], Vec::new());
-        assert!(!push(&mut row, &[1.0]));
-        for kind in [AccessKind::Push, AccessKind::Set] {
-            assert!(!apply(kind, false, &mut row, &bytes(&[1.0]), &mut read));
-        }
-        assert_eq!((row, read), ([1.0, 2.0], Vec::new()));
-        let mut visible = [0.0];
-        pull(&row, &mut visible);
-        assert_eq!(visible, [1.0]);
+    #[should_panic(expected = "update and value differ in length")]
+    fn an_update_is_as_long_as_its_value() {
+        push(&mut [1.0f32, 2.0], &[1.0]);
     }
 }

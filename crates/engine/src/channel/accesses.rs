@@ -87,18 +87,25 @@ impl<E: Element> Channel<E> {
     ) -> Result<(), ProtocolError> {
         let (mut entry, role) = shared.latch(key);
         // Fast path: most often another node accesses a key that is owned here and has no copies.
-        if role == Role::Owner && access.need == 0 {
-            self.serve(&mut entry, &access, &values[operand]);
+        if role == Role::Owner && access.need == 0 && !self.core.has_rules {
+            let counter = self.core.told_counter(&entry.state());
+            self.out.serve_plainly(&self.core, counter, &mut entry, &access, &values[operand]);
+            self.served(&mut entry, &access);
             return Ok(());
         }
         self.access_by_role(shared, entry, access, values, operand)
     }
 
     /// Serves an access to a key that is here.
-    #[inline(always)]
     pub(super) fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, access: &Access, operand: &[u8]) {
         let counter = self.core.told_counter(&entry.state());
         self.out.serve(&self.core, counter, entry, access, operand);
+        self.served(entry, access);
+    }
+
+    /// What follows from an access that was served.
+    #[inline(always)]
+    fn served(&mut self, entry: &mut Entry<'_, SlotState, E>, access: &Access) {
         self.core.shared.after_access(entry, access.kind, access.origin.node);
         if access.hops > 0 && access.origin.node == self.core.node() {
             self.replication.holder.came_back(entry.key());

@@ -17,6 +17,8 @@ pub(crate) type Hash = foldhash::fast::FixedState;
 /// Read by all mechanisms.
 pub(crate) struct Core<E> {
     pub(crate) id: ChannelId,
+    /// Whether pushes change values by rules.
+    pub(crate) has_rules: bool,
     pub(crate) shared: Arc<Shared<E>>,
     /// When the current input happens.
     pub(crate) now: Tick,
@@ -42,9 +44,10 @@ impl<E: Element> Core<E> {
     #[inline(always)]
     pub(crate) fn operand_bytes(&self, kind: AccessKind, key: Key) -> usize {
         let layout = self.shared.layout();
-        let elements = match kind {
-            AccessKind::Pull | AccessKind::Set => layout.visible(key),
-            AccessKind::Push => layout.operand(key),
+        let elements = match layout.uniform() {
+            Some(len) => len,
+            None if kind == AccessKind::Push => layout.operand(key),
+            None => layout.visible(key),
         };
         elements * size_of::<E>()
     }

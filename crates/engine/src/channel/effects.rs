@@ -99,9 +99,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Serves an access to a key whose value is here, and answers it. This is the path that all mechanisms
-    /// share; `counter` is the relocation counter for the answer, if nodes remember locations.
-    #[inline(always)]
+    /// Serves an access to a key whose value is here, and answers it. `counter` is the relocation counter for
+    /// the answer, if nodes remember locations.
     pub(crate) fn serve<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -110,42 +109,65 @@ impl Output {
         access: &Access,
         operand: &[u8],
     ) {
-        let Access { origin, kind, hops, position, late, .. } = *access;
-        let has_rules = core.shared.layout().has_rules();
+        if core.has_rules {
+            self.serve_by_rule(core, counter, entry, access, operand);
+        } else {
+            self.serve_plainly(core, counter, entry, access, operand);
+        }
+    }
+
+    /// [`Output::serve`] in a layout without rules. This is the path that all mechanisms share.
+    #[inline(always)]
+    pub(crate) fn serve_plainly<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        counter: Option<u32>,
+        entry: &mut Entry<'_, SlotState, E>,
+        access: &Access,
+        operand: &[u8],
+    ) {
+        let Access { origin, kind, position, late, .. } = *access;
+        let value = entry.value_mut().expect("a served key must have a value");
         self.outgoing.replies.served(origin, kind, position, late, counter, |read| {
-            let value = entry.value_mut().expect("a served key must have a value");
-            if !access::apply(kind, has_rules, value, operand, read) {
-                serve_by_rule(core, entry, kind, operand, read);
-            }
+            access::apply(kind, value, operand, read);
         });
+        self.count(core, entry.key(), access);
+    }
+
+    /// Counts an access that was served.
+    #[inline(always)]
+    fn count<E: Element>(&mut self, core: &Core<E>, key: Key, access: &Access) {
+        let Access { origin, kind, hops, late, since, .. } = *access;
         if origin.node != core.node() {
             self.stats.served(hops);
         } else if late {
-            let after = core.now.0.saturating_sub(access.since.0);
-            self.events.note(core.now, entry.key(), What::Waited { access: traced(kind), after });
+            let after = core.now.0.saturating_sub(since.0);
+            self.events.note(core.now, key, What::Waited { access: traced(kind), after });
         }
     }
-}
 
-/// Serves an access in a layout with rules.
-#[cold]
-#[inline(never)]
-fn serve_by_rule<E: Element>(
-    core: &Core<E>,
-    entry: &mut Entry<'_, SlotState, E>,
-    kind: AccessKind,
-    operand: &[u8],
-    read: &mut Vec<u8>,
-) {
-    let (rule, pends) = (core.shared.layout().rule(entry.key()), entry.state().role.tells());
-    let value = entry.value_mut().expect("a served key must have a value");
-    let Some(rule) = rule else {
-        let served = access::apply(kind, false, value, operand, read);
-        assert!(served, "an operand that was not checked");
-        return;
-    };
-    access::apply_by_rule(rule, kind, value, operand, pends, read);
-    if kind == AccessKind::Push && !pends && rule.timing() == Timing::Clock {
-        note_for_clock(entry);
+    /// [`Output::serve`] in a layout with rules.
+    #[cold]
+    #[inline(never)]
+    fn serve_by_rule<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        counter: Option<u32>,
+        entry: &mut Entry<'_, SlotState, E>,
+        access: &Access,
+        operand: &[u8],
+    ) {
+        let Access { origin, kind, position, late, .. } = *access;
+        let (rule, pends) = (core.shared.layout().rule(entry.key()), entry.state().role.tells());
+        let value = entry.value_mut().expect("a served key must have a value");
+        self.outgoing.replies.served(origin, kind, position, late, counter, |read| match rule {
+            Some(rule) => access::apply_by_rule(rule, kind, value, operand, pends, read),
+            None => access::apply(kind, value, operand, read),
+        });
+        let at_clock = rule.is_some_and(|rule| rule.timing() == Timing::Clock);
+        if at_clock && kind == AccessKind::Push && !pends {
+            note_for_clock(entry);
+        }
+        self.count(core, entry.key(), access);
     }
 }

@@ -74,7 +74,8 @@ impl<E: Element> Channel<E> {
     #[must_use]
     #[inline(never)]
     pub fn new(id: ChannelId, shared: Arc<Shared<E>>) -> Self {
-        let core = Core { id, shared, now: Tick(0) };
+        let has_rules = shared.layout().has_rules();
+        let core = Core { id, has_rules, shared, now: Tick(0) };
         let intents = Intents::new(&core);
         let watched = core.shared.replication().watched.iter().copied();
         let layout = core.shared.layout();

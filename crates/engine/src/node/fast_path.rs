@@ -2,11 +2,13 @@
 //! channels.
 
 use super::local::{Deferral, Local, Started};
-use super::{Shared, note_for_clock};
+mod by_rule;
+
+use super::Shared;
 use crate::LocalAccess;
 use crate::error::AccessError;
 use crate::input::{Kind, Submission, Work};
-use intendant_core::{ChannelId, Element, Key, Layout, Tick, Timing, copy_to_bytes, limits};
+use intendant_core::{ChannelId, Element, Key, Layout, Tick, copy_to_bytes, limits};
 use intendant_store::Entry;
 use intendant_techniques::{Initiator, Role, SlotState, access};
 use intendant_wire::AccessKind;
@@ -22,6 +24,12 @@ const GROUP: usize = 8;
 trait Serve<E: Element> {
     const KIND: AccessKind;
 
+    /// Elements of the call for `key`.
+    #[inline(always)]
+    fn elements(layout: &Layout, key: Key) -> usize {
+        layout.len(key)
+    }
+
     /// Serves the key. `place` is the range of its elements among those of the call.
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>);
 
@@ -33,8 +41,8 @@ trait Serve<E: Element> {
 }
 
 struct Read<'a, E>(&'a mut [E]);
-struct Add<'a, E>(&'a [E], &'a Shared<E>);
-struct Put<'a, E>(&'a [E], &'a Shared<E>);
+struct Add<'a, E>(&'a [E]);
+struct Put<'a, E>(&'a [E]);
 
 const HELD: &str = "a served key must have a value";
 
@@ -57,12 +65,7 @@ impl<E: Element> Serve<E> for Add<'_, E> {
 
     #[inline(always)]
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        let (key, role, operand) = (entry.key(), entry.state().role, &self.0[place]);
-        let value = entry.value_mut().expect(HELD);
-        // Without the entry: it would have to live in memory.
-        if !access::push(value, operand) && self.1.push_by_rule(key, role, value, operand) {
-            note_for_clock(entry);
-        }
+        access::push(entry.value_mut().expect(HELD), &self.0[place]);
     }
 }
 
@@ -71,13 +74,7 @@ impl<E: Element> Serve<E> for Put<'_, E> {
 
     #[inline(always)]
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        let (key, operand) = (entry.key(), &self.0[place]);
-        let value = entry.value_mut().expect(HELD);
-        if value.len() == operand.len() {
-            value.copy_from_slice(operand);
-        } else {
-            self.1.set_by_rule(key, value, operand);
-        }
+        entry.value_mut().expect(HELD).copy_from_slice(&self.0[place]);
     }
 }
 
@@ -156,7 +153,11 @@ impl<E: Element> Shared<E> {
     /// Reads the keys that are here.
     #[inline]
     fn read(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) {
-        self.walk(local, keys, Read(values));
+        if self.layout.has_rules() {
+            by_rule::read(self, local, keys, values);
+        } else {
+            self.walk(local, keys, Read(values));
+        }
         local.count_pull(keys.len(), self.access);
     }
 
@@ -168,7 +169,11 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub fn push(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(AccessKind::Push, keys, Some(values.len()))?;
-        self.walk(local, keys, Add(values, self));
+        if self.layout.has_rules() {
+            by_rule::push(self, local, keys, values);
+        } else {
+            self.walk(local, keys, Add(values));
+        }
         local.count_push(keys.len(), self.access);
         Ok(self.start(local, Call::access(AccessKind::Push, values)))
     }
@@ -180,8 +185,11 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub fn set(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(AccessKind::Set, keys, Some(values.len()))?;
-        self.check_set(keys)?;
-        self.walk(local, keys, Put(values, self));
+        if self.layout.has_rules() {
+            by_rule::set(self, local, keys, values)?;
+        } else {
+            self.walk(local, keys, Put(values));
+        }
         local.count_push(keys.len(), self.access);
         Ok(self.start(local, Call::access(AccessKind::Set, values)))
     }
@@ -227,34 +235,6 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Applies a push to the row of a key with a rule. A copy keeps it for the main copy. Returns whether the
-    /// channel has to hear of it: see [`note_for_clock`].
-    #[cold]
-    #[inline(never)]
-    fn push_by_rule(&self, key: Key, role: Role, row: &mut [E], operand: &[E]) -> bool {
-        let rule = self.layout.rule(key).expect("the row of a key without a rule is as long as a push");
-        rule.push(row, operand, role.tells());
-        role.is_owner() && rule.timing() == Timing::Clock
-    }
-
-    /// Sets the visible part of the row of a key with a rule.
-    #[cold]
-    #[inline(never)]
-    fn set_by_rule(&self, key: Key, row: &mut [E], visible: &[E]) {
-        let rule = self.layout.rule(key).expect("the row of a key without a rule is as long as a set");
-        rule.set(row, visible);
-    }
-
-    /// Refuses to set static replicas of keys with a rule: all-reduces add operands, and a set is none.
-    #[inline]
-    fn check_set(&self, keys: &[Key]) -> Result<(), AccessError> {
-        if !self.layout.has_rules() {
-            return Ok(());
-        }
-        let of_rule = |key: &&Key| self.layout.rule(**key).is_some() && self.latch(**key).1 == Role::Static;
-        keys.iter().find(of_rule).map_or(Ok(()), |key| Err(AccessError::SetsStatic { key: *key }))
-    }
-
     /// Serves one key of a call if it is here, and notes it if not. Returns where the next key's elements
     /// begin. A pull reads only copies that have reached the clock `need`, if there is one.
     #[inline(always)]
@@ -267,7 +247,7 @@ impl<E: Element> Shared<E> {
         need: Option<u32>,
         call: &mut S,
     ) -> usize {
-        let end = offset + elements_of(&self.layout, S::KIND, key);
+        let end = offset + S::elements(&self.layout, key);
         let (mut entry, role) = self.latch(key);
         let owned = role == Role::Owner && need.is_none();
         let here = owned || self.serves(key, &entry.state(), S::KIND, need.unwrap_or(0));
@@ -324,7 +304,7 @@ impl<E: Element> Shared<E> {
                 let (entry, _) = self.latch(*key);
                 let serves = self.serves(*key, &entry.state(), AccessKind::Pull, need);
                 if let (true, Some(value)) = (serves, entry.value()) {
-                    access::pull(value, &mut values[offset..offset + len]);
+                    access::pull(&value[..len], &mut values[offset..offset + len]);
                     served = true;
                 }
             }
@@ -422,9 +402,10 @@ impl<E: Element> Shared<E> {
 /// Elements of an access to `key`.
 #[inline(always)]
 fn elements_of(layout: &Layout, kind: AccessKind, key: Key) -> usize {
-    match kind {
-        AccessKind::Pull | AccessKind::Set => layout.visible(key),
-        AccessKind::Push => layout.operand(key),
+    match layout.uniform() {
+        Some(len) => len,
+        None if kind == AccessKind::Push => layout.operand(key),
+        None => layout.visible(key),
     }
 }
 
