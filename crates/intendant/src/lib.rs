@@ -59,7 +59,7 @@ pub use error::{Error, exit};
 pub use intendant_control::{self as control, Failure, FailureKind, JoinError};
 pub use intendant_core::{
     ChannelId, Clock, Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, LayoutBuilder,
-    LayoutError, NodeId, Tick, WorkerId,
+    LayoutError, NodeId, Rule, SharedRule, Tick, Timing, WorkerId,
 };
 pub use intendant_engine::{
     AccessError, AccessStats, Explanation, LocalAccess, ManagementStats, NetworkStats, ReplicationConfig,
@@ -71,11 +71,11 @@ pub use intendant_sampling::{
     Conformity, Distribution, DistributionError, DistributionId, Handle, Pooling, SampleError, Sampler,
     SamplerBuilder, SamplingStats, Scheme, SchemeError,
 };
-pub use intendant_techniques::assignment;
 pub use intendant_techniques::{
     Act, Assignment, AssignmentError, Choice, Initiator, IntentPolicy, KeyTechnique, Location, Order, Policy,
     Replicas, Role, StaticReplicaPace, StaticReplicas, Technique,
 };
+pub use intendant_techniques::{assignment, rules};
 pub use intendant_trace::{Access, Cause, Event, Filter, FilterError, Mark, What};
 pub use intendant_transport::socket::Links;
 pub use intendant_transport::{TLS_NAME, Tls, TlsError, TlsFileError, TlsFiles, Token, Transport};

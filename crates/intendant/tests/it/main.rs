@@ -13,6 +13,7 @@ mod relocation_cluster;
 mod replication;
 mod replication_cluster;
 mod replication_processes;
+mod rules;
 mod sampling;
 mod traces;
 mod waiting;
