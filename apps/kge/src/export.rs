@@ -91,7 +91,7 @@ mod tests {
         let train = vec![Triple { subject: 0, relation: 0, object: 1 }];
         let data = Dataset::new(entities, relations, train, Vec::new(), Vec::new());
         let mut export = Export::new(Arc::new(data));
-        let range = |name: &str, keys| KeyRange { name: name.to_owned(), keys, len: 4 };
+        let range = |name: &str, keys| KeyRange::new(name, keys, 4);
         let exporter: &mut dyn Exporter<f32> = &mut export;
         exporter.begin(folder, &[range("entity", 0..2), range("relation", 2..3)])?;
         // Backwards: every row has to find its place.

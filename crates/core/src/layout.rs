@@ -28,6 +28,12 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
+    /// A range without a rule.
+    #[must_use]
+    pub fn new(name: &str, keys: Range<u64>, len: usize) -> Self {
+        Self { name: name.to_owned(), keys, len, rule: None }
+    }
+
     /// Elements per value: of a pull or a set.
     #[inline]
     pub fn visible(&self) -> usize {

@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn values_are_divided_among_the_matrices_of_their_range() {
         let folder = tempfile::tempdir().unwrap();
-        let range = |name: &str, keys, len| KeyRange { name: name.to_owned(), keys, len };
+        let range = |name: &str, keys, len| KeyRange::new(name, keys, len);
         let mut matrices = Matrices::default();
         matrices.add::<f32>(folder.path(), &range("a", 0..2, 3), &[("a", 0..1), ("a_rest", 1..3)]).unwrap();
         matrices.add::<f32>(folder.path(), &range("b", 2..3, 2), &[("b", 0..1)]).unwrap();

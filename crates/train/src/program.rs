@@ -119,7 +119,7 @@ impl State {
         let ranges = self.ranges.into_iter().map(|(name, keys, len)| {
             let keys = first..first + keys;
             first = keys.end;
-            KeyRange { name: name.to_owned(), keys, len }
+            KeyRange::new(name, keys, len)
         });
         (ranges.collect(), self.parameters)
     }

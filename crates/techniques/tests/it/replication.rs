@@ -1,16 +1,18 @@
 //! Replicas through the owner without engines: what a holder and an owner do about each message.
 
-use intendant_core::{Combine, NodeId, Updates};
+use intendant_core::{Combine, NodeId, SharedRule, Updates};
+use intendant_techniques::combine;
 use intendant_techniques::replication::{AskOutcome, Dropped, Hub, Merge, Replica, Stage};
+use intendant_techniques::rules::Decay;
 use proptest::prelude::*;
 
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 
-/// A holder at this version of a main copy of one element; its copy.
 /// Updates are added.
 const SUM: Updates<'static> = Updates::Combined(Combine::Sum);
 
+/// A holder at this version of a main copy of one element; its copy.
 fn held(version: u32, main: f32) -> (Replica<f32>, [f32; 1]) {
     let mut replica = Replica::ask(1);
     replica.set_up(version, [main].into());
@@ -179,5 +181,43 @@ proptest! {
             main += delta[0];
         }
         prop_assert_eq!(value[0].to_bits(), main.to_bits());
+    }
+
+    /// The same with a rule that shows the order of operands, and of which an operand of zero changes the value:
+    /// the value halves before each.
+    #[test]
+    fn acknowledged_rows_are_equal_to_the_bit(
+        pushes in prop::collection::vec((0..3u8, -1e3_f32..1e3), 1..40),
+    ) {
+        let rule = SharedRule::new(Decay::new(0.5).unwrap(), 1);
+        let updates = Updates::Rule(&rule);
+        let (mut hub, mut main) = (Hub::default(), [1.1_f32, 0.0]);
+        hub.ask(A, 1);
+        hub.tell(A);
+        let mut replica = Replica::ask(1);
+        replica.set_up(0, main.into());
+        let mut row = main;
+        for (kind, operand) in pushes {
+            // The owner's own, the holder's, and one of the holder that is zero.
+            match kind {
+                0 => {
+                    rule.push(&mut main, &[operand], false);
+                    hub.touch();
+                    let holder = hub.tell(A).expect("it is registered");
+                    prop_assert!(replica.refresh(updates, (hub.version(), holder.seq), &main, &mut row, false));
+                }
+                kind => {
+                    rule.push(&mut row, &[if kind == 1 { operand } else { 0.0 }], true);
+                    let (seq, delta) = replica.collect(updates, &mut row).expect("an operand is to be sent");
+                    let mut bytes = Vec::new();
+                    intendant_core::copy_to_bytes(delta, &mut bytes);
+                    prop_assert_eq!(hub.merge(A, 1, seq), Merge::Acknowledge);
+                    combine::merge(updates, &mut main, &bytes);
+                    prop_assert!(replica.acknowledged(updates, hub.version(), seq));
+                }
+            }
+            prop_assert_eq!(row.map(f32::to_bits), main.map(f32::to_bits));
+            prop_assert_eq!([replica.base()[0].to_bits(), replica.base()[1].to_bits()], main.map(f32::to_bits));
+        }
     }
 }
