@@ -301,8 +301,11 @@ mod tests {
         assert!(error().starts_with("cannot read DIR/sketch.json: "), "{}", error());
         let min = about(Kind::CountMin, Items::Lines);
         let cells = [1.0, 2.0, 0.0, 3.0, 6.0, 0.0, 0.0, 0.0];
-        write(path, &min, &[7.0], &cells);
-        assert_eq!(error(), "DIR/counters.npy: row 0 adds up to 6, and sketch.json says 7");
+        for inserted in [7.0, 5.0] {
+            write(path, &min, &[inserted], &cells);
+            let expected = format!("DIR/counters.npy: row 0 adds up to 6, and sketch.json says {inserted}");
+            assert_eq!(error(), expected);
+        }
         write(path, &min, &[6.0], &cells);
         let text = std::fs::read_to_string(about_path(path)).unwrap();
         let with = |from: &str, to: &str| {

@@ -137,6 +137,18 @@ mod tests {
     use super::*;
     use std::thread;
 
+    /// Returns when the receiver sleeps.
+    fn falls_asleep<T>(sender: &MailSender<T>) {
+        // Seconds, if no other thread needs the core.
+        for _ in 0..10_000_000 {
+            if lock(&sender.0.state).asleep {
+                return;
+            }
+            thread::yield_now();
+        }
+        panic!("the receiver does not fall asleep");
+    }
+
     #[test]
     fn everything_arrives_in_the_order_of_its_sender() {
         const EACH: usize = 20_000;
@@ -169,21 +181,11 @@ mod tests {
         let awake = Awake::default();
         let (sender, mut receiver) = mailbox(&awake);
         let sleeper = thread::spawn(move || (receiver.next(), receiver.next()));
-        let falls_asleep = || {
-            // Seconds, if no other thread needs the core.
-            for _ in 0..10_000_000 {
-                if lock(&sender.0.state).asleep {
-                    return;
-                }
-                thread::yield_now();
-            }
-            panic!("the receiver does not fall asleep");
-        };
         assert!(!awake.is_none());
-        falls_asleep();
+        falls_asleep(&sender);
         assert!(awake.is_none());
         sender.send(7);
-        falls_asleep();
+        falls_asleep(&sender);
         drop(sender);
         assert_eq!(sleeper.join().expect("it ends"), (Ok(7), Err(SendersGone)));
     }
@@ -200,6 +202,24 @@ mod tests {
         sender.send(8);
         drop(receiver);
         assert!(awake.is_none(), "it counts once, and no more when its receiver is gone");
+    }
+
+    /// A wait may end although no sender has woken the receiver. Here, the test ends it.
+    #[test]
+    fn who_wakes_by_itself_counts_as_awake() {
+        let awake = Awake::default();
+        let (sender, mut receiver) = mailbox(&awake);
+        let sleeper = thread::spawn(move || (receiver.next(), receiver));
+        falls_asleep(&sender);
+        let mut state = lock(&sender.0.state);
+        state.queue.push_back(7);
+        sender.0.arrived.notify_one();
+        drop(state);
+        let (next, receiver) = sleeper.join().expect("it ends");
+        assert_eq!(next, Ok(7));
+        assert!(!awake.is_none(), "it goes on");
+        drop(receiver);
+        assert!(awake.is_none(), "its receiver is gone");
     }
 
     #[test]

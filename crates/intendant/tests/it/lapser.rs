@@ -100,12 +100,30 @@ fn another_window_will_do() {
     assert!(oldest.into_iter().all(|oldest| oldest.expect("no error") == 0));
 }
 
-/// A window that tells when its node looks, and when it goes to sleep.
+/// A window that tells when its node looks, and when it goes to sleep. After each operation it is behind, and
+/// it refuses the next one until it is not.
 struct Watched {
     window: MappedWindow,
+    /// Looks and waits that are left until it is no longer behind.
+    behind: usize,
+    /// Looks while it was not behind.
     looks: Arc<AtomicUsize>,
     /// Told at each sleep.
     sleeps: mpsc::Sender<()>,
+}
+
+impl Watched {
+    fn falls_behind(&mut self) {
+        assert_eq!(self.behind, 0, "an earlier operation waits for a look");
+        self.behind = 2;
+    }
+
+    /// Whether it was behind.
+    fn catches_up(&mut self) -> bool {
+        let was = self.behind > 0;
+        self.behind = self.behind.saturating_sub(1);
+        was
+    }
 }
 
 impl Window for Watched {
@@ -129,6 +147,7 @@ impl Window for Watched {
         words: usize,
         id: u64,
     ) -> Result<(), WindowError> {
+        self.falls_behind();
         self.window.read(from, remote, into, words, id)
     }
 
@@ -141,15 +160,25 @@ impl Window for Watched {
         hint: Option<u32>,
         id: u64,
     ) -> Result<(), WindowError> {
+        self.falls_behind();
         self.window.write(to, local, remote, words, hint, id)
     }
 
     fn poll(&mut self, out: &mut Vec<Event>) {
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        if !self.catches_up() {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+        }
         self.window.poll(out);
     }
 
+    fn is_behind(&self) -> bool {
+        self.behind > 0
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<bool, WaitError> {
+        if self.catches_up() {
+            return Ok(true);
+        }
         // The other end may have ended.
         let _ = self.sleeps.send(());
         self.window.wait(timeout)
@@ -165,14 +194,17 @@ fn on_each_watched(
     let windows = in_process(NODES as usize, 1 << 17).expect("windows");
     // What node 0 tells is for node 2.
     let (sleeps, told) = mpsc::channel();
-    let (windows, told) = (Mutex::new(windows), Mutex::new(told));
+    let (windows, sleeps, told) = (Mutex::new(windows), Mutex::new(Some(sleeps)), Mutex::new(told));
     let ended = on_each(|lobby| {
         let (rank, looks) = (lobby.rank().index(), Arc::new(AtomicUsize::new(0)));
-        let sleeps = if rank == 0 { sleeps.clone() } else { mpsc::channel().0 };
+        // If node 0 fails, there is no other sender that node 2 would wait for.
+        let sleeps = if rank == 0 { sleeps.lock().expect("no panic").take() } else { None };
+        let sleeps = sleeps.unwrap_or_else(|| mpsc::channel().0);
         let process = lobby.start_over(variant, declared(rank as u64), |_, _| {
             let mut windows = windows.lock().expect("no panic");
             let at = windows.iter().position(|window| window.rank() == rank).expect("one for each");
-            Ok(Watched { window: windows.swap_remove(at), looks: Arc::clone(&looks), sleeps })
+            let window = windows.swap_remove(at);
+            Ok(Watched { window, behind: 0, looks: Arc::clone(&looks), sleeps })
         })?;
         let (_, nothing) = mpsc::channel();
         if rank == 2 {

@@ -25,6 +25,8 @@ struct Raw {
     pair: QueuePair,
     completions: Arc<Completions>,
     memory: Memory,
+    /// Messages for which the node had room at first.
+    room: u16,
     /// Messages of the node: their bytes, and the credits that they brought.
     came: Vec<(usize, u32)>,
     bytes: Vec<u8>,
@@ -66,7 +68,8 @@ impl Raw {
         let peer = Path { gid, lid, ethernet: offer[1] != 0, mtu: offer[2], reads: offer[3] };
         let theirs = Pair { number: word(&offer, 12), first_packet: word(&offer, 16) };
         pair.connect(&own, 77, &peer, theirs, 1).expect("a way to the node");
-        let raw = Self { socket, pair, completions, memory, came: Vec::new(), bytes: Vec::new() };
+        let room = u16::from_le_bytes([offer[6], offer[7]]);
+        let raw = Self { socket, pair, completions, memory, room, came: Vec::new(), bytes: Vec::new() };
         (0..PIECES).for_each(|piece| raw.make_room(piece));
         let mut answer = b"INTVERBS".to_vec();
         answer.extend([1, u8::from(own.ethernet), own.mtu, own.reads]);
@@ -171,6 +174,31 @@ async fn no_more_messages_are_sent_than_the_peer_has_room_for() {
     assert_eq!(peer.bytes[..4], 5_000_u32.to_le_bytes());
     assert!(peer.bytes[4..] == frame, "{} bytes came", peer.bytes.len());
     assert_eq!(fabric.backlog_bytes(NodeId(0)), 0);
+}
+
+/// It sends nothing of its own that could tell of room. The peer sends more messages than there was room for
+/// at first.
+#[tokio::test]
+async fn a_node_that_only_reads_tells_of_room() {
+    let Some((mut fabric, mut peer, _mesh)) = pair().await else { return };
+    let half = u32::from(peer.room) / 2;
+    let mut credits = 0;
+    for _ in 0..3 {
+        for _ in 0..half {
+            peer.send(b"\x02\0\0\0ok", std::mem::take(&mut credits)).await;
+            assert_eq!(next_frame(&mut fabric).await.1, "ok");
+        }
+        for _ in 0..100 {
+            peer.look();
+            if !peer.came.is_empty() {
+                break;
+            }
+            nothing_comes(&mut fabric).await;
+        }
+        assert_eq!(peer.came, [(0, half)]);
+        peer.came.clear();
+        credits = 1;
+    }
 }
 
 #[tokio::test]
