@@ -99,14 +99,17 @@ fn simulated_full_replication_in_the_background() {
 
 #[test]
 fn techniques_that_act_on_intents() {
-    for case in case::BY_INTENT {
+    for case in [case::ADAPTIVE, case::REPLICATE_ON_INTENT, case::RELOCATE_ON_INTENT] {
         LONG.check(&case, STALENESS);
+        LONG.check_simulated(&case, NOISE);
     }
 }
 
 #[test]
-fn simulated_techniques_that_act_on_intents() {
+#[ignore = "takes a minute and runs nightly; kge runs all of them at each push"]
+fn all_techniques_that_act_on_intents() {
     for case in case::BY_INTENT {
+        LONG.check(&case, STALENESS);
         LONG.check_simulated(&case, NOISE);
     }
 }
