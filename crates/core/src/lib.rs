@@ -37,10 +37,10 @@ pub use name::{UnknownName, by_name};
 pub use rule::{Rule, SharedRule, Timing};
 pub use statistics::Count;
 
-/// Fills the row of a key on its first ownership: its value, and with a [`Rule`] state and pending operands behind
-/// it, which usually stay zero. It must depend on the key (and seeds captured in it)
-/// only, so that the model is the same for every technique and number of nodes. The slice is zeroed before
-/// the call. It runs under a latch: it must not use the parameter server itself.
+/// Fills the row of a key on its first ownership: its value, and with a [`Rule`] state and pending operands
+/// behind it, which usually stay zero. It must depend on the key (and seeds captured in it) only, so that the
+/// model is the same for every technique and number of nodes. The slice is zeroed before the call. It runs
+/// under a latch: it must not use the parameter server itself.
 pub type Initialiser<E> = std::sync::Arc<dyn Fn(Key, &mut [E]) + Send + Sync>;
 
 /// An assertion about our own state: active in debug builds, in tests and in the simulator (feature-free: it

@@ -27,8 +27,8 @@ pub enum Timing {
     #[default]
     Push,
     /// When all workers have passed a clock, with the sum of the operands that have arrived since the last
-    /// one: those of that clock, and those of workers that are ahead of it. A sum of zero is not applied. Where
-    /// all workers rest, what they have pushed is applied as at a clock. Needs a technique with clocks.
+    /// one: those of that clock, and those of workers that are ahead of it. A sum of zero is not applied.
+    /// Where all workers rest, what they have pushed is applied as at a clock. Needs a technique with clocks.
     Clock,
 }
 

@@ -3,9 +3,9 @@
 //! All copies of a key, on all nodes, use these functions in the same order, so that they stay equal to the
 //! bit.
 //!
-//! With a rule, values are rows, and a delta is an operand: the sum of what a copy's workers have pushed since
-//! the last delta, which the row keeps as *pending*. The main copy has no pending operands, except for a rule
-//! that applies them once per clock; copies do not get to know these.
+//! With a rule, values are rows, and a delta is an operand: the sum of what a copy's workers have pushed
+//! since the last delta, which the row keeps as *pending*. The main copy has no pending operands, except for
+//! a rule that applies them once per clock; copies do not get to know these.
 
 use intendant_core::{Combine, Element, SharedRule, Timing, Updates, add_bytes, copy_from_bytes};
 
@@ -51,7 +51,8 @@ pub fn difference<E: Element>(updates: Updates<'_>, value: &[E], base: &[E], del
     }
 }
 
-/// Adds `delta` to a copy, or to what a holder knows of the main copy: the owner will merge the delta, or has.
+/// Adds `delta` to a copy, or to what a holder knows of the main copy: the owner will merge the delta, or
+/// has.
 ///
 /// # Panics
 /// If the lengths differ.

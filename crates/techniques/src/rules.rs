@@ -3,7 +3,7 @@
 //!
 //! | rule | operand | state per row of n elements | source |
 //! | --- | --- | --- | --- |
-//! | [`Adam`] | gradient | 2n + 2: both moments, and how far each is from its average | Kingma and Ba 2015, Algorithm 1 |
+//! | [`Adam`] | gradient | 2n + 2: both moments, their corrections | Kingma and Ba 2015, Algorithm 1 |
 //! | [`RowAdaGrad`] | gradient | 1: the sum of the mean squares | Duchi et al. 2011, one rate per row |
 //! | [`Ftrl`] | gradient | 2n: z, and the sum of squares | McMahan et al. 2013, Algorithm 1 |
 //! | [`Decay`] | what to add | none | |

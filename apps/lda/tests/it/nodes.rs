@@ -18,8 +18,8 @@ fn perplexity(report: &Value) -> f64 {
     report["test"]["perplexity"].as_f64().unwrap()
 }
 
-/// Assignments come to the node that trains their documents, and stay there. What an adaptive run moves before
-/// its first batch is not counted, but shows: little is remote.
+/// Assignments come to the node that trains their documents, and stay there. What an adaptive run moves
+/// before its first batch is not counted, but shows: little is remote.
 #[test]
 fn assignments_move_by_intent() {
     let run = |technique: &str| {

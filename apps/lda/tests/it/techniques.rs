@@ -1,10 +1,10 @@
 //! Every technique on one, two and four node processes; see [`Matrix`]. Each run ends with the check that
 //! counts of words, totals and assignments agree exactly.
 //!
-//! What four nodes learned, as a share of what one process learns, was from .999 to 1.000 with classic, lapse,
-//! ssp and essp, in five runs of each on an overloaded machine with two cores (`measure`). In other runs it was
-//! .94: a chain that begins otherwise may have two topics in one. Old counts cost less than that, so that there
-//! are no controls.
+//! What four nodes learned, as a share of what one process learns, was from .999 to 1.000 with classic,
+//! lapse, ssp and essp, in five runs of each on an overloaded machine with two cores (`measure`). In other
+//! runs it was .94: a chain that begins otherwise may have two topics in one. Old counts cost less than that,
+//! so that there are no controls.
 
 use intendant_apptest::{App, Matrix, Setting, case};
 

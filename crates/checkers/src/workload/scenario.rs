@@ -49,7 +49,7 @@ pub struct Scenario {
     /// How the updates of several copies are combined. With [`Combine::AdaGrad`], the second half of each
     /// value is a value as it is otherwise, because accumulators are sums, and the first half is dust.
     pub combine: Combine,
-    /// If pushes change values by a rule, [`Tally`], instead of being added: when.
+    /// If pushes change values by a rule, `tally::Tally`, instead of being added: when.
     pub rules: Option<Timing>,
     /// Number of registers (keys that workers overwrite); they are the last keys.
     pub registers: u64,

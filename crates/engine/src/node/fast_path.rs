@@ -1,82 +1,23 @@
 //! The fast path: a worker's thread serves the keys of a call that are here, and defers the others to their
 //! channels.
 
-use super::local::{Deferral, Local, Started};
 mod by_rule;
+mod serve;
 
 use super::Shared;
+use super::local::{Deferral, Local, Started};
 use crate::LocalAccess;
 use crate::error::AccessError;
 use crate::input::{Kind, Submission, Work};
 use intendant_core::{ChannelId, Element, Key, Layout, Tick, copy_to_bytes, limits};
-use intendant_store::Entry;
-use intendant_techniques::{Initiator, Role, SlotState, access};
+use intendant_techniques::{Initiator, Role, access};
 use intendant_wire::AccessKind;
-use std::ops::Range;
+use serve::{Add, HELD, Put, Read, Serve};
 
 /// Keys of a batch are prefetched in groups: slots two groups ahead of the copying, values one. With 8 to 16
 /// keys, a memory access of a few hundred nanoseconds is over before the key is needed; larger groups only
 /// evict.
 const GROUP: usize = 8;
-
-/// What a call does with a value that is here. The compiler inlines implementations of this trait everywhere,
-/// but not closures.
-trait Serve<E: Element> {
-    const KIND: AccessKind;
-
-    /// Elements of the call for `key`.
-    #[inline(always)]
-    fn elements(layout: &Layout, key: Key) -> usize {
-        layout.len(key)
-    }
-
-    /// Serves the key. `place` is the range of its elements among those of the call.
-    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>);
-
-    /// Where the value of a pull goes.
-    #[inline(always)]
-    fn target(&mut self, _place: Range<usize>) -> &mut [E] {
-        &mut []
-    }
-}
-
-struct Read<'a, E>(&'a mut [E]);
-struct Add<'a, E>(&'a [E]);
-struct Put<'a, E>(&'a [E]);
-
-const HELD: &str = "a served key must have a value";
-
-impl<E: Element> Serve<E> for Read<'_, E> {
-    const KIND: AccessKind = AccessKind::Pull;
-
-    #[inline(always)]
-    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        access::pull(entry.value().expect(HELD), &mut self.0[place]);
-    }
-
-    #[inline(always)]
-    fn target(&mut self, place: Range<usize>) -> &mut [E] {
-        &mut self.0[place]
-    }
-}
-
-impl<E: Element> Serve<E> for Add<'_, E> {
-    const KIND: AccessKind = AccessKind::Push;
-
-    #[inline(always)]
-    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        access::push(entry.value_mut().expect(HELD), &self.0[place]);
-    }
-}
-
-impl<E: Element> Serve<E> for Put<'_, E> {
-    const KIND: AccessKind = AccessKind::Set;
-
-    #[inline(always)]
-    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        entry.value_mut().expect(HELD).copy_from_slice(&self.0[place]);
-    }
-}
 
 /// The rest of a call, after the keys that are here have been served.
 struct Call<'a, E> {

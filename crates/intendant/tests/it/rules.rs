@@ -157,8 +157,8 @@ fn every_technique_applies_every_push_once() {
     }
 }
 
-/// Each worker has a part of a quadratic. Every clock takes one full step on the whole of it, which leads to its
-/// minimum: the mean of all centres, moved by the penalty.
+/// Each worker has a part of a quadratic. Every clock takes one full step on the whole of it, which leads to
+/// its minimum: the mean of all centres, moved by the penalty.
 #[test]
 fn operands_of_a_clock_are_applied_together() {
     for technique in [Technique::Ssp, Technique::Essp] {

@@ -26,7 +26,8 @@ use std::sync::{Arc, Mutex};
 use worker::{Book, Reach, Worker};
 use world::{LANES, REGISTER, Setup, World};
 
-/// Schedules per case and scheduler: as many as take a second or two. `nightly.yml` tries twenty times as many.
+/// Schedules per case and scheduler: as many as take a second or two. `nightly.yml` tries twenty times as
+/// many.
 const SCHEDULES: usize = 1_500;
 /// Preemptions that PCT places, plus one.
 const DEPTH: usize = 4;

@@ -15,8 +15,8 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// With step size `rate`, decay rates `beta1` and `beta2` of the moments, and `epsilon` added to the root.
-    /// The source uses 0.001, 0.9, 0.999 and 1e-8.
+    /// With step size `rate`, decay rates `beta1` and `beta2` of the moments, and `epsilon` added to the
+    /// root. The source uses 0.001, 0.9, 0.999 and 1e-8.
     ///
     /// # Errors
     /// If a parameter is not finite, the rate or epsilon not above 0, or a decay rate not in [0, 1).

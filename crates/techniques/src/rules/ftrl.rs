@@ -3,8 +3,8 @@
 use super::{RuleError, check, shrink};
 use intendant_core::{Element, Rule};
 
-/// FTRL-Proximal: parameters that minimise all gradients so far, with a rate per coordinate and with L1 and L2
-/// penalties, so that parameters of little use are exactly zero [McMahan et al. 2013, Algorithm 1].
+/// FTRL-Proximal: parameters that minimise all gradients so far, with a rate per coordinate and with L1 and
+/// L2 penalties, so that parameters of little use are exactly zero [McMahan et al. 2013, Algorithm 1].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ftrl {
     alpha: f64,

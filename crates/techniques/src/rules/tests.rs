@@ -37,13 +37,17 @@ proptest! {
         let operands: Vec<&[f64]> = operands.iter().map(|operand| &operand[..]).collect();
         let found = after(Adam::new(0.1, 0.9, 0.999, 1e-8).unwrap(), 2, &operands);
         let doubled: Vec<_> = gradients.iter().map(|gradient| 2.0 * gradient).collect();
-        prop_assert!(close(&found, &[adam_by_the_paper(&gradients), adam_by_the_paper(&doubled)]), "{found:?}");
+        let expected = [adam_by_the_paper(&gradients), adam_by_the_paper(&doubled)];
+        prop_assert!(close(&found, &expected), "{found:?} in place of {expected:?}");
     }
 
     /// FTRL's parameter minimises what the paper's equation (1) sums up: all gradients, the distances from
     /// all earlier parameters, and the penalties.
     #[test]
-    fn ftrl_minimises_the_sum_of_all_rounds(gradients in prop::collection::vec(-3.0..3.0f64, 1..12), l1 in 0.0..2.0f64) {
+    fn ftrl_minimises_the_sum_of_all_rounds(
+        gradients in prop::collection::vec(-3.0..3.0f64, 1..12),
+        l1 in 0.0..2.0f64,
+    ) {
         let (alpha, beta, l2) = (0.5, 1.0, 0.25);
         let (mut values, mut weights, mut squares) = (vec![0.0], Vec::new(), 0.0f64);
         for count in 1..=gradients.len() {
@@ -57,7 +61,8 @@ proptest! {
         }
         let cost = |value: f64| {
             let linear: f64 = gradients.iter().map(|gradient| gradient * value).sum();
-            let near: f64 = weights.iter().zip(&values).map(|(weight, at)| weight * (value - at).powi(2) / 2.0).sum();
+            let rounds = weights.iter().zip(&values);
+            let near: f64 = rounds.map(|(weight, at)| weight * (value - at).powi(2) / 2.0).sum();
             linear + near + l1 * value.abs() + (l2 + beta / alpha) * value * value / 2.0
         };
         let best = *values.last().unwrap();
@@ -67,15 +72,20 @@ proptest! {
         prop_assert!(cost(best) <= cost(0.0) + 1e-12);
     }
 
-    /// A full step on a quadratic with this curvature leads to its minimum, whoever computed which part.
+    /// A full step on a quadratic with this curvature leads to its minimum, however it was divided.
     #[test]
-    fn a_proximal_step_minimises_a_quadratic(parts in prop::collection::vec((-3.0..3.0f64, 0.1..2.0f64), 1..6), l1 in 0.0..2.0f64) {
+    fn a_proximal_step_minimises_a_quadratic(
+        parts in prop::collection::vec((-3.0..3.0f64, 0.1..2.0f64), 1..6),
+        l1 in 0.0..2.0f64,
+    ) {
         // Sum of curvature · (value − centre)² / 2, at 0: gradients are −curvature · centre.
-        let operands: Vec<_> = parts.iter().map(|(centre, curvature)| [-curvature * centre, *curvature]).collect();
+        let operand = |(centre, curvature): &(f64, f64)| [-curvature * centre, *curvature];
+        let operands: Vec<_> = parts.iter().map(operand).collect();
         let operands: Vec<&[f64]> = operands.iter().map(|operand| &operand[..]).collect();
         let best = after(Proximal::new(1.0, l1).unwrap(), 1, &operands)[0];
         let cost = |value: f64| {
-            parts.iter().map(|(centre, curvature)| curvature * (value - centre).powi(2) / 2.0).sum::<f64>() + l1 * value.abs()
+            let far = |(centre, curvature): &(f64, f64)| curvature * (value - centre).powi(2) / 2.0;
+            parts.iter().map(far).sum::<f64>() + l1 * value.abs()
         };
         for other in [-1e-4, 1e-4, -0.5, 0.5].map(|by| best + by) {
             prop_assert!(cost(best) <= cost(other) + 1e-12, "{best} costs more than {other}");

@@ -183,8 +183,8 @@ proptest! {
         prop_assert_eq!(value[0].to_bits(), main.to_bits());
     }
 
-    /// The same with a rule that shows the order of operands, and of which an operand of zero changes the value:
-    /// the value halves before each.
+    /// The same with a rule that shows the order of operands, and of which an operand of zero changes the
+    /// value: the value halves before each.
     #[test]
     fn acknowledged_rows_are_equal_to_the_bit(
         pushes in prop::collection::vec((0..3u8, -1e3_f32..1e3), 1..40),
@@ -204,7 +204,8 @@ proptest! {
                     rule.push(&mut main, &[operand], false);
                     hub.touch();
                     let holder = hub.tell(A).expect("it is registered");
-                    prop_assert!(replica.refresh(updates, (hub.version(), holder.seq), &main, &mut row, false));
+                    let told = (hub.version(), holder.seq);
+                    prop_assert!(replica.refresh(updates, told, &main, &mut row, false));
                 }
                 kind => {
                     rule.push(&mut row, &[if kind == 1 { operand } else { 0.0 }], true);
@@ -217,7 +218,8 @@ proptest! {
                 }
             }
             prop_assert_eq!(row.map(f32::to_bits), main.map(f32::to_bits));
-            prop_assert_eq!([replica.base()[0].to_bits(), replica.base()[1].to_bits()], main.map(f32::to_bits));
+            let base = [replica.base()[0], replica.base()[1]];
+            prop_assert_eq!(base.map(f32::to_bits), main.map(f32::to_bits));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Calls in layouts with rules. They take other types through the walk over the keys, so that calls in other
 //! layouts do not ask about rules key by key.
 
-use super::{HELD, Serve};
+use super::serve::{HELD, Serve};
 use crate::error::AccessError;
 use crate::node::local::Local;
 use crate::node::{Shared, note_for_clock};

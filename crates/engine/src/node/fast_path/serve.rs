@@ -1,0 +1,67 @@
+//! What a call does with a value that is here, in layouts without rules.
+
+use intendant_core::{Element, Key, Layout};
+use intendant_store::Entry;
+use intendant_techniques::{SlotState, access};
+use intendant_wire::AccessKind;
+use std::ops::Range;
+
+/// What a call does with a value that is here. The compiler inlines implementations of this trait everywhere,
+/// but not closures.
+pub(super) trait Serve<E: Element> {
+    const KIND: AccessKind;
+
+    /// Elements of the call for `key`.
+    #[inline(always)]
+    fn elements(layout: &Layout, key: Key) -> usize {
+        layout.len(key)
+    }
+
+    /// Serves the key. `place` is the range of its elements among those of the call.
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>);
+
+    /// Where the value of a pull goes.
+    #[inline(always)]
+    fn target(&mut self, _place: Range<usize>) -> &mut [E] {
+        &mut []
+    }
+}
+
+pub(super) struct Read<'a, E>(pub(super) &'a mut [E]);
+pub(super) struct Add<'a, E>(pub(super) &'a [E]);
+pub(super) struct Put<'a, E>(pub(super) &'a [E]);
+
+/// Why there is a value.
+pub(super) const HELD: &str = "a served key must have a value";
+
+impl<E: Element> Serve<E> for Read<'_, E> {
+    const KIND: AccessKind = AccessKind::Pull;
+
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        access::pull(entry.value().expect(HELD), &mut self.0[place]);
+    }
+
+    #[inline(always)]
+    fn target(&mut self, place: Range<usize>) -> &mut [E] {
+        &mut self.0[place]
+    }
+}
+
+impl<E: Element> Serve<E> for Add<'_, E> {
+    const KIND: AccessKind = AccessKind::Push;
+
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        access::push(entry.value_mut().expect(HELD), &self.0[place]);
+    }
+}
+
+impl<E: Element> Serve<E> for Put<'_, E> {
+    const KIND: AccessKind = AccessKind::Set;
+
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        entry.value_mut().expect(HELD).copy_from_slice(&self.0[place]);
+    }
+}
