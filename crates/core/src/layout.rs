@@ -223,10 +223,13 @@ impl LayoutBuilder {
         self
     }
 
-    /// Appends `keys` keys with values of `len` elements, which pushes change by `rule`.
+    /// Appends `keys` keys with values of `len` elements, which pushes change by `rule`. The rule is asked
+    /// for its lengths at once.
     #[must_use]
     pub fn range_with_rule(mut self, name: &str, keys: u64, len: usize, rule: impl Rule) -> Self {
-        self.ranges.push((name.to_owned(), keys, len, Some(SharedRule::new(rule, len))));
+        // Longer ones are refused later, and a rule should not have to count with such numbers.
+        let rule = SharedRule::new(rule, len.min(limits::VALUE_BYTES_MAX));
+        self.ranges.push((name.to_owned(), keys, len, Some(rule)));
         self
     }
 
@@ -783,6 +786,60 @@ mod tests {
         assert_eq!(four.combine(), Combine::AdaGrad);
     }
 
+    /// Adds, and has so many elements of state, and per operand.
+    #[derive(Debug)]
+    struct Counted(usize, usize);
+
+    impl Rule for Counted {
+        fn id(&self) -> String {
+            format!("counted({},{})", self.0, self.1)
+        }
+
+        fn state_len(&self, _visible: usize) -> usize {
+            self.0
+        }
+
+        fn operand_len(&self, _visible: usize) -> usize {
+            self.1
+        }
+
+        fn apply<E: crate::Element>(&self, visible: &mut [E], _state: &mut [E], operand: &[E]) {
+            visible[0] += operand[0];
+        }
+    }
+
+    #[test]
+    fn ranges_with_rules_have_three_lengths() {
+        let layout = Layout::builder().range("plain", 4, 2).range_with_rule("ruled", 4, 3, Counted(5, 7));
+        let layout = layout.build().unwrap();
+        let lens = |key| (layout.visible(Key(key)), layout.operand(Key(key)), layout.len(Key(key)));
+        assert_eq!((lens(3), lens(4)), ((2, 2, 2), (3, 7, 15)));
+        assert_eq!((layout.uniform(), layout.has_rules(), layout.has_clock_rules()), (None, true, false));
+        assert_eq!(
+            (layout.rule(Key(3)), layout.rule(Key(4)).map(SharedRule::id)),
+            (None, Some("counted(5,7)"))
+        );
+        let four = layout.redistribute(4, 1, 64, KeyOrder::Hash, 3).unwrap();
+        assert_eq!((four.len(Key(4)), four.rule(Key(4))), (15, layout.rule(Key(4))));
+        // Of one length, and no uniform one nevertheless.
+        let alone = Layout::builder().range_with_rule("ruled", 4, 3, Counted(0, 1)).build().unwrap();
+        assert_eq!((alone.uniform(), alone.visible(Key(0)), alone.len(Key(0))), (None, 3, 4));
+    }
+
+    #[test]
+    fn impossible_rules_are_refused_by_name() {
+        let refused =
+            |len, rule| Layout::builder().range_with_rule("a", 1, len, rule).build().unwrap_err().to_string();
+        let error = refused(2, Counted(1, 0));
+        assert!(error.contains("rule counted(1,0)") && error.contains("operands of 0"), "{error}");
+        assert!(refused(2, Counted(1 << 20, 1)).contains("rows of 1048579"));
+        assert!(refused(2, Counted(usize::MAX, 1)).contains("at most 524288"));
+        assert!(refused(usize::MAX, Counted(1, 1)).contains("allowed are 1 to 524288"));
+        let both = Layout::builder().range_with_rule("a", 1, 2, Counted(1, 1)).combine(Combine::AdaGrad);
+        let error = both.build().unwrap_err().to_string();
+        assert!(error.contains("has rule counted(1,1)") && error.contains("by adagrad"), "{error}");
+    }
+
     #[test]
     fn digests_differ_by_every_part() {
         let base = || Layout::builder().range("a", 10, 2).nodes(2);
@@ -797,6 +854,11 @@ mod tests {
             base().range("b", 1, 1),
             Layout::builder().range("a", 10, 3).nodes(2),
             Layout::builder().range("b", 10, 2).nodes(2),
+            Layout::builder().range_with_rule("a", 10, 1, Counted(0, 1)).nodes(2),
+            // Rows of as many elements.
+            Layout::builder().range_with_rule("a", 10, 1, Counted(1, 2)).nodes(2),
+            Layout::builder().range_with_rule("a", 10, 1, Counted(2, 1)).nodes(2),
+            Layout::builder().range("a", 10, 4).nodes(2),
         ];
         for other in others {
             assert_ne!(digest(base()), digest(other));

@@ -27,8 +27,9 @@ pub enum Timing {
     #[default]
     Push,
     /// When all workers have passed a clock, with the sum of the operands that have arrived since the last
-    /// one: those of that clock, and those of workers that are ahead of it. A sum of zero is not applied.
-    /// Where all workers rest, what they have pushed is applied as at a clock. Needs a technique with clocks.
+    /// one: those of that clock, and those of workers that are ahead of it. Until then no worker sees them,
+    /// their own neither. A sum of zero is not applied. Where all workers wait for the cluster to come to
+    /// rest, what they have pushed is applied as at a clock. Needs a technique with clocks.
     Clock,
 }
 
@@ -152,6 +153,7 @@ impl SharedRule {
     /// # Panics
     /// If a length is wrong.
     pub fn push<E: Element>(&self, row: &mut [E], operand: &[E], pends: bool) {
+        assert_eq!((row.len(), operand.len()), (self.row(), self.operand), "lengths of a row and an operand");
         if self.timing == Timing::Push {
             self.apply(row, operand);
         }

@@ -159,7 +159,10 @@ impl<E> NodeConfig<E> {
         let ranges: Vec<String> = layout
             .ranges()
             .iter()
-            .map(|range| format!("{} {}×{}", range.name, range.keys.end - range.keys.start, range.len))
+            .map(|range| {
+                let by = range.rule.as_ref().map_or(String::new(), |rule| format!(" by {}", rule.id()));
+                format!("{} {}×{}{by}", range.name, range.keys.end - range.keys.start, range.visible())
+            })
             .collect();
         own.push(("key order", format!("{:?}", layout.order()).to_lowercase()));
         own.push(("seed of the key order", layout.seed().to_string()));

@@ -150,7 +150,8 @@ impl<E: Element> Worker<E> {
         }
     }
 
-    /// Adds `values` to the values of `keys`; returns when all owners have done so.
+    /// Adds `values` to the values of `keys`, or pushes them as operands of the keys' rules; returns when all
+    /// owners have applied them. (A rule at clocks applies them later.)
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -160,7 +161,8 @@ impl<E: Element> Worker<E> {
     }
 
     /// Overwrites the values of `keys`; returns when all owners have done so. Of a key that occurs twice, the
-    /// later value stays.
+    /// later value stays. The state of a rule is zero afterwards. Static replicas of keys with rules cannot
+    /// be set.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -347,10 +349,11 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Calls `part` with every key of `range` and its value, in parts of bounded size, from all owners; each
-    /// key once, in no particular order. For a consistent picture the cluster must be quiescent until all
-    /// have read what they want: see [`Worker::quiesce`]; a worker that is dropped meanwhile may set keys in
-    /// motion, so meet before.
+    /// Calls `part` with every key of `range` and its row, in parts of bounded size: its value, and with a
+    /// rule state and pending operands behind it ([`Layout::len`](intendant_core::Layout::len) elements),
+    /// from all owners; each key once, in no particular order. For a consistent picture the cluster must be
+    /// quiescent until all have read what they want: see [`Worker::quiesce`]; a worker that is dropped
+    /// meanwhile may set keys in motion, so meet before.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Access`] if the range reaches beyond the last
@@ -365,7 +368,7 @@ impl<E: Element> Worker<E> {
         self.read_owned((0..layout.nodes()).map(|node| NodeId(node as u16)), range, part)
     }
 
-    /// As [`Worker::snapshot`], of the values that this node owns: of all nodes together, each key once.
+    /// As [`Worker::snapshot`], of the keys that this node owns: of all nodes together, each key once.
     ///
     /// # Errors
     /// As [`Worker::snapshot`].

@@ -116,6 +116,13 @@ impl GlobalClock {
         self.latest
     }
 
+    /// Whether all nodes rest in the same meeting. Then all updates that any of them made have arrived.
+    #[must_use]
+    pub fn rests(&self) -> bool {
+        let meetings = self.nodes.iter().map(|standing| standing.meetings).max().unwrap_or(0);
+        self.nodes.iter().all(|standing| standing.rests && standing.meetings == meetings)
+    }
+
     /// Notes that a node has reached `clock`, or rests. Returns whether the global clock has advanced.
     pub fn reach(&mut self, node: NodeId, clock: u32) -> bool {
         let standing = &mut self.nodes[node.index()];

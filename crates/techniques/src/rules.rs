@@ -13,7 +13,8 @@
 //! [`intendant_core::Rule`]). For a gradient this is the gradient of their batches together. A rule that is
 //! not linear takes one longer step then, in place of several.
 //!
-//! All parameters are checked when a rule is made, so that no row can become NaN because of them.
+//! All parameters are checked when a rule is made, also as the nearest numbers of single precision, so that
+//! no row can become NaN because of them.
 
 mod adam;
 mod decay;
@@ -43,15 +44,16 @@ pub struct RuleError {
     pub allowed: &'static str,
 }
 
-/// Checks one parameter.
+/// Checks one parameter, in both precisions.
 fn check(
     rule: &'static str,
     what: &'static str,
     value: f64,
     allowed: &'static str,
-    is_allowed: impl FnOnce(f64) -> bool,
+    is_allowed: impl Fn(f64) -> bool,
 ) -> Result<(), RuleError> {
-    if value.is_finite() && is_allowed(value) {
+    let single = f64::from(value as f32);
+    if single.is_finite() && is_allowed(value) && is_allowed(single) {
         return Ok(());
     }
     Err(RuleError { rule, what, value, allowed })

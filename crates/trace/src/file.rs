@@ -87,7 +87,7 @@ impl Header {
         let named = |range: &KeyRange| NamedRange {
             name: range.name.clone(),
             keys: range.keys.end - range.keys.start,
-            len: range.len as u32,
+            len: range.visible() as u32,
         };
         Self {
             nodes: layout.nodes() as u16,

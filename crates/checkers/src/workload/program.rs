@@ -8,7 +8,7 @@ use crate::history::{History, RecordId, Summary};
 use crate::lanes;
 use crate::registers::{ReadId, Registers};
 use crate::staleness::{Need, Staleness};
-use intendant_core::{Combine, Element, Key, NodeId, random};
+use intendant_core::{Combine, Element, Key, NodeId, Timing, random};
 use intendant_sim::Dice;
 use intendant_sim::cluster::{CallOutcome, Caller, Cluster, Wait};
 use intendant_sim::reach::Marker;
@@ -450,7 +450,17 @@ impl<E: Element> Programs<E> {
     ) -> Result<(), Failure> {
         let value = match cluster.layout().rule(key) {
             None => row,
-            Some(rule) => tally::check(key, rule, row, self.tally.get(&key).copied().unwrap_or(0))?,
+            Some(rule) => {
+                let pushes = self.tally.get(&key).copied().unwrap_or(0);
+                // A clock is reached once, and all workers come to rest at stops and at the end.
+                let clocks = self.programs.iter().map(|program| program.clock).max().unwrap_or(0);
+                let most = match rule.timing() {
+                    Timing::Push => u32::MAX,
+                    Timing::Clock => clocks + self.scenario.stops.len() as u32 + 1,
+                };
+                let exact = rule.timing() == Timing::Push && self.scenario.is_sequential(key);
+                tally::check(key, rule, row, pushes, most, exact)?
+            }
         };
         if self.scenario.registers().contains(&key.0) {
             return Ok(self.registers.ended(key, self.scenario.counted(value))?);

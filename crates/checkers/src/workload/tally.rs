@@ -52,7 +52,7 @@ pub enum BadRow {
         /// How many pushes there were.
         pushes: u32,
     },
-    /// The rule was applied more often than there were pushes, or never.
+    /// The rule was applied too often, or too seldom.
     #[error("the rule of key {key} was applied {applied} times for {pushes} pushes")]
     Applied {
         /// The key.
@@ -82,19 +82,23 @@ pub(super) fn visible_mut<E>(rules: bool, row: &mut [E]) -> &mut [E] {
     &mut row[..visible]
 }
 
-/// Checks the row of a main copy at rest, after `pushes` pushes. Returns the value.
+/// Checks the row of a main copy at rest, after `pushes` pushes, of which the rule was applied to at most
+/// `applied_max` sums; to exactly as many if `exact`. Returns the value.
 pub(super) fn check<'a, E: Element>(
     key: Key,
     rule: &SharedRule,
     row: &'a [E],
     pushes: u32,
+    applied_max: u32,
+    exact: bool,
 ) -> Result<&'a [E], BadRow> {
     let (visible, state) = row.split_at(rule.visible());
     let (counted, applied) = (state[0].to_f64(), state[1].to_f64());
     if counted != f64::from(pushes) {
         return Err(BadRow::Count { key, counted: counted.to_string(), pushes });
     }
-    if applied > f64::from(pushes) || (applied < 1.0) != (pushes == 0) {
+    let most = f64::from(pushes.min(applied_max));
+    if applied > most || (exact && applied < most) || (applied < 1.0) != (pushes == 0) {
         return Err(BadRow::Applied { key, applied: applied.to_string(), pushes });
     }
     if row[rule.pending()].iter().any(|pending| *pending != E::ZERO) {

@@ -27,7 +27,9 @@ mod urgent_tests;
 
 use crate::windows::Windows;
 use crate::{LocalAccess, Storage};
-use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits};
+use intendant_core::{
+    ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, Timing, copy_to_bytes, limits,
+};
 use intendant_intent::{Board, TimingConfig};
 use intendant_store::{Entry, Store};
 use intendant_techniques::clocks::WorkerClocks;
@@ -169,7 +171,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Panics
     /// If a key that does not exist is assigned to have static replicas: see [`Assignment::check`]. If the
-    /// technique combines what does not work together: see [`Policy::check`].
+    /// technique combines what does not work together: see [`Policy::check`] and [`Policy::check_rules`].
     #[must_use]
     #[inline(never)]
     pub fn new(config: SharedConfig<E>) -> Self {
@@ -231,7 +233,7 @@ impl<E: Element> Shared<E> {
         for keys in &shared.static_keys {
             for (index, key) in keys.iter().enumerate() {
                 let mut entry = shared.store.latch(*key);
-                (shared.init)(*key, entry.allocate());
+                shared.initialise(*key, entry.allocate());
                 *entry.state_mut() = SlotState::static_replica(index as u32);
             }
         }
@@ -374,10 +376,21 @@ impl<E: Element> Shared<E> {
         &self.store
     }
 
+    /// Fills the row of a key on its first ownership. An initialiser that fills all of it must not become an
+    /// operand, which copies would send again and again. (What waits for a clock comes from a checkpoint.)
+    fn initialise(&self, key: Key, row: &mut [E]) {
+        (self.init)(key, row);
+        if let Some(rule) = self.layout.rule(key)
+            && rule.timing() == Timing::Push
+        {
+            row[rule.pending()].fill(E::ZERO);
+        }
+    }
+
     fn materialise(&self, entry: &mut Entry<'_, SlotState, E>) {
         let key = entry.key();
         // The state last: if the application's function panics, no thread mistakes zeros for the value.
-        (self.init)(key, entry.allocate());
+        self.initialise(key, entry.allocate());
         *entry.state_mut() = SlotState::owner();
         self.set_part(entry);
     }
@@ -457,7 +470,7 @@ impl<E: Element> Shared<E> {
         if entry.state() == SlotState::default() && self.directory.home(key) == self.node {
             drop(entry);
             let mut value = vec![E::ZERO; self.layout.len(key)];
-            (self.init)(key, &mut value);
+            self.initialise(key, &mut value);
             copy_to_bytes(&value, values);
             return true;
         }

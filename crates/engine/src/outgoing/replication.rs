@@ -98,14 +98,14 @@ impl ReplicationMessages {
         key: Key,
         generation: u32,
         number: u32,
-        value_bytes: usize,
+        (value_bytes, delta_bytes): (usize, usize),
         delta: impl FnOnce(&mut Vec<u8>),
     ) {
         let (room, buffers) = (self.room, &mut self.buffers);
         let group = self.requests.entry(route, || Requests::with(route.kind, room, buffers));
         let (payload, delta_bytes) = match route.kind {
             ReplicaRequestKind::Ask => (value_bytes, 0),
-            ReplicaRequestKind::Delta => (value_bytes, value_bytes),
+            ReplicaRequestKind::Delta => (value_bytes, delta_bytes),
             ReplicaRequestKind::Drop => (0, 0),
         };
         let frame = HEADER_BYTES + (group.keys.len() + 1) * route.kind.key_bytes();

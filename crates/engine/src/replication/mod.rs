@@ -161,7 +161,10 @@ impl<E: Element> Replication<E> {
 
     /// Synchronises all replicas now.
     pub(crate) fn synchronize(&mut self, core: &Core<E>, out: &mut Output) {
-        self.apply_pending(core);
+        // Not before: the operands of nodes that still work would be applied apart from those of this one.
+        if self.staleness.global.rests() {
+            self.apply_pending(core);
+        }
         match core.policy().replicas {
             Some(Replicas::Directed { .. } | Replicas::Eager) => {
                 self.collect_and_gather(core);

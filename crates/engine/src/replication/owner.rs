@@ -485,7 +485,7 @@ pub(crate) fn check_forward<E: Element>(
 pub(crate) fn forward<E: Element>(core: &Core<E>, out: &mut Output, state: &SlotState, request: Request<'_>) {
     let Request { kind, key, holder, hops, generation, number, delta } = request;
     let route = RequestRoute { to: core.next_hop(key, state), holder, kind, hops: hops + 1 };
-    let bytes = core.operand_bytes(AccessKind::Push, key);
+    let bytes = (core.value_bytes(key), delta.len());
     out.outgoing.replication.request(route, key, generation, number, bytes, |values| {
         values.extend_from_slice(delta);
     });

@@ -68,7 +68,8 @@ impl<E: Element> Worker<E> {
     /// pull and a push of each key.
     ///
     /// # Errors
-    /// As [`Worker::pull`]. If the cluster fails in the middle, some rows may have been updated.
+    /// As [`Worker::pull`]; a key with a rule is refused. If the cluster fails in the middle, some rows may
+    /// have been updated.
     pub fn update(&mut self, keys: &[Key], mut update: impl FnMut(usize, &mut [E])) -> Result<(), Error> {
         let mut rows = self.rows(keys)?;
         (0..keys.len().min(VALUES_AHEAD)).for_each(|at| rows.prefetch(at));

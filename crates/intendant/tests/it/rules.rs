@@ -192,6 +192,45 @@ fn operands_of_a_clock_are_applied_together() {
     }
 }
 
+/// Adds, and has ten times as much state as value.
+#[derive(Debug)]
+struct Heavy;
+
+impl Rule for Heavy {
+    fn id(&self) -> String {
+        "heavy".into()
+    }
+
+    fn state_len(&self, visible: usize) -> usize {
+        10 * visible
+    }
+
+    fn apply<E: Element>(&self, visible: &mut [E], _state: &mut [E], operand: &[E]) {
+        visible[0] += operand[0];
+    }
+}
+
+/// A frame of deltas may be answered with rows, which are longer: what one may carry depends on both.
+#[test]
+fn as_many_deltas_travel_together_as_may_be_answered() {
+    const MANY: u64 = 250_000;
+    let layout = Layout::builder().range_with_rule("weight", MANY, 1, Heavy).build().unwrap();
+    let mut config = NodeConfig::new(layout, Arc::new(|_key, row: &mut [f32]| row.fill(0.0)));
+    config.technique = Technique::Essp;
+    let rows = rows(config, |me, worker| {
+        let keys: Vec<Key> = (0..MANY).map(Key).collect();
+        for keys in keys.chunks(50_000) {
+            let mut values = vec![0.0; keys.len()];
+            worker.pull(keys, &mut values)?;
+            values.fill(me as f32 + 1.0);
+            worker.push(keys, &values)?;
+        }
+        worker.advance_clock();
+        worker.quiesce()
+    });
+    assert!(rows.len() == MANY as usize && rows.values().all(|row| row[0] == 3.0));
+}
+
 #[test]
 fn what_cannot_be_is_refused_by_name() {
     let layout = |rule| Layout::builder().range_with_rule("weight", 4, 2, rule).build().unwrap();

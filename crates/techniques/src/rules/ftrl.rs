@@ -5,6 +5,7 @@ use intendant_core::{Element, Rule};
 
 /// FTRL-Proximal: parameters that minimise all gradients so far, with a rate per coordinate and with L1 and
 /// L2 penalties, so that parameters of little use are exactly zero [McMahan et al. 2013, Algorithm 1].
+/// Parameters follow from gradients alone: an initial value, or one that was set, ends at the first push.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ftrl {
     alpha: f64,
@@ -24,7 +25,9 @@ impl Ftrl {
         for (what, value) in [("beta", beta), ("l1", l1), ("l2", l2)] {
             check("ftrl", what, value, "0 or more", |value| value >= 0.0)?;
         }
-        check("ftrl", "beta", beta, "above 0 if l2 is 0", |value| value > 0.0 || l2 > 0.0)?;
+        let has_l2 = l2 as f32 > 0.0;
+        check("ftrl", "beta", beta, "above 0 if l2 is 0", |value| value > 0.0 || has_l2)?;
+        check("ftrl", "beta / alpha", beta / alpha, "above 0 if l2 is 0", |value| value > 0.0 || has_l2)?;
         Ok(Self { alpha, beta, l1, l2 })
     }
 }

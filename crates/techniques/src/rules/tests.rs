@@ -136,6 +136,10 @@ fn impossible_parameters_are_refused_by_name() {
         "beta of rule ftrl is 0; it must be above 0 if l2 is 0"
     );
     assert!(Ftrl::new(1.0, 0.0, 0.0, 1.0).is_ok() && Ftrl::new(1.0, 1.0, -1.0, 0.0).is_err());
+    // What is no number of single precision would be zero, one or infinite there.
+    assert!(Adam::new(0.1, 0.9, 0.9, 1e-50).is_err() && Adam::new(0.1, 1.0 - 1e-9, 0.9, 1e-8).is_err());
+    assert!(RowAdaGrad::new(0.1, 1e-50).is_err() && RowAdaGrad::new(1e50, 1.0).is_err());
+    assert!(Ftrl::new(1e-50, 1.0, 0.0, 0.0).is_err() && Ftrl::new(1e30, 1e-30, 0.0, 0.0).is_err());
     assert!(Decay::new(1.0).is_ok() && Decay::new(1.1).is_err());
     assert!(Proximal::new(1.5, 0.0).is_err() && Proximal::new(1.0, -1.0).is_err());
 }

@@ -88,7 +88,9 @@ pub(super) fn set<E: Element>(
     values: &[E],
 ) -> Result<(), AccessError> {
     let refused = |key: &&Key| shared.layout.rule(**key).is_some() && shared.latch(**key).1 == Role::Static;
-    if let Some(key) = keys.iter().find(refused) {
+    if shared.policy.static_replicas.is_some()
+        && let Some(key) = keys.iter().find(refused)
+    {
         return Err(AccessError::SetsStatic { key: *key });
     }
     shared.walk(local, keys, Put(values, &shared.layout));

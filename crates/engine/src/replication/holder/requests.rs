@@ -36,7 +36,7 @@ pub(super) fn ask<E: Element>(
         return;
     }
     let route = RequestRoute { to: home, holder: core.node(), kind: ReplicaRequestKind::Ask, hops: 0 };
-    out.outgoing.replication.request(route, key, generation, need, core.value_bytes(key), |_| ());
+    out.outgoing.replication.request(route, key, generation, need, (core.value_bytes(key), 0), |_| ());
 }
 
 /// Asks the owner for a replica of `key` with all updates up to clock `need`.
@@ -49,7 +49,7 @@ pub(crate) fn ask_owner<E: Element>(
     need: u32,
 ) {
     let route = route_to_owner(core, key, state, ReplicaRequestKind::Ask);
-    out.outgoing.replication.request(route, key, generation, need, core.value_bytes(key), |_| ());
+    out.outgoing.replication.request(route, key, generation, need, (core.value_bytes(key), 0), |_| ());
 }
 
 /// Asks the owner to drop the registration of `key` under `generation`.
@@ -61,7 +61,7 @@ pub(super) fn request_drop<E: Element>(
     generation: u32,
 ) {
     let route = route_to_owner(core, key, state, ReplicaRequestKind::Drop);
-    out.outgoing.replication.request(route, key, generation, 0, core.value_bytes(key), |_| ());
+    out.outgoing.replication.request(route, key, generation, 0, (core.value_bytes(key), 0), |_| ());
 }
 
 /// Refuses a set-up under an old generation. Otherwise the owner would go on to treat this node as a holder.

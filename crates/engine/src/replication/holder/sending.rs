@@ -108,7 +108,7 @@ impl<E: Element> Holder<E> {
                 drift.into_iter().for_each(|(updates, change)| out.stats.drifted(updates, change));
                 out.stats.synced_keys += 1;
                 let route = route_to_owner(core, key, &state, ReplicaRequestKind::Delta);
-                let bytes = size_of_val(delta);
+                let bytes = (core.value_bytes(key), size_of_val(delta));
                 let append = |values: &mut Vec<u8>| copy_to_bytes(delta, values);
                 out.outgoing.replication.request(route, key, generation, seq, bytes, append);
                 return true;
