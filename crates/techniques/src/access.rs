@@ -20,6 +20,7 @@
 //! [`Directory::next_hop`](crate::Directory::next_hop) say where requests go. The owner applies an access
 //! under the latch of the key, so accesses to a key are atomic and have one order.
 
+use crate::combine::push_message;
 use intendant_core::{Element, SharedRule, add_bytes, copy_from_bytes, copy_to_bytes};
 use intendant_wire::AccessKind;
 
@@ -72,14 +73,14 @@ pub fn apply_by_rule<E: Element>(
     pends: bool,
     read: &mut Vec<u8>,
 ) {
-    if kind == AccessKind::Pull {
-        return copy_to_bytes(&row[..rule.visible()], read);
-    }
-    let mut elements = vec![E::ZERO; operand.len() / size_of::<E>()];
-    copy_from_bytes(&mut elements, operand);
     match kind {
-        AccessKind::Push => rule.push(row, &elements, pends),
-        AccessKind::Set | AccessKind::Pull => rule.set(row, &elements),
+        AccessKind::Pull => copy_to_bytes(&row[..rule.visible()], read),
+        AccessKind::Push => push_message(rule, row, operand, pends),
+        AccessKind::Set => {
+            let mut visible = vec![E::ZERO; rule.visible()];
+            copy_from_bytes(&mut visible, operand);
+            rule.set(row, &visible);
+        }
     }
 }
 

@@ -14,7 +14,7 @@ const EPSILON: f64 = 1e-10;
 
 /// Elements of a delta of a value with `len` elements.
 #[must_use]
-pub fn delta_len(updates: Updates<'_>, len: usize) -> usize {
+pub(crate) fn delta_len(updates: Updates<'_>, len: usize) -> usize {
     match updates {
         Updates::Combined(_) => len,
         Updates::Rule(rule) => rule.operand(),
@@ -129,7 +129,7 @@ pub fn merge<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[u8]) {
 /// # Panics
 /// If the lengths are wrong.
 #[cold]
-pub fn push_message<E: Element>(rule: &SharedRule, row: &mut [E], operand: &[u8], pends: bool) {
+pub(crate) fn push_message<E: Element>(rule: &SharedRule, row: &mut [E], operand: &[u8], pends: bool) {
     let mut elements = vec![E::ZERO; rule.operand()];
     copy_from_bytes(&mut elements, operand);
     rule.push(row, &elements, pends);

@@ -2,14 +2,18 @@
 //! counts of words, totals and assignments agree exactly.
 //!
 //! What four nodes learned, as a share of what one process learns, was from .999 to 1.000 with classic,
-//! lapse, ssp and essp, in five runs of each on an overloaded machine with two cores (`measure`). In other
-//! runs it was .94: a chain that begins otherwise may have two topics in one. Old counts cost less than that,
-//! so that there are no controls.
+//! lapse, ssp and essp, in five runs of each (`measure`): chains that see old counts learn as much. In a
+//! later run of all tests it was .94 in two of them, one with lapse, whose counts are never old: a chain can
+//! keep two topics joined for many epochs. There are no controls: if copies were never in step, other
+//! applications would notice.
 
 use intendant_apptest::{App, Matrix, Setting, case};
 
-/// Three times the most that was lost.
-const NOISE: f64 = 0.2;
+/// More than twice the most that was lost.
+const NOISE: f64 = 0.15;
+/// Where copies may be old, as far as time tells how old: a node that the machine does not let run holds up
+/// the others.
+const STALENESS: f64 = 0.2;
 
 /// Documents of few topics, so that much is learnt in few epochs.
 const SETTING: Setting = Setting {
@@ -30,18 +34,18 @@ intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: NOISE);
 /// By default, keys are replicated that are used more than 100 times as often as the mean key: the totals.
 #[test]
 fn nups_by_default() {
-    MATRIX.check(&case::NUPS_DEFAULT, NOISE);
+    MATRIX.check(&case::NUPS_DEFAULT, STALENESS);
 }
 
 #[test]
 fn full_replication_in_the_background() {
-    MATRIX.check(&case::FULL_REPLICATION, NOISE);
+    MATRIX.check(&case::FULL_REPLICATION, STALENESS);
 }
 
 #[test]
 fn techniques_that_act_on_intents() {
     for case in [case::ADAPTIVE, case::REPLICATE_ON_INTENT, case::RELOCATE_ON_INTENT] {
-        MATRIX.check(&case, NOISE);
+        MATRIX.check(&case, STALENESS);
     }
 }
 
@@ -49,7 +53,7 @@ fn techniques_that_act_on_intents() {
 #[ignore = "takes a minute and runs nightly; other applications run all of them at each push"]
 fn all_techniques_that_act_on_intents() {
     for case in case::BY_INTENT {
-        MATRIX.check(&case, NOISE);
+        MATRIX.check(&case, STALENESS);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::LocalAccess;
 use crate::error::ProtocolError;
-use crate::node::Shared;
+use crate::node::{Shared, elements_of};
 use crate::outgoing::buffers::Room;
 use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
 use intendant_store::Entry;
@@ -43,13 +43,7 @@ impl<E: Element> Core<E> {
     /// Bytes of an access to `key`: of what a pull returns, or of the operand of a push or set.
     #[inline(always)]
     pub(crate) fn operand_bytes(&self, kind: AccessKind, key: Key) -> usize {
-        let layout = self.shared.layout();
-        let elements = match layout.uniform() {
-            Some(len) => len,
-            None if kind == AccessKind::Push => layout.operand(key),
-            None => layout.visible(key),
-        };
-        elements * size_of::<E>()
+        elements_of(self.shared.layout(), kind, key) * size_of::<E>()
     }
 
     /// Bytes of an access to `keys`.

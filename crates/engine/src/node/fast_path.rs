@@ -4,8 +4,8 @@
 mod by_rule;
 mod serve;
 
-use super::Shared;
 use super::local::{Deferral, Local, Started};
+use super::{Shared, elements_of};
 use crate::LocalAccess;
 use crate::error::AccessError;
 use crate::input::{Kind, Submission, Work};
@@ -337,16 +337,6 @@ impl<E: Element> Shared<E> {
                 submissions.push((ChannelId(channel as u16), Submission { worker, op, work }));
             }
         })
-    }
-}
-
-/// Elements of an access to `key`.
-#[inline(always)]
-fn elements_of(layout: &Layout, kind: AccessKind, key: Key) -> usize {
-    match layout.uniform() {
-        Some(len) => len,
-        None if kind == AccessKind::Push => layout.operand(key),
-        None => layout.visible(key),
     }
 }
 

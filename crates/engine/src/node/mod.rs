@@ -13,6 +13,16 @@ pub(crate) mod local;
 mod mirrors;
 mod parts;
 pub(crate) mod urgent;
+/// Elements of an access to `key`: of what a pull returns, or of the operand of a push or set.
+#[inline(always)]
+pub(crate) fn elements_of(layout: &Layout, kind: AccessKind, key: Key) -> usize {
+    match layout.uniform() {
+        Some(len) => len,
+        None if kind == AccessKind::Push => layout.operand(key),
+        None => layout.visible(key),
+    }
+}
+
 /// The row of an owned key has got operands that its rule applies at a clock: the channel has to hear of it.
 #[inline]
 pub(crate) fn note_for_clock<E: Element>(entry: &mut Entry<'_, SlotState, E>) {

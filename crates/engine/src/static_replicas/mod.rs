@@ -215,7 +215,7 @@ impl<E: Element> StaticReplicas<E> {
     fn contribution(&mut self, core: &Core<E>) -> Deltas<E> {
         let (mut own, layout) = (Deltas::default(), core.shared.layout());
         self.dirty.sort_unstable();
-        let len = |index: &u32| layout.operand(self.keys[*index as usize]);
+        let len = |index: &u32| self.lens[*index as usize] as usize;
         own.values.reserve_exact(self.dirty.iter().map(len).sum());
         for index in std::mem::take(&mut self.dirty) {
             let at = index as usize;
@@ -225,7 +225,7 @@ impl<E: Element> StaticReplicas<E> {
             let base = &self.base[self.starts[at]..self.starts[at + 1]];
             let value = entry.value_mut().expect("a static replica has a value");
             let from = own.values.len();
-            own.values.resize(from + combine::delta_len(updates, base.len()), E::ZERO);
+            own.values.resize(from + self.lens[at] as usize, E::ZERO);
             combine::difference(updates, value, base, &mut own.values[from..]);
             let delta = &mut own.values[from..];
             if combine::may_omit_zeros(updates) && delta.iter().all(|d| *d == E::ZERO) {
@@ -252,7 +252,7 @@ impl<E: Element> StaticReplicas<E> {
             let at = *index as usize;
             let (start, end) = (self.starts[at], self.starts[at + 1]);
             let updates = core.shared.layout().updates(self.keys[at]);
-            let len = combine::delta_len(updates, end - start);
+            let len = self.lens[at] as usize;
             let sum = &total.values[offset..offset + len];
             offset += len;
             let mine = (sent.indices.get(own) == Some(index)).then(|| {

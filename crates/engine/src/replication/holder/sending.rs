@@ -9,7 +9,6 @@ use crate::channel::core::Core;
 use crate::channel::effects::Output;
 use intendant_core::{Element, Key, copy_to_bytes};
 use intendant_techniques::Role;
-use intendant_techniques::combine::delta_len;
 use intendant_techniques::replication::Stage;
 use intendant_wire::ReplicaRequestKind;
 
@@ -98,7 +97,7 @@ impl<E: Element> Holder<E> {
                 held.allowance = urgent.allowance(count, change);
                 (count, change)
             });
-            held.replica.reserve(|| self.pool.take(delta_len(updates, value.len())));
+            held.replica.reserve(|| self.pool.take(core.shared.layout().operand(key)));
             let delta = held.replica.collect(updates, value);
             if drift.is_some() {
                 entry.state_mut().side = held.allowance;
