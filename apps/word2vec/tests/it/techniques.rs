@@ -106,7 +106,7 @@ fn techniques_that_act_on_intents() {
 }
 
 #[test]
-#[ignore = "takes a minute and runs nightly; kge runs all of them at each push"]
+#[ignore = "takes two minutes and runs nightly; kge runs all of them at each push"]
 fn all_techniques_that_act_on_intents() {
     for case in case::BY_INTENT {
         LONG.check(&case, STALENESS);
