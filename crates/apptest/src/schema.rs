@@ -26,7 +26,7 @@ const HISTORY: [&str; 8] =
 /// Members of an epoch but `quality` and the [`COUNTS`].
 const EPOCH: [&str; 5] = ["epoch", "seconds", "cpu_seconds", "examples", "loss"];
 /// Members of runs and of epochs.
-const COUNTS: [&str; 34] = [
+const COUNTS: [&str; 39] = [
     "access.pull_keys",
     "access.push_keys",
     "access.local",
@@ -42,6 +42,7 @@ const COUNTS: [&str; 34] = [
     "management.sync_rounds",
     "management.syncs_per_second",
     "management.synced_keys",
+    "management.held_back",
     "management.unsent_updates.mean",
     "management.unsent_updates.p50",
     "management.unsent_updates.p99",
@@ -60,6 +61,10 @@ const COUNTS: [&str; 34] = [
     "management.forwards[]",
     "network.messages",
     "network.bytes",
+    "network.unpacked_bytes",
+    "network.saved_by_runs",
+    "network.saved_by_key_lists",
+    "network.saved_by_compression",
     "network.unix_bytes",
 ];
 /// Members of a run with static replicas.

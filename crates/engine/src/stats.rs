@@ -35,6 +35,18 @@ statistics! {
         messages: u64,
         /// Their bytes, without the transport's own.
         bytes: u64,
+        /// The bytes that they would have if they were not packed (`intendant_wire::Packer`).
+        #[serde(default)]
+        unpacked_bytes: u64,
+        /// Of the difference, what progressions of keys and positions saved.
+        #[serde(default)]
+        saved_by_runs: u64,
+        /// What references to lists of keys saved.
+        #[serde(default)]
+        saved_by_key_lists: u64,
+        /// What compression saved.
+        #[serde(default)]
+        saved_by_compression: u64,
         /// Those of the bytes that went over Unix sockets or shared memory, to nodes of the same host.
         #[serde(default)]
         unix_bytes: u64,
@@ -56,6 +68,9 @@ statistics! {
         sync_rounds: u64,
         /// Keys whose updates this node sent or received in such rounds.
         synced_keys: u64,
+        /// Deltas that rounds held back because they were not significant.
+        #[serde(default)]
+        held_back: u64,
         /// Updates of workers in each delta, of replicas that intents or the caller direct.
         unsent: Histogram,
         /// By how much each of these deltas changed the copy, in thousandths of its norm.

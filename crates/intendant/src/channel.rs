@@ -15,7 +15,7 @@ use intendant_control::MonotonicClock;
 use intendant_core::{Element, NodeId, Tick};
 use intendant_engine::{Action, Channel, Completion, Input, LookTimer, NetworkStats};
 use intendant_transport::{Fabric, FabricBuilder, FabricEvent, Sent};
-use intendant_wire::Message;
+use intendant_wire::{Packer, Saved, Unpacker};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -50,6 +50,11 @@ pub(crate) struct ChannelLoop<E> {
     pub(crate) traffic: Arc<Traffic>,
     /// The part of the fabric's counts that is in `traffic` already.
     pub(crate) counted: Sent,
+    /// What packing saved that is not in `traffic` yet.
+    pub(crate) saved: Saved,
+    /// By node, the ends of the connections to and from it.
+    pub(crate) packers: Vec<Packer>,
+    pub(crate) unpackers: Vec<Unpacker>,
     pub(crate) calls: Calls,
     /// The times of the channel's looks.
     pub(crate) looks: LookTimer,
@@ -261,9 +266,14 @@ impl<E: Element> ChannelLoop<E> {
 
     fn count(&mut self, sent: Sent) {
         let before = std::mem::replace(&mut self.counted, sent);
+        let saved = std::mem::take(&mut self.saved);
         self.traffic.add(NetworkStats {
             messages: sent.messages - before.messages,
             bytes: sent.bytes - before.bytes,
+            unpacked_bytes: saved.unpacked,
+            saved_by_runs: saved.runs,
+            saved_by_key_lists: saved.key_lists,
+            saved_by_compression: saved.compression,
             unix_bytes: sent.unix_bytes - before.unix_bytes,
         });
     }
@@ -276,7 +286,7 @@ impl<E: Element> ChannelLoop<E> {
         closing: bool,
     ) -> Turn {
         match event {
-            FabricEvent::Frame { from, frame } => match Message::decode(frame) {
+            FabricEvent::Frame { from, frame } => match self.unpackers[from.index()].unpack(frame) {
                 Ok(message) => {
                     self.stir();
                     self.calls.hear(&message);
@@ -301,7 +311,7 @@ impl<E: Element> ChannelLoop<E> {
         for action in actions.drain(..) {
             match action {
                 Action::Send { to, message } => {
-                    let (head, values) = message.encode_parts();
+                    let (head, values) = self.packers[to.index()].pack(&message, &mut self.saved);
                     if let Some(recording) = &mut self.recording {
                         recording.sends(now, to, head.len() + values.len());
                     }

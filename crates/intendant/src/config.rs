@@ -9,6 +9,7 @@ use intendant_techniques::{
     Assignment, KeyTechnique, Location, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas, Technique,
 };
 use intendant_transport::Transport;
+use intendant_wire::Packing;
 
 /// The configuration of a node: the same on all nodes of a cluster, except for the number of workers and the
 /// transport.
@@ -61,6 +62,8 @@ pub struct NodeConfig<E> {
     /// message, if the technique has such reads and [`NodeConfig::transport`] is not TCP. Nodes may differ in
     /// it.
     pub windows: bool,
+    /// How the node shortens the messages that it sends. Nodes may differ in it.
+    pub packing: Packing,
     /// Threads that the program runs per worker, e.g. 2 with a loader thread. Only used to check limits
     /// before the start.
     pub threads_per_worker: usize,
@@ -88,6 +91,20 @@ impl<E> NodeConfig<E> {
             .check()
             .and_then(|()| policy.check_rules(layout))
             .map_err(|error| Error::Config(error.to_string()))?;
+        if let Some(least) = self.replication.significant {
+            if policy.replicas.is_some_and(Replicas::is_clocked) {
+                return Err(wrong(
+                    "updates to be held back if they are not significant, but a clock promises all of them; leave \
+                     `significant` out"
+                        .into(),
+                ));
+            }
+            if !(0.0..=1.0).contains(&least) {
+                return Err(wrong(format!(
+                    "updates to be significant from {least} on; use a number from 0 to 1"
+                )));
+            }
+        }
         if policy.intents.is_some() {
             self.replication.timing.check().map_err(|error| wrong(error.to_string()))?;
             let sane = Tick(1)..=Tick(1 << 40);
@@ -136,6 +153,7 @@ impl<E> NodeConfig<E> {
             staleness,
             timing: _,
             every: _,
+            significant: _,
             round_min: _,
             watched: _,
             portion_bytes: _,
@@ -200,6 +218,7 @@ impl<E: Element> NodeConfig<E> {
             settings: Vec::new(),
             transport: Transport::Auto,
             windows: true,
+            packing: Packing::default(),
             threads_per_worker: 1,
             trace: None,
         }
@@ -279,5 +298,15 @@ mod tests {
             assert_eq!(refused(technique, &clip(0.5)), None);
         }
         assert_eq!(refused(Technique::Ssp, &restless), None);
+        let significant =
+            |least| move |config: &mut NodeConfig<f32>| config.replication.significant = Some(least);
+        for technique in [Technique::Ssp, Technique::Essp] {
+            assert!(refused(technique, &significant(0.1)).is_some_and(|text| text.contains("clock")));
+        }
+        for least in [-0.1, 1.1, f64::NAN] {
+            let text = refused(Technique::Adaptive, &significant(least));
+            assert!(text.is_some_and(|text| text.contains("significant")), "{least}");
+        }
+        assert_eq!(refused(Technique::Adaptive, &significant(0.1)), None);
     }
 }

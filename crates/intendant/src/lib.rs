@@ -79,6 +79,7 @@ pub use intendant_techniques::{assignment, rules};
 pub use intendant_trace::{Access, Cause, Event, Filter, FilterError, Mark, What};
 pub use intendant_transport::socket::Links;
 pub use intendant_transport::{TLS_NAME, Tls, TlsError, TlsFileError, TlsFiles, Token, Transport};
+pub use intendant_wire::Packing;
 pub use node::{Aborter, Lobby, Node};
 pub use observer::Observer;
 pub use preparer::Preparer;

@@ -33,6 +33,7 @@ use intendant_sampling::{Manager, SamplingStats};
 use intendant_trace::Mark;
 use intendant_transport::socket::{self, Links};
 use intendant_transport::{FabricBuilder, Transport, local};
+use intendant_wire::{Packer, Saved, Unpacker};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -152,6 +153,7 @@ impl<E: Element> Node<E> {
             trace,
             transport,
             windows,
+            packing,
             ..
         } = config;
         let may_read = windows && transport != Transport::Tcp;
@@ -217,6 +219,9 @@ impl<E: Element> Node<E> {
                 health: Arc::clone(&health),
                 traffic: Arc::clone(&traffic),
                 counted: Default::default(),
+                saved: Saved::default(),
+                packers: (0..layout.nodes()).map(|_| Packer::new(packing, size_of::<E>())).collect(),
+                unpackers: (0..layout.nodes()).map(|_| Unpacker::new(size_of::<E>())).collect(),
                 calls: Calls::new(shared.policy(), shared.replication().pace),
                 looks,
             };

@@ -150,6 +150,37 @@ impl<E: Element> Worker<E> {
         }
     }
 
+    /// Reads the values of all keys of `range` into `values`, as [`Worker::pull`] of these keys [OSDI'14
+    /// §3.2]. Messages say in a few bytes which of these keys they are about, if the keys of a node and
+    /// channel are evenly spaced ([`KeyOrder::Range`](intendant_core::KeyOrder::Range)).
+    /// [`Worker::snapshot`] reads only what a sparse store holds.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn pull_range(&mut self, range: Range<u64>, values: &mut [E]) -> Result<(), Error> {
+        self.pull(&self.keys_of(range)?, values)
+    }
+
+    /// Pushes `values` to all keys of `range`, as [`Worker::push`] to these keys; messages are as short as
+    /// those of [`Worker::pull_range`].
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn push_range(&mut self, range: Range<u64>, values: &[E]) -> Result<(), Error> {
+        self.push(&self.keys_of(range)?, values)
+    }
+
+    /// The keys of a range, which must exist.
+    fn keys_of(&self, range: Range<u64>) -> Result<Vec<Key>, AccessError> {
+        let last = self.inner.shared.layout().keys() - 1;
+        if range.end > last + 1 {
+            let beyond = range.start.max(last + 1);
+            let position = (beyond - range.start) as usize;
+            return Err(AccessError::KeyOutOfRange { key: Key(beyond), position, last: Key(last) });
+        }
+        Ok(range.map(Key).collect())
+    }
+
     /// Adds `values` to the values of `keys`, or pushes them as operands of the keys' rules; returns when all
     /// owners have applied them. (A rule at clocks applies them later.)
     ///

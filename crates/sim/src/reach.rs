@@ -72,6 +72,14 @@ markers! {
     SetServed = "set_served",
     /// Several frames were in flight on one connection.
     CrowdedConnection = "crowded_connection",
+    /// Keys or positions of a frame were a progression.
+    RunSent = "run_sent",
+    /// A frame referred to a list that its connection had carried before.
+    ListReused = "list_reused",
+    /// A frame was compressed.
+    Compressed = "compressed",
+    /// A round held the updates of a replica back because they were not significant.
+    HeldBack = "held_back",
     /// A channel had inputs from several sources to choose from.
     CrowdedChannel = "crowded_channel",
     /// Another node sent a snapshot in more than one part.

@@ -23,11 +23,14 @@ use crate::machine::{Charge, Machine};
 use crate::network::Network;
 use crate::reach::Reach;
 use intendant_core::{Key, KeyOrder, Layout, LayoutError, NodeId};
-use intendant_engine::{AccessStats, Explanation, LocalAccess, ManagementStats, ReplicationConfig, Storage};
+use intendant_engine::{
+    AccessStats, Explanation, LocalAccess, ManagementStats, NetworkStats, ReplicationConfig, Storage,
+};
 use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{Diverged, LookAhead, Progress, Reduction, Schedule, Task};
 use intendant_techniques::{Location, Order, Technique};
 use intendant_trace::{Event, Filter, Header};
+use intendant_wire::Packing;
 use run::TaskRun;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -59,6 +62,8 @@ pub struct TaskConfig {
     pub location: Option<Location>,
     /// Configuration of replicas; ignored by techniques without replicas.
     pub replication: ReplicationConfig,
+    /// How nodes shorten the messages that they send.
+    pub packing: Packing,
     /// Upper bound of the keys of an operation on those rows of a batch, trained in place, that are not at
     /// the worker's node. If there are more, the worker pulls part after part, and pushes as many parts.
     /// `None` is one operation for all of them.
@@ -113,6 +118,7 @@ impl TaskConfig {
             caches: None,
             location: None,
             replication: ReplicationConfig::default(),
+            packing: Packing::default(),
             operation_keys_max: None,
             sampler: None,
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
@@ -246,9 +252,7 @@ pub struct TaskOutcome<E> {
     /// Management counters of all nodes.
     pub management: ManagementStats,
     /// Messages sent by all nodes.
-    pub messages: u64,
-    /// Charged bytes of these messages ([`Charge`]).
-    pub bytes: u64,
+    pub traffic: NetworkStats,
     /// Virtual time of the last activity, ns.
     pub virtual_ns: u64,
     /// Number of events.
@@ -306,6 +310,7 @@ pub fn resume_task<T: Task>(
         faults: config.faults.clone(),
         checks: config.checks,
         events_max: config.events_max,
+        packing: config.packing,
         seed: config.seed,
         trace: false,
     });

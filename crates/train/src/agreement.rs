@@ -13,8 +13,17 @@ use intendant_task::{Partition, Subepoch, Task};
 use serde::{Deserialize, Serialize};
 
 /// Settings that each node may choose for itself, or that are compared in another way.
-const NODES_OWN: [&str; 7] =
-    ["look-ahead", "look-ahead-keys", "data", "test", "replicate-file", "data-port", "transport"];
+const NODES_OWN: [&str; 9] = [
+    "look-ahead",
+    "look-ahead-keys",
+    "data",
+    "test",
+    "replicate-file",
+    "data-port",
+    "transport",
+    "key-caching",
+    "compress",
+];
 
 /// The value of a setting that a node does not have.
 const ABSENT: &str = "absent";

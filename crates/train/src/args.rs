@@ -3,6 +3,7 @@
 //! Each flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a
 //! key of the `--config` file. [`crate::settings`] adds both layers to all flags.
 
+use crate::error::TrainError;
 use crate::intents::IntentArgs;
 use crate::parse;
 use crate::replication::ReplicationArgs;
@@ -11,7 +12,7 @@ use crate::tls::TlsArgs;
 use clap::ArgAction;
 use clap::builder::RangedU64ValueParser;
 use intendant::lapser::Variant;
-use intendant::{Location, Order, Storage, Transport};
+use intendant::{Location, Order, Packing, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, UnknownName, by_name, limits};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -166,6 +167,34 @@ impl FromStr for LocalAccess {
     }
 }
 
+// How messages are shortened. (Not a documentation comment: it would become the description of the program.)
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct PackingArgs {
+    /// Key caching: connections remember lists of keys, and name a list that they carry again by a number.
+    /// It pays where batches access the same keys in every epoch, and values are short
+    #[arg(long, help_heading = CLUSTER)]
+    pub(crate) key_caching: bool,
+
+    /// Compress messages of 4 KiB or more. It pays where values are small whole numbers or mostly zero, and
+    /// the network is slow
+    #[arg(long, help_heading = CLUSTER)]
+    pub(crate) compress: bool,
+}
+
+impl PackingArgs {
+    /// What the flags mean. `technique` must have messages for them.
+    pub(crate) fn packing(self, technique: Technique) -> Result<Packing, TrainError> {
+        let Self { key_caching, compress } = self;
+        let given = [("--key-caching", key_caching), ("--compress", compress)];
+        if let (Technique::Single, Some((flag, _))) = (technique, given.iter().find(|(_, given)| *given)) {
+            return Err(TrainError::usage(format!(
+                "{flag} shortens messages, and technique single has none: leave it out"
+            )));
+        }
+        Ok(Packing { key_lists: key_caching, compress })
+    }
+}
+
 /// Which checkpoints are kept, and which model of the run is tested and exported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Keep {
@@ -243,6 +272,9 @@ pub(crate) struct CommonArgs {
     /// built with the feature verbs, all connections use RDMA
     #[arg(long, value_name = "KIND", default_value = "auto", help_heading = CLUSTER)]
     pub(crate) transport: Transport,
+
+    #[command(flatten)]
+    pub(crate) packing: PackingArgs,
 
     #[command(flatten)]
     pub(crate) tls: TlsArgs,

@@ -50,6 +50,7 @@ pub(crate) fn start<E: Element>(
     config.location = plan.location;
     config.replication = replication;
     config.transport = plan.transport;
+    config.packing = plan.packing;
     config.trace = trace;
     let node = match &plan.rendezvous {
         Some(rendezvous) => {

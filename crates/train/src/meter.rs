@@ -278,7 +278,7 @@ mod tests {
         fn abort(&self, _reason: &str) {}
 
         fn traffic(&self) -> NetworkStats {
-            NetworkStats { messages: 7, bytes: 70, unix_bytes: 0 }
+            NetworkStats { messages: 7, bytes: 70, ..NetworkStats::default() }
         }
 
         fn sampling(&self) -> SamplingStats {

@@ -16,7 +16,7 @@ use crate::signals::Interrupt;
 use crate::simulation::Simulation;
 use crate::tls;
 use intendant::launch;
-use intendant::{Filter, Initiator, Location, Order, Rendezvous, Storage, Transport};
+use intendant::{Filter, Initiator, Location, Order, Packing, Rendezvous, Storage, Transport};
 use intendant_checkpoint::{Folder, is_address};
 use intendant_core::{ElementType, KeyOrder, Movement};
 use intendant_metrics::Address;
@@ -62,6 +62,8 @@ pub struct Plan {
     pub nodes: usize,
     /// The kinds of connections between nodes.
     pub transport: Transport,
+    /// How nodes shorten their messages.
+    pub packing: Packing,
     /// Worker threads per node.
     pub workers: usize,
     /// Who manages the parameters.
@@ -259,6 +261,7 @@ impl Plan {
             float: args.float,
             nodes,
             transport: args.transport,
+            packing: args.packing.packing(args.technique)?,
             workers: args.workers,
             technique: args.technique,
             channels: args.channels,

@@ -43,6 +43,12 @@ pub(crate) struct ReplicationArgs {
     #[arg(long, value_name = "MS", help_heading = REPLICATION)]
     pub(crate) sync_every_ms: Option<f64>,
 
+    /// Send the updates of a replica in a synchronisation only if they change it by this fraction of its
+    /// norm; smaller ones stay behind until others join them, or the epoch ends (techniques that act on
+    /// intents)
+    #[arg(long, value_name = "FRACTION", help_heading = REPLICATION)]
+    pub(crate) significant: Option<f64>,
+
     /// Synchronise whenever all workers have trained B batches, instead of in the background
     /// (full-replication). With 1 and one worker per node, training is synchronous SGD (several workers of a
     /// node share its replica and see each other's updates sooner)
@@ -89,6 +95,7 @@ pub(crate) struct ReplicationPlan {
     /// Batches between synchronisations, if workers ask for them.
     pub(crate) sync_batches: Option<NonZeroU32>,
     clip: Option<f64>,
+    significant: Option<f64>,
     choice: Choice,
 }
 
@@ -140,6 +147,7 @@ impl ReplicationPlan {
             ("--staleness", args.staleness.is_some(), clocked, stale),
             ("--clock-every", args.clock_every.is_some(), clocked, stale),
             ("--sync-every-ms", args.sync_every_ms.is_some(), static_replicas.is_some() || intents, pacing),
+            ("--significant", args.significant.is_some(), intents, "techniques that act on intents"),
             (
                 "--sync-batches",
                 args.sync_batches.is_some(),
@@ -174,6 +182,10 @@ impl ReplicationPlan {
             Some(factor) => Some(number("--clip-updates", Some(factor), factor, f64::MAX)?),
             None => None,
         };
+        let significant = match args.significant {
+            Some(fraction) => Some(number("--significant", Some(fraction), fraction, 1.0)?),
+            None => None,
+        };
         let every = match pace {
             StaticReplicaPace::Every(every) => Some(every).filter(|_| args.sync_every_ms.is_some()),
             StaticReplicaPace::Asked => None,
@@ -204,7 +216,7 @@ impl ReplicationPlan {
         }
         let sync_batches = args.sync_batches.and_then(NonZeroU32::new);
         let clock_every = NonZeroU32::new(args.clock_every.unwrap_or(1));
-        Ok(Self { staleness, clock_every, every, pace, sync_batches, clip, choice })
+        Ok(Self { staleness, clock_every, every, pace, sync_batches, clip, significant, choice })
     }
 
     /// The goal for synchronisations per second, if `technique` synchronises in the background.
@@ -258,6 +270,7 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
         let replication = plan.intents.replication(ReplicationConfig {
             staleness,
             every: plan.replication.every,
+            significant: plan.replication.significant,
             ..ReplicationConfig::default()
         });
         let channels = if has_copies { layout.channels() } else { 0 };

@@ -223,6 +223,9 @@ pub struct Management {
     /// Keys whose updates were sent or received in such rounds.
     #[serde(default)]
     pub synced_keys: u64,
+    /// Deltas that rounds held back.
+    #[serde(default)]
+    pub held_back: u64,
     /// Updates of workers per delta, of replicas that intents direct.
     #[serde(default)]
     pub unsent_updates: Distribution,
@@ -262,6 +265,7 @@ impl Management {
                 0.0
             },
             synced_keys: stats.synced_keys,
+            held_back: stats.held_back,
             unsent_updates: Distribution::of(&stats.unsent, 1.0),
             drift: Distribution::of(&stats.drift, 1000.0),
             stale_reads: stats.stale_reads,
@@ -465,7 +469,8 @@ impl Report {
     /// Adds what only a simulation of a program measures.
     pub(crate) fn add_simulation(&mut self, simulation: &Simulation, plan: &Plan, epochs: &VirtualEpoch) {
         let VirtualEpoch { virtual_ns, operations, bytes, events, nic_busy_ns, .. } = *epochs;
-        self.network = NetworkStats { messages: operations, bytes, unix_bytes: 0 };
+        self.network =
+            NetworkStats { messages: operations, bytes, unpacked_bytes: bytes, ..NetworkStats::default() };
         self.simulation = Some(Simulated {
             net: simulation.net.clone(),
             machine: simulation.machine.clone(),

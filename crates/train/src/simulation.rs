@@ -21,7 +21,7 @@ use crate::tally::Tally;
 use crate::traced::Traces;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
-use intendant::{Event, NetworkStats, NodeId, ReplicationConfig};
+use intendant::{Event, NodeId, ReplicationConfig};
 use intendant_core::{Element, Key, Layout};
 use intendant_sampling::Sampler;
 use intendant_sim::cluster::Checks;
@@ -156,6 +156,7 @@ impl Simulation {
             caches: plan.caches,
             location: plan.location,
             replication,
+            packing: plan.packing,
             operation_keys_max: self.operation_keys,
             sampler: Some(sampler.clone()),
             look_ahead: plan.look_ahead,
@@ -341,7 +342,7 @@ fn sum(epoch: &EpochOutcome) -> EpochSum {
         accesses: epoch.accesses,
         late: epoch.late,
         cpu_ns: epoch.load.workers.busy_ns + epoch.load.channels.busy_ns,
-        traffic: NetworkStats { messages: epoch.messages, bytes: epoch.bytes, unix_bytes: 0 },
+        traffic: epoch.traffic,
         management: epoch.management.clone(),
         sampling: epoch.sampling,
     };

@@ -72,13 +72,21 @@ mod tests {
         reduction.add("quality.mrr", 1.0 / 3.0);
         let accesses =
             AccessStats { pull_keys: seed, push_keys: 2, local: 3, remote: 4, windows: 6, sampled: 5 };
-        let traffic = NetworkStats { messages: 8, bytes: 9, unix_bytes: 7 };
+        let traffic = NetworkStats {
+            messages: 8,
+            bytes: 9,
+            unpacked_bytes: 10,
+            saved_by_key_lists: 1,
+            unix_bytes: 7,
+            ..NetworkStats::default()
+        };
         let mut management = ManagementStats {
             relocations: seed,
             replica_setups: 11,
             replica_drops: 12,
             sync_rounds: 13,
             synced_keys: 14,
+            held_back: 14,
             unsent: Histogram::default(),
             drift: Histogram::default(),
             stale_reads: 15,
@@ -117,7 +125,20 @@ mod tests {
         assert_eq!(sum.management.relocation.count(), 10);
         assert_eq!((sum.management.replica_setups, sum.management.stale_reads), (55, 75));
         assert_eq!((sum.sampling.drawn, sum.sampling.strayed), (105, 10));
-        assert_eq!((sum.cpu_ns, sum.traffic), (35, NetworkStats { messages: 40, bytes: 45, unix_bytes: 35 }));
+        assert_eq!(
+            (sum.cpu_ns, sum.traffic),
+            (
+                35,
+                NetworkStats {
+                    messages: 40,
+                    bytes: 45,
+                    unpacked_bytes: 50,
+                    saved_by_key_lists: 5,
+                    unix_bytes: 35,
+                    ..NetworkStats::default()
+                }
+            )
+        );
     }
 
     #[test]

@@ -78,6 +78,28 @@ pub enum WireError {
         /// Its value.
         value: u8,
     },
+    /// A frame refers to a list that this connection does not remember, or that has another length.
+    #[error("frame refers to a list of {bytes} bytes, {age} lists ago; there is none")]
+    NoSuchList {
+        /// How many lists were remembered after it.
+        age: u32,
+        /// The length that it must have.
+        bytes: usize,
+    },
+    /// A compressed frame announces more bytes than there can be in it.
+    #[error("frame has {from} compressed bytes and announces {bytes} when they are decompressed")]
+    Decompressed {
+        /// How many it announces.
+        bytes: usize,
+        /// How many it has.
+        from: usize,
+    },
+    /// The bytes of a compressed frame cannot be decompressed, or are not as many as it announces.
+    #[error("{bytes} compressed bytes of a frame cannot be decompressed to what it announces")]
+    Compressed {
+        /// How many it has.
+        bytes: usize,
+    },
     /// A header field that this class of messages does not use is not zero.
     #[error("frame of class {class} does not use the field {field}, which must be 0, but is {value}")]
     UnusedField {

@@ -90,14 +90,14 @@ impl Header {
         frame
     }
 
-    /// Splits a frame into its header and what follows.
-    pub(crate) fn read(mut frame: Bytes) -> Result<(Self, Body), WireError> {
-        let bytes = frame.len();
+    /// Splits a frame, which is `frame` and then `rest`, into its header and what follows.
+    pub(crate) fn read(mut frame: Bytes, rest: Bytes) -> Result<(Self, Body), WireError> {
+        let bytes = frame.len() + rest.len();
         if bytes > limits::FRAME_BYTES_MAX {
             return Err(WireError::TooLong { bytes });
         }
-        if bytes < HEADER_BYTES {
-            return Err(WireError::Truncated { bytes, needed: HEADER_BYTES });
+        if frame.len() < HEADER_BYTES {
+            return Err(WireError::Truncated { bytes: frame.len(), needed: HEADER_BYTES });
         }
         let class = MessageClass::from_number(frame.get_u8())?;
         let (tag, flags, reserved) = (frame.get_u8(), frame.get_u8(), frame.get_u8());
@@ -109,7 +109,7 @@ impl Header {
         if count > limits::FRAME_KEYS_MAX {
             return Err(WireError::TooManyKeys { keys: count });
         }
-        Ok((Self { class, tag, flags, node, worker, argument, count }, Body { frame }))
+        Ok((Self { class, tag, flags, node, worker, argument, count }, Body { frame, rest }))
     }
 
     /// The operation of a worker that a request names, or the answer to it.
@@ -147,27 +147,40 @@ impl Header {
     }
 }
 
-/// What is left to be read of a frame.
+/// What is left to be read of a frame: `frame`, and then `rest`.
 pub(crate) struct Body {
     frame: Bytes,
+    rest: Bytes,
 }
 
 impl Body {
     /// Checks that the frame has `bytes` more bytes, before memory is taken for them. Nothing may have been
     /// read of it.
     pub(crate) fn need(&self, bytes: usize) -> Result<(), WireError> {
-        if self.frame.len() < bytes {
-            return Err(WireError::Truncated {
-                bytes: HEADER_BYTES + self.frame.len(),
-                needed: HEADER_BYTES + bytes,
-            });
+        let there = self.frame.len() + self.rest.len();
+        if there < bytes {
+            return Err(WireError::Truncated { bytes: HEADER_BYTES + there, needed: HEADER_BYTES + bytes });
         }
         Ok(())
+    }
+
+    /// Makes the next `bytes` bytes lie in `frame`.
+    fn reach(&mut self, bytes: usize) {
+        if self.frame.len() < bytes {
+            self.join();
+        }
+    }
+
+    #[cold]
+    fn join(&mut self) {
+        let rest = std::mem::take(&mut self.rest);
+        self.frame = if self.frame.is_empty() { rest } else { [&self.frame[..], &rest].concat().into() };
     }
 
     /// `count` items of `N` bytes, which the frame must have. One pass over a slice compiles to a copy;
     /// reading them one by one would take as long as all other work on a key in this crate.
     fn run<const N: usize, T>(&mut self, count: usize, item: impl Fn([u8; N]) -> T) -> Vec<T> {
+        self.reach(count * N);
         let (raw, _) = self.frame[..count * N].as_chunks();
         let items = raw.iter().map(|raw| item(*raw)).collect();
         self.frame.advance(count * N);
@@ -186,27 +199,34 @@ impl Body {
 
     /// The next number of 16 bits.
     pub(crate) fn u16(&mut self) -> u16 {
+        self.reach(2);
         self.frame.get_u16_le()
     }
 
     /// The next number of 32 bits.
     pub(crate) fn u32(&mut self) -> u32 {
+        self.reach(4);
         self.frame.get_u32_le()
     }
 
     /// The next number of 64 bits.
     pub(crate) fn u64(&mut self) -> u64 {
+        self.reach(8);
         self.frame.get_u64_le()
     }
 
     /// The elements with which the frame ends. They are not copied.
-    pub(crate) fn values(self) -> Bytes {
+    pub(crate) fn values(mut self) -> Bytes {
+        if !self.rest.is_empty() {
+            self.join();
+        }
         self.frame
     }
 
     /// Checks that nothing is left.
     pub(crate) fn end(self) -> Result<(), WireError> {
-        if self.frame.is_empty() { Ok(()) } else { Err(WireError::TrailingBytes { extra: self.frame.len() }) }
+        let extra = self.frame.len() + self.rest.len();
+        if extra == 0 { Ok(()) } else { Err(WireError::TrailingBytes { extra }) }
     }
 
     /// The elements with which the frame ends if the message has any; otherwise nothing may be left.

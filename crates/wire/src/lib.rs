@@ -10,6 +10,8 @@
 //! `docs/extending.md` lists what a new message needs. Messages that older nodes do not know are a new
 //! [`PROTOCOL`].
 //!
+//! [`Packer`] shortens the frames of a connection, and [`Unpacker`] reads them at its other end.
+//!
 //! Frames have no length prefixes (the transport adds them) and no value lengths (the layout has them; the
 //! engine checks against it).
 #![forbid(unsafe_code)]
@@ -22,6 +24,7 @@ mod frame;
 mod intent;
 mod location;
 mod message;
+mod packing;
 mod reduce;
 mod relocation;
 mod replica;
@@ -35,10 +38,11 @@ pub use frame::HEADER_BYTES;
 pub use intent::IntentReport;
 pub use location::{Locate, Located, Void};
 pub use message::Message;
+pub use packing::{Packer, Packing, Saved, Unpacker};
 pub use reduce::Reduce;
 pub use relocation::{HandOver, HolderRow, Localize, Moved, Relocate};
 pub use replica::{ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind};
 pub use snapshot::{Cursor, SnapshotPart, SnapshotRequest};
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;

@@ -123,7 +123,12 @@ impl Message {
     /// # Errors
     /// If the frame is not exactly one message.
     pub fn decode(frame: Bytes) -> Result<Self, WireError> {
-        let (header, body) = Header::read(frame)?;
+        Self::decode_parts(frame, Bytes::new())
+    }
+
+    /// Reads a frame that is `head` and then `rest`. `head` has at least the header.
+    pub(crate) fn decode_parts(head: Bytes, rest: Bytes) -> Result<Self, WireError> {
+        let (header, body) = Header::read(head, rest)?;
         match header.class {
             MessageClass::Request => Request::read(&header, body).map(Self::Request),
             MessageClass::Response => Response::read(&header, body).map(Self::Response),

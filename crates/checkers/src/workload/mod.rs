@@ -143,6 +143,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
         faults: scenario.faults.clone(),
         checks: Checks::EveryStep,
         events_max: 10_000 + scenario.calls * EVENTS_PER_CALL_MAX,
+        packing: scenario.packing,
         seed: scenario.seed,
         trace,
     };

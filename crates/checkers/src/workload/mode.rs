@@ -170,6 +170,10 @@ impl Mode {
             Marker::RemoteServed | Marker::MixedCall | Marker::DuplicateKey => (50, remote),
             Marker::SeveralChannels => (50, remote),
             Marker::CrowdedChannel | Marker::CrowdedConnection => (50, several(2)),
+            Marker::RunSent => (100, remote && !clocked),
+            // Calls have few keys, and are seldom repeated. Compressed are long values only.
+            Marker::ListReused | Marker::Compressed => (2_000, remote && !self.has_copies() && !broadcast),
+            Marker::HeldBack => (100, comes),
             Marker::SeveralLengths | Marker::SetServed => (50, true),
             Marker::SeveralOwners => (50, remote && several(3)),
             Marker::ForwardedOnce => (

@@ -64,6 +64,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         clip: (clip && scenario.combine == Combine::Sum).then(|| dice.pick(&[0.5, 1.0, 1.5])),
         staleness: mode.staleness.unwrap_or(staleness),
         portion_bytes: portion_bytes(&scenario),
+        significant: significant(&scenario),
         ..ReplicationConfig::default()
     };
     let clocked = scenario.is_clocked();
@@ -94,6 +95,14 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
 fn portion_bytes(scenario: &Scenario) -> usize {
     let mut dice = Dice::new(random::stream(scenario.seed, &[6]));
     if dice.once_in(4) { dice.between(1, 64) as usize } else { ReplicationConfig::default().portion_bytes }
+}
+
+/// In some scenarios of techniques with directed replicas, rounds hold back what is not significant. Updates
+/// of random workloads change values by anything.
+fn significant(scenario: &Scenario) -> Option<f64> {
+    let mut dice = Dice::new(random::stream(scenario.seed, &[11]));
+    let may = !scenario.is_clocked() && dice.once_in(4);
+    may.then(|| dice.pick(&[0.01, 0.3, 1.0]))
 }
 
 /// A stress variant: clocks advance with every call, most calls access the same key, and the staleness bound

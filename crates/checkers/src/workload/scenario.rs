@@ -15,6 +15,7 @@ use intendant_sim::{Charge, Delays, Machine, Network, Spread};
 use intendant_techniques::{
     Initiator, KeyTechnique, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas,
 };
+use intendant_wire::Packing;
 use std::ops::Range;
 
 /// All parameters of a run.
@@ -49,6 +50,8 @@ pub struct Scenario {
     /// How the updates of several copies are combined. With [`Combine::AdaGrad`], the second half of each
     /// value is a value as it is otherwise, because accumulators are sums, and the first half is dust.
     pub combine: Combine,
+    /// How nodes shorten their messages.
+    pub packing: Packing,
     /// If pushes change values by a rule, `tally::Tally`, instead of being added: when.
     pub rules: Option<Timing>,
     /// Number of registers (keys that workers overwrite); they are the last keys.
@@ -116,6 +119,12 @@ fn consistent(mode: &Mode, asynchronous: bool, order: Order, caches: bool) -> (O
 fn access(seed: u64) -> LocalAccess {
     let queues = Dice::new(random::stream(seed, &[7])).once_in(8);
     if queues { LocalAccess::Queue } else { LocalAccess::Shared }
+}
+
+/// In half of the runs, messages are packed. (Drawn apart, as above.)
+fn packing(seed: u64) -> Packing {
+    let mut dice = Dice::new(random::stream(seed, &[10]));
+    Packing { key_lists: dice.once_in(3), compress: dice.once_in(3) }
 }
 
 /// In a third of the runs, nodes share hosts, and read in each other's windows: all of them, or some. In half
@@ -208,6 +217,7 @@ impl Scenario {
             call_keys_max: dice.pick(&[1, 3, 6]),
             lanes,
             combine: Combine::Sum,
+            packing: packing(seed),
             rules: None,
             registers: dice.between(1, 3),
             calls: mode.calls,

@@ -109,6 +109,10 @@ pub struct ReplicationConfig {
     /// Shortest time between two rounds of deltas and updates of directed replicas; `None` is the technique's
     /// own pace.
     pub every: Option<Tick>,
+    /// A round sends the delta of a directed replica only if it changes the replica by this fraction of its
+    /// norm, or if the replica is to end; other updates stay behind until later ones join them, or the
+    /// cluster comes to rest [OSDI'14 §3.5, significantly modified filter]. `None`: all are sent.
+    pub significant: Option<f64>,
     /// Shortest time between two rounds of intents: an upper limit on rounds per second.
     pub round_min: Tick,
     /// Bytes of values that a channel sends in one input for a round of directed replicas: other inputs wait
@@ -131,6 +135,7 @@ impl Default for ReplicationConfig {
             staleness,
             timing: TimingConfig::default(),
             every: None,
+            significant: None,
             watched: Vec::new(),
             round_min: ROUND_MIN,
             portion_bytes: limits::FRAME_PAYLOAD_BYTES_TARGET,

@@ -136,7 +136,8 @@ impl<E: Element> Replication<E> {
             }
             let overdue = self.rounds.overdue(core.now, self.gathered());
             let bytes = core.shared.replication().portion_bytes;
-            self.continue_round(core, out, Portion::of_an_input(bytes, overdue));
+            let significant = core.shared.replication().significant;
+            self.continue_round(core, out, Portion::of_an_input(bytes, overdue), significant);
         }
     }
 
@@ -169,7 +170,7 @@ impl<E: Element> Replication<E> {
             Some(Replicas::Directed { .. } | Replicas::Eager) => {
                 self.collect_and_gather(core);
                 self.rounds.start_unpaced();
-                self.continue_round(core, out, Portion::all());
+                self.continue_round(core, out, Portion::all(), None);
             }
             Some(Replicas::Lazy) => self.holder.unwant_all(core, out),
             None => {}
@@ -193,10 +194,17 @@ impl<E: Element> Replication<E> {
         self.holder.gathered() + self.owner.gathered()
     }
 
-    /// Does a portion of the round that has started.
-    fn continue_round(&mut self, core: &Core<E>, out: &mut Output, mut portion: Portion) {
+    /// Does a portion of the round that has started. It holds back what changes a replica by less than
+    /// `significant`.
+    fn continue_round(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        mut portion: Portion,
+        significant: Option<f64>,
+    ) {
         let (before, clock) = (out.stats.synced_keys, self.staleness.clock());
-        if self.holder.send_gathered(core, out, &mut portion, |_| ()) {
+        if self.holder.send_gathered(core, out, &mut portion, significant, |_| ()) {
             self.owner.update_gathered(core, out, &mut portion, clock);
         }
         let sent = out.stats.synced_keys > before;
@@ -248,7 +256,7 @@ impl<E: Element> Replication<E> {
             self.collect(core);
             let mut blocked = BTreeSet::new();
             self.holder.gather();
-            self.holder.send_gathered(core, out, &mut Portion::all(), |key| {
+            self.holder.send_gathered(core, out, &mut Portion::all(), None, |key| {
                 blocked.insert(key);
             });
             self.staleness.publish_after(clock, blocked);

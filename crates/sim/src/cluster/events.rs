@@ -164,12 +164,15 @@ impl<E: Element> Cluster<E> {
             Source::Sender(at) => {
                 let (from, came_ns, frame) = self.stations[station].take_received(at);
                 let frame_bytes = frame.len();
-                let message = Message::decode(frame).map_err(|error| {
+                let link = self.link(from.index(), node, station % self.layout.channels());
+                let message = self.links[link].unpacker.unpack(frame).map_err(|error| {
                     self.violation(("protocol", format!("{from:?} sent an invalid frame: {error}")))
                 })?;
                 self.received(station, &message);
                 let (keys, value_bytes) = (message.key_count(), message.value_bytes());
-                let bytes = (frame_bytes - value_bytes) as u64 + self.delays.charge.bytes(value_bytes);
+                // Values that are compressed are as long as others when they are handled.
+                let other_bytes = frame_bytes.saturating_sub(value_bytes) as u64;
+                let bytes = other_bytes + self.delays.charge.bytes(value_bytes);
                 (came_ns, machine.input(keys as u64, bytes), Input::Message { from, message })
             }
         };
@@ -221,6 +224,7 @@ impl<E: Element> Cluster<E> {
             self.before_input(station, &input);
         }
         let synced_before = self.stations[station].engine.management().synced_keys;
+        let held_back_before = self.stations[station].engine.management().held_back;
         let syncs_itself = keys_to_synchronise(&input);
         self.pending_decisions -= usize::from(is_decision(&input));
         let reports = matches!(input, Input::Settle);
@@ -245,6 +249,9 @@ impl<E: Element> Cluster<E> {
             }
         }
         let synced = self.stations[station].engine.management().synced_keys - synced_before;
+        if self.stations[station].engine.management().held_back > held_back_before {
+            self.reach.mark(Marker::HeldBack);
+        }
         let mut at_ns = self.now_ns() + self.sync_work(station, synced.saturating_sub(syncs_itself));
         if is_queued && actions.iter().any(|action| matches!(action, Action::Send { .. })) {
             let work_ns = self.at_pace(at_ns, node, self.delays.machine.queued_elsewhere());

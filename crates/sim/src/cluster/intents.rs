@@ -273,7 +273,7 @@ impl<E: Element> Cluster<E> {
     /// # Errors
     /// If the cluster sends a message, a channel stays awake, or an invariant is broken.
     pub fn idle(&mut self, for_ns: u64) -> Result<(), Violation> {
-        let (until_ns, messages, ticks) = (self.now_ns() + for_ns, self.messages, self.ticks);
+        let (until_ns, messages, ticks) = (self.now_ns() + for_ns, self.traffic.messages, self.ticks);
         let ticks_max = TICKS_PER_IDLE_CHANNEL_MAX * self.stations.len() as u64;
         self.resting = true;
         while self.queue.next_ns().is_some_and(|next_ns| next_ns <= until_ns) {
@@ -285,8 +285,8 @@ impl<E: Element> Cluster<E> {
             }
             self.step()?;
         }
-        if self.messages != messages {
-            let sent = self.messages - messages;
+        if self.traffic.messages != messages {
+            let sent = self.traffic.messages - messages;
             return Err(self.violation(("quiet", format!("an idle cluster sent {sent} messages"))));
         }
         let awake = self.stations.iter().position(|station| !station.engine.is_asleep());

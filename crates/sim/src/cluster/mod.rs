@@ -51,13 +51,13 @@ use bytes::Bytes;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, WorkerId, random};
 use intendant_engine::{
     AccessStats, Action, Channel, ChannelReport, Completion, Input, Local, LocalAccess, LookTimer,
-    ManagementStats, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Submission, WindowConfig,
-    Windows,
+    ManagementStats, NetworkStats, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Submission,
+    WindowConfig, Windows,
 };
 use intendant_segment::{Segment, View};
 use intendant_techniques::clocks::NodeClock;
 use intendant_techniques::{KeyTechnique, Policy, StaticReplicas};
-use intendant_wire::{OpId, SnapshotPart};
+use intendant_wire::{OpId, Packer, Packing, SnapshotPart, Unpacker};
 use recording::Recording;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -94,6 +94,8 @@ pub struct ClusterConfig<E> {
     pub checks: Checks,
     /// Upper bound of events; a run that exceeds it fails.
     pub events_max: u64,
+    /// How nodes shorten the messages that they send.
+    pub packing: Packing,
     /// Seed of all random choices.
     pub seed: u64,
     /// Whether to keep a readable trace.
@@ -277,12 +279,25 @@ struct Timer {
 }
 
 /// A connection: one direction between two nodes, for one channel.
-#[derive(Default)]
 struct Link {
+    /// Its two ends.
+    packer: Packer,
+    unpacker: Unpacker,
     /// Frames on their way to the receiver's NIC.
     under_way: Lane<Frame>,
     /// Frames that the receiver's NIC takes in.
     coming_in: Lane<Frame>,
+}
+
+impl Link {
+    fn new(packing: Packing, element_bytes: usize) -> Self {
+        Self {
+            packer: Packer::new(packing, element_bytes),
+            unpacker: Unpacker::new(element_bytes),
+            under_way: Lane::default(),
+            coming_in: Lane::default(),
+        }
+    }
 }
 
 /// A frame in flight on a connection.
@@ -345,8 +360,7 @@ pub struct Cluster<E> {
     /// Mean bytes per value.
     value_bytes_mean: usize,
     actions: Vec<Action>,
-    messages: u64,
-    bytes: u64,
+    traffic: NetworkStats,
     sent_value_bytes: u64,
 }
 
@@ -432,7 +446,7 @@ impl<E: Element> Cluster<E> {
             nics: vec![Nic::default(); nodes],
             nodes: shared,
             worker_states,
-            links: (0..links).map(|_| Link::default()).collect(),
+            links: (0..links).map(|_| Link::new(config.packing, size_of::<E>())).collect(),
             queue: Queue::new(),
             dice,
             trace: Trace::new(config.trace),
@@ -467,8 +481,7 @@ impl<E: Element> Cluster<E> {
             idle_timers: 0,
             last_activity_ns: 0,
             actions: Vec::new(),
-            messages: 0,
-            bytes: 0,
+            traffic: NetworkStats::default(),
             sent_value_bytes: 0,
         };
         (0..cluster.stations.len()).for_each(|station| cluster.set_timer(station));
@@ -535,9 +548,9 @@ impl<E: Element> Cluster<E> {
         self.trace.take_lines()
     }
 
-    /// Messages and charged bytes that all nodes have sent so far.
-    pub fn traffic(&self) -> (u64, u64) {
-        (self.messages, self.bytes)
+    /// What all nodes have sent so far, in charged bytes.
+    pub fn traffic(&self) -> NetworkStats {
+        self.traffic
     }
 
     /// Bytes of the elements in these messages, not charged with any factor.

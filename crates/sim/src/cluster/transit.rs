@@ -4,8 +4,10 @@ use super::messages::describe_message;
 use super::{Cluster, Event, Frame, Happened};
 use crate::invariants::Violation;
 use crate::reach::Marker;
+use bytes::Bytes;
 use intendant_core::Element;
-use intendant_wire::{Message, ReplicaRequestKind};
+use intendant_engine::NetworkStats;
+use intendant_wire::{Message, ReplicaRequestKind, Saved};
 
 impl<E: Element> Cluster<E> {
     /// A channel sends a message at `at_ns`, which is not in the past.
@@ -20,17 +22,14 @@ impl<E: Element> Cluster<E> {
         if self.checks_all() {
             self.check_hops(from, message)?;
         }
-        let frame = message.encode();
+        let link = self.link(from, to, channel);
+        let value_bytes = message.value_bytes();
+        let (frame, bytes) = self.pack(link, message, value_bytes);
         self.trace.bytes(&frame);
         self.trace.line(self.queue.now_ns(), || {
             format!("n{from}/c{channel} sends to n{to}: {}", describe_message(message))
         });
-        let value_bytes = message.value_bytes();
-        let bytes = (frame.len() - value_bytes) as u64 + self.delays.charge.bytes(value_bytes);
-        self.messages += 1;
-        self.bytes += bytes;
         self.sent_value_bytes += value_bytes as u64;
-        let link = self.link(from, to, channel);
         self.record_frame(link, bytes);
         let number = self.invariants.fifo.sent(link);
         let latency_ns =
@@ -45,6 +44,43 @@ impl<E: Element> Cluster<E> {
         }
         self.queue.schedule(due_ns, Event::Front { link: link as u32 }, &mut self.dice);
         Ok(())
+    }
+
+    /// The frame of a message for a connection, and its charged bytes.
+    fn pack(&mut self, link: usize, message: &Message, value_bytes: usize) -> (Bytes, u64) {
+        let mut saved = Saved::default();
+        let (head, values) = self.links[link].packer.pack(message, &mut saved);
+        let plain = saved.unpacked as usize;
+        let charged_values = self.delays.charge.bytes(value_bytes);
+        let unpacked_bytes = (plain - value_bytes) as u64 + charged_values;
+        // What is compressed is charged in proportion.
+        let (frame_bytes, by_compression) = if saved.compression > 0 {
+            let charged =
+                |bytes: u64| (u128::from(bytes) * u128::from(unpacked_bytes) / plain as u128) as u64;
+            (charged(head.len() as u64), charged(saved.compression))
+        } else {
+            (head.len() as u64 + charged_values, 0)
+        };
+        for (marker, bytes) in [
+            (Marker::RunSent, saved.runs),
+            (Marker::ListReused, saved.key_lists),
+            (Marker::Compressed, saved.compression),
+        ] {
+            if bytes > 0 {
+                self.reach.mark(marker);
+            }
+        }
+        self.traffic.merge(&NetworkStats {
+            messages: 1,
+            bytes: frame_bytes,
+            unpacked_bytes,
+            saved_by_runs: saved.runs,
+            saved_by_key_lists: saved.key_lists,
+            saved_by_compression: by_compression,
+            unix_bytes: 0,
+        });
+        let frame = if values.is_empty() { head } else { [head, values].concat().into() };
+        (frame, frame_bytes)
     }
 
     /// Checks how often a message that leaves a node has been forwarded.

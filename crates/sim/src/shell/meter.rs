@@ -5,7 +5,7 @@
 
 use crate::cluster::{Cluster, ClusterLoad};
 use intendant_core::Element;
-use intendant_engine::{AccessStats, ManagementStats};
+use intendant_engine::{AccessStats, ManagementStats, NetworkStats};
 use intendant_sampling::SamplingStats;
 use intendant_task::{Progress, Reduction};
 
@@ -27,10 +27,8 @@ pub struct EpochOutcome {
     pub management: ManagementStats,
     /// Sampling counters of all nodes.
     pub sampling: SamplingStats,
-    /// Messages sent by all nodes.
-    pub messages: u64,
-    /// Charged bytes of these messages ([`crate::Charge`]).
-    pub bytes: u64,
+    /// What all nodes have sent, in charged bytes ([`crate::Charge`]).
+    pub traffic: NetworkStats,
     /// Bytes of the elements in these messages, not charged with any factor.
     pub value_bytes: u64,
     /// Bytes of values that any parameter manager had to send at least, per staleness of
@@ -47,19 +45,18 @@ struct Counters {
     at_ns: u64,
     management: ManagementStats,
     sampling: SamplingStats,
-    messages: u64,
-    bytes: u64,
+    traffic: NetworkStats,
     value_bytes: u64,
     load: ClusterLoad,
 }
 
 impl Counters {
     fn now<E: Element>(cluster: &Cluster<E>, sampling: SamplingStats) -> Self {
-        let (messages, bytes) = cluster.traffic();
+        let traffic = cluster.traffic();
         let management = cluster.management();
         let value_bytes = cluster.sent_value_bytes();
         let (at_ns, load) = (cluster.now_ns(), cluster.load());
-        Self { at_ns, management, sampling, messages, bytes, value_bytes, load }
+        Self { at_ns, management, sampling, traffic, value_bytes, load }
     }
 }
 
@@ -137,8 +134,7 @@ impl Meter {
             late,
             management: end.management.since(&self.start.management),
             sampling: end.sampling.since(&self.start.sampling),
-            messages: end.messages - self.start.messages,
-            bytes: end.bytes - self.start.bytes,
+            traffic: end.traffic.since(&self.start.traffic),
             value_bytes: end.value_bytes - self.start.value_bytes,
             bounds,
             load: end.load.since(&self.start.load),

@@ -205,7 +205,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         if self.config.trace.is_some() {
             self.observer.records(self.cluster.take_events());
         }
-        let (messages, bytes) = self.cluster.traffic();
+        let traffic = self.cluster.traffic();
         let combined = self.workers[0].driver.combined().to_vec();
         let explanations = self.explanations();
         let mut accesses = AccessStats::default();
@@ -217,8 +217,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             values: self.cluster.values(),
             accesses,
             management: self.cluster.management(),
-            messages,
-            bytes,
+            traffic,
             virtual_ns: self.cluster.last_activity_ns(),
             events: self.cluster.events(),
             hash: self.cluster.hash(),

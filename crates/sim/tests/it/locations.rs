@@ -24,11 +24,11 @@ impl Counted {
 
     /// Messages of what `call` starts, until the cluster is at rest.
     fn messages(&mut self, call: impl FnOnce(&mut Cluster<f32>)) -> u64 {
-        let before = self.0.traffic().0;
+        let before = self.0.traffic().messages;
         call(&mut self.0);
         while self.0.next().unwrap().is_some() {}
         self.0.check_quiescent().unwrap();
-        self.0.traffic().0 - before
+        self.0.traffic().messages - before
     }
 
     fn relocation(&mut self, node: usize, keys: &[Key]) -> u64 {

@@ -96,9 +96,9 @@ fn charged_bytes_are_those_of_values_only() {
         let mut cluster = cluster(2, 1, delays, Faults::none(), 1);
         cluster.push(1, &[key(0, 0), key(0, 1)], &[1.0; 2 * LEN]).unwrap();
         finish(&mut cluster);
-        let (messages, bytes) = cluster.traffic();
-        assert_eq!(messages, 2);
-        (bytes, cluster.now_ns())
+        let traffic = cluster.traffic();
+        assert_eq!(traffic.messages, 2);
+        (traffic.bytes, cluster.now_ns())
     };
     let ((once, short), (many, long)) = (run(1.0), run(250.0));
     assert_eq!(many - once, 249 * 2 * VALUE_BYTES);
@@ -125,7 +125,7 @@ fn a_local_access_costs_a_queue_or_messages_if_memory_is_not_shared() {
         let mut cluster = cluster_with(access, 2, 1, Delays { ipc, ..plain }, Faults::none(), 1);
         cluster.pull(0, &[key(0, 0), key(0, 1)], Wait::Blocking).unwrap();
         finish(&mut cluster);
-        assert_eq!(cluster.traffic(), (0, 0), "none of this goes over the network");
+        assert_eq!(cluster.traffic().messages, 0, "none of this goes over the network");
         let accesses = cluster.accesses(0);
         assert_eq!((accesses.local, accesses.remote), (2, 0));
         let load = cluster.load();

@@ -25,6 +25,7 @@ pub(crate) fn config(layout: LayoutBuilder, network: Network) -> ClusterConfig<f
         faults: Faults::none(),
         checks: Checks::EveryStep,
         events_max: u64::MAX,
+        packing: intendant_wire::Packing::default(),
         seed: 1,
         trace: false,
     }

@@ -123,7 +123,7 @@ fn one_worker_equals_a_plain_array<E: Element>() {
     let outcome = train::<E>(&TaskConfig::new(1, 1, SCHEDULE));
     assert_eq!(outcome.values, values, "bit by bit");
     assert_eq!(digest(&outcome), expected);
-    assert_eq!((outcome.messages, outcome.accesses.remote), (0, 0));
+    assert_eq!((outcome.traffic.messages, outcome.accesses.remote), (0, 0));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn it_learns<E: Element>() {
         let accesses = outcome.accesses;
         assert_eq!(accesses.local + accesses.remote, accesses.pull_keys + accesses.push_keys, "{at}");
         assert!(accesses.sampled > 0, "{at}");
-        assert_eq!(outcome.messages > 0, nodes > 1, "{at}");
+        assert_eq!(outcome.traffic.messages > 0, nodes > 1, "{at}");
     }
 }
 
@@ -213,7 +213,7 @@ fn epochs_add_up_to_the_run_without_its_evaluations() {
         assert_eq!(accesses.push_keys, batches, "every epoch pushes the same keys");
         assert_eq!(accesses.pull_keys, accesses.push_keys, "evaluation pulls are not counted");
         assert!(0 < epoch.late.pull_keys && epoch.late.pull_keys < accesses.pull_keys, "start-up is a part");
-        assert!(epoch.management.relocations > 0 && epoch.messages > 0 && epoch.virtual_ns > 0);
+        assert!(epoch.management.relocations > 0 && epoch.traffic.messages > 0 && epoch.virtual_ns > 0);
         let busy = epoch.load.channels.utilisation(epoch.virtual_ns) / 3.0;
         assert!((0.0..1.0).contains(&busy) && busy > 0.0, "{busy}");
     }
@@ -221,7 +221,7 @@ fn epochs_add_up_to_the_run_without_its_evaluations() {
     assert!(outcome.accesses.pull_keys > 6 * batches, "two validations and a test pull as well");
     let sum = |of: fn(&intendant_sim::EpochOutcome) -> u64| outcome.epochs.iter().map(of).sum::<u64>();
     assert!(sum(|epoch| epoch.virtual_ns) < outcome.virtual_ns);
-    assert!(sum(|epoch| epoch.bytes) < outcome.bytes);
+    assert!(sum(|epoch| epoch.traffic.bytes) < outcome.traffic.bytes);
     assert_eq!(sum(|epoch| epoch.management.relocations), outcome.management.relocations);
 }
 
@@ -360,7 +360,10 @@ fn operations_of_one_key_wait_for_each_key() {
     assert_eq!(one.epochs[0].accesses.push_keys, whole.epochs[0].accesses.push_keys);
     // An operation is a request and its answer. Pushes may travel together, pulls do not.
     let epoch = &one.epochs[0];
-    assert!(epoch.messages > epoch.accesses.remote && epoch.messages > 2 * whole.epochs[0].messages);
+    assert!(
+        epoch.traffic.messages > epoch.accesses.remote
+            && epoch.traffic.messages > 2 * whole.epochs[0].traffic.messages
+    );
     assert!(epoch.virtual_ns > 2 * whole.epochs[0].virtual_ns);
 }
 
@@ -371,7 +374,7 @@ fn one_worker_needs_no_copies() {
     for config in with_copies(1, 1) {
         let outcome = train::<f32>(&config);
         assert_eq!(outcome.values, values, "{} bit by bit", config.technique);
-        assert_eq!((outcome.messages, outcome.accesses.remote), (0, 0), "{}", config.technique);
+        assert_eq!((outcome.traffic.messages, outcome.accesses.remote), (0, 0), "{}", config.technique);
     }
 }
 
@@ -384,7 +387,7 @@ fn synchronising_replicas_takes_time_and_bytes() {
         let technique = Technique::FullReplication;
         let outcome = train::<f32>(&TaskConfig { technique, replication, ..TaskConfig::new(4, 1, SCHEDULE) });
         let load = outcome.epochs.iter().map(|epoch| epoch.load.channels.busy_ns).sum::<u64>();
-        (load, outcome.bytes, outcome.management.sync_rounds)
+        (load, outcome.traffic.bytes, outcome.management.sync_rounds)
     };
     let (often, rarely) = (busy(500), busy(50_000));
     let more = |of: fn((u64, u64, u64)) -> u64| 2 * of(often) > 3 * of(rarely);

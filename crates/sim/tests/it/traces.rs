@@ -73,7 +73,7 @@ fn what_is_recorded_adds_up_to_what_is_counted() {
         let sent = |(_, event): &(NodeId, Event)| {
             if let What::Sent { bytes, .. } = event.what { bytes } else { 0 }
         };
-        assert_eq!(recorded.events.iter().map(sent).sum::<u64>(), outcome.bytes, "{technique}");
+        assert_eq!(recorded.events.iter().map(sent).sum::<u64>(), outcome.traffic.bytes, "{technique}");
         (moved, copied, in_conflict) = (moved + arrived, copied + set_up, in_conflict + conflicts);
     }
     assert!(moved > 0 && copied > 0 && in_conflict > 0, "{moved}, {copied}, {in_conflict}");

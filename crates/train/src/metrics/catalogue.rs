@@ -44,6 +44,7 @@ catalogue! {
     CONFLICTS: Counter, "intendant_localization_conflicts_total", "Remote accesses to keys that had been localized";
     ROUNDS: Counter, "intendant_sync_rounds_total", "Rounds in which a channel synchronised replicas";
     SYNCED: Counter, "intendant_synced_keys_total", "Keys whose updates were sent or received in such rounds";
+    HELD_BACK: Counter, "intendant_held_back_deltas_total", "Deltas that rounds held back because they were not significant";
     INTENTS: Counter, "intendant_intent_keys_total", "Keys of intents that this node acted on";
     STALE_READS: Counter, "intendant_stale_reads_total", "Reads that waited for the staleness bound";
     QUEUED: Counter, "intendant_queued_accesses_total", "Accesses that waited for a key that was arriving";
@@ -55,6 +56,8 @@ catalogue! {
 
     MESSAGES: Counter, "intendant_sent_messages_total", "Messages sent to other nodes";
     BYTES: Counter, "intendant_sent_bytes_total", "Bytes of these messages";
+    UNPACKED_BYTES: Counter, "intendant_sent_unpacked_bytes_total", "The bytes that these messages would have if they were not packed";
+    SAVED_BYTES: Counter, "intendant_saved_bytes_total", "Bytes that packing saved, by what";
     UNIX_BYTES: Counter, "intendant_sent_unix_bytes_total", "Those of the bytes that went over Unix sockets or shared memory";
 
     SAMPLES: Counter, "intendant_samples_total", "Samples drawn";

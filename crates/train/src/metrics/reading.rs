@@ -222,6 +222,7 @@ fn management(samples: &mut Samples, stats: &ManagementStats) {
         (&names::CONFLICTS, stats.localization_conflicts),
         (&names::ROUNDS, stats.sync_rounds),
         (&names::SYNCED, stats.synced_keys),
+        (&names::HELD_BACK, stats.held_back),
         (&names::INTENTS, stats.intents),
         (&names::STALE_READS, stats.stale_reads),
         (&names::QUEUED, stats.queued),
@@ -258,9 +259,23 @@ fn buckets(histogram: &Histogram, unit: f64, bounds: impl Iterator<Item = (f64, 
 }
 
 fn traffic(samples: &mut Samples, stats: &NetworkStats) {
-    let NetworkStats { messages, bytes, unix_bytes } = *stats;
+    let NetworkStats {
+        messages,
+        bytes,
+        unpacked_bytes,
+        saved_by_runs,
+        saved_by_key_lists,
+        saved_by_compression,
+        unix_bytes,
+    } = *stats;
     samples.count(&names::MESSAGES, messages);
     samples.count(&names::BYTES, bytes);
+    samples.count(&names::UNPACKED_BYTES, unpacked_bytes);
+    let saved =
+        [("runs", saved_by_runs), ("key_lists", saved_by_key_lists), ("compression", saved_by_compression)];
+    for (by, bytes) in saved {
+        samples.labelled(&names::SAVED_BYTES, vec![("by", by.to_owned())], bytes as f64);
+    }
     samples.count(&names::UNIX_BYTES, unix_bytes);
 }
 

@@ -23,7 +23,7 @@ struct Scripted {
 
 impl Observe for Scripted {
     fn traffic(&self) -> NetworkStats {
-        NetworkStats { messages: self.asked.load(Ordering::SeqCst) as u64, bytes: 0, unix_bytes: 0 }
+        NetworkStats { messages: self.asked.load(Ordering::SeqCst) as u64, ..NetworkStats::default() }
     }
 
     fn management(&self) -> Option<ManagementStats> {
@@ -74,7 +74,7 @@ fn before() -> Before {
 }
 
 fn messages(count: u64) -> Costs {
-    Costs { traffic: NetworkStats { messages: count, bytes: 0, unix_bytes: 0 }, ..Costs::default() }
+    Costs { traffic: NetworkStats { messages: count, ..NetworkStats::default() }, ..Costs::default() }
 }
 
 fn value(reading: &Reading, name: &str) -> Option<f64> {

@@ -121,6 +121,7 @@ fn the_sums_over_all_nodes_at_the_end_are_those_of_the_report() {
             ("intendant_localization_conflicts_total", management.localization_conflicts),
             ("intendant_sync_rounds_total", management.sync_rounds),
             ("intendant_synced_keys_total", management.synced_keys),
+            ("intendant_held_back_deltas_total", management.held_back),
             ("intendant_intent_keys_total", management.intents),
             ("intendant_stale_reads_total", management.stale_reads),
             ("intendant_queued_accesses_total", management.queued),
@@ -130,6 +131,10 @@ fn the_sums_over_all_nodes_at_the_end_are_those_of_the_report() {
             ("intendant_forwarded_accesses_total{forwards=\"more\"}", management.forwards[3]),
             ("intendant_sent_messages_total", report.network.messages),
             ("intendant_sent_bytes_total", report.network.bytes),
+            ("intendant_sent_unpacked_bytes_total", report.network.unpacked_bytes),
+            ("intendant_saved_bytes_total{by=\"runs\"}", report.network.saved_by_runs),
+            ("intendant_saved_bytes_total{by=\"key_lists\"}", report.network.saved_by_key_lists),
+            ("intendant_saved_bytes_total{by=\"compression\"}", report.network.saved_by_compression),
             ("intendant_sent_unix_bytes_total", report.network.unix_bytes),
         ] {
             assert_eq!(sum(&told, name), expected as f64, "{technique}: {name}");

@@ -261,7 +261,12 @@ fn epochs<P: Program>(
         let mut traffic = NetworkStats::default();
         if let Some(epoch) = program.virtual_epoch() {
             (seconds, cpu_ns) = (epoch.virtual_ns as f64 / 1e9, epoch.compute_ns);
-            traffic = NetworkStats { messages: epoch.operations, bytes: epoch.bytes, unix_bytes: 0 };
+            traffic = NetworkStats {
+                messages: epoch.operations,
+                bytes: epoch.bytes,
+                unpacked_bytes: epoch.bytes,
+                ..NetworkStats::default()
+            };
             simulated.get_or_insert_default().continues(&epoch);
         }
         if plan.valid_every > 0 && number.is_multiple_of(plan.valid_every) {

@@ -80,18 +80,30 @@ fn random_holders(rng: &mut Pcg64Mcg, keys: usize) -> Vec<HolderRow> {
     holders
 }
 
-/// A message of any class.
+/// What lists and values messages are made of.
+pub(crate) struct Content {
+    pub(crate) keys: Vec<Key>,
+    /// As many numbers in each as there are keys.
+    pub(crate) numbers: [Vec<u32>; 5],
+    pub(crate) values: Bytes,
+}
+
+/// A short message of any class.
 fn random(rng: &mut Pcg64Mcg) -> Message {
-    let origin =
-        Origin { node: NodeId(rng.random()), worker: WorkerId(rng.random()), op: OpId(rng.random()) };
-    let kind = one_of(rng, [AccessKind::Pull, AccessKind::Push, AccessKind::Set]);
     let count = rng.random_range(0..6);
     let keys: Vec<Key> = (0..count).map(|_| Key(rng.random())).collect();
     let values: Vec<u8> = (0..rng.random_range(0..40)).map(|_| rng.random()).collect();
-    let (values, cursor) = (Bytes::from(values), Cursor { shard: rng.random(), position: rng.random() });
-    let mut numbers = || -> Vec<u32> { (0..count).map(|_| rng.random()).collect() };
-    let (positions, counters, generations) = (numbers(), numbers(), numbers());
-    let (first, second) = (numbers(), numbers());
+    let numbers = [(); 5].map(|()| (0..count).map(|_| rng.random()).collect());
+    random_of(rng, Content { keys, numbers, values: values.into() })
+}
+
+/// A message of any class with this content.
+pub(crate) fn random_of(rng: &mut Pcg64Mcg, content: Content) -> Message {
+    let origin =
+        Origin { node: NodeId(rng.random()), worker: WorkerId(rng.random()), op: OpId(rng.random()) };
+    let kind = one_of(rng, [AccessKind::Pull, AccessKind::Push, AccessKind::Set]);
+    let cursor = Cursor { shard: rng.random(), position: rng.random() };
+    let Content { keys, numbers: [positions, counters, generations, first, second], values } = content;
     match one_of(rng, MessageClass::ALL) {
         MessageClass::Request => {
             Message::Request(Request { origin, kind, hops: rng.random(), keys, positions, values })

@@ -262,9 +262,9 @@ fn cases() -> Vec<(Message, &'static str)> {
 }
 
 #[test]
-fn frames_of_version_5() {
+fn frames_of_version_6() {
     // Nodes that do not know a class refuse its frames, so a new class is a new version, too.
-    assert_eq!((PROTOCOL, MessageClass::ALL.len()), (5, 16));
+    assert_eq!((PROTOCOL, MessageClass::ALL.len()), (6, 16));
     for (message, golden) in cases() {
         assert_eq!(hex(&message.encode()), golden, "{message:?}");
         let (head, values) = message.encode_parts();

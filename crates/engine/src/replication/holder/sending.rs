@@ -43,12 +43,14 @@ impl<E: Element> Holder<E> {
     }
 
     /// Sends the unsent updates of a portion of the gathered replicas. Those that must wait are listed again;
-    /// `waits` gets their keys. Returns whether all have been processed.
+    /// `waits` gets their keys. Those that change their replica by less than `significant` of its norm are
+    /// listed again as well. Returns whether all have been processed.
     pub(crate) fn send_gathered(
         &mut self,
         core: &Core<E>,
         out: &mut Output,
         portion: &mut Portion,
+        significant: Option<f64>,
         mut waits: impl FnMut(Key),
     ) -> bool {
         let (keys, mut at) = self.dirty.take_gathered();
@@ -64,6 +66,12 @@ impl<E: Element> Holder<E> {
                 continue;
             };
             self.dirty.remove(&mut held.listed);
+            if significant.is_some_and(|least| self.changes_less(core, key, least)) {
+                portion.use_up(0);
+                out.stats.held_back += 1;
+                self.list(key);
+                continue;
+            }
             portion.use_up(core.value_bytes(key));
             if !self.carry_on(core, out, key) {
                 self.list(key);
@@ -72,6 +80,18 @@ impl<E: Element> Holder<E> {
         }
         self.dirty.put_back(keys, at);
         self.gathered() == 0
+    }
+
+    /// Whether the replica of `key` stays, and its unsent updates, if any, change it by less than `least` of
+    /// its norm.
+    fn changes_less(&self, core: &Core<E>, key: Key, least: f64) -> bool {
+        let Some(held) = self.held.get(key).filter(|held| !held.ends()) else { return false };
+        let (mut entry, role) = core.shared.latch(key);
+        if role != Role::Replica || !entry.state().is_dirty() || held.replica.stage() != Stage::Held {
+            return false;
+        }
+        let value = entry.value_mut().expect("a replica has a value");
+        held.replica.change(core.shared.layout().updates(key), value) < least
     }
 
     /// Sends the unsent updates of `key`, or asks the owner to drop the registration. Returns false if there
