@@ -59,11 +59,11 @@ impl<E: Element> Kge<E> {
         config.check_size(if config.reciprocal { 2 * relations } else { relations })?;
         let len = 2 * config.scorer().relation_len();
         let mut ranges = vec![
-            ModelRange { name: "entity", keys: entities, len: 2 * config.dim },
-            ModelRange { name: "relation", keys: relations, len },
+            ModelRange::new("entity", entities, 2 * config.dim),
+            ModelRange::new("relation", relations, len),
         ];
         if config.reciprocal {
-            ranges.push(ModelRange { name: "reciprocal", keys: relations, len });
+            ranges.push(ModelRange::new("reciprocal", relations, len));
         }
         let (seed, scale) = (stream(config.seed, &[INITIAL]), config.init_scale);
         let model = Model {

@@ -34,7 +34,7 @@ impl Layout {
 
     /// The ranges of the model. Without documents, there are no assignments.
     pub(crate) fn ranges(&self) -> Vec<ModelRange> {
-        let range = |name, keys, len| ModelRange { name, keys, len };
+        let range = |name, keys, len| ModelRange::new(name, keys, len);
         let assignments = self.keys() - self.words - 1;
         let mut ranges = vec![range("word", self.words, self.topics), range("total", 1, self.topics)];
         ranges.extend((assignments > 0).then(|| range("assignment", assignments, BLOCK)));

@@ -60,7 +60,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Optimizer::Ftrl)]
     pub(crate) optimizer: Optimizer,
 
-    /// Learning rate; of ftrl α [default: 0.2; adagrad: 0.1; sgd: 0.01]
+    /// Learning rate; of ftrl α; of proximal the part of a step that cannot overshoot [default: 0.2; adagrad:
+    /// 0.1; sgd: 0.01; proximal: 1]
     #[arg(long, value_name = "RATE")]
     pub(crate) lr: Option<f64>,
 
@@ -68,13 +69,13 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BETA", default_value_t = 1.0)]
     pub(crate) beta: f64,
 
-    /// liblinear's C, the inverse of the weight of the penalty: with ftrl the same as --l1 1/C, with adagrad
-    /// and sgd the same as --l2 1/C [default: 1, unless --l1 or --l2 is given]
+    /// liblinear's C, the inverse of the weight of the penalty: with ftrl and proximal the same as --l1 1/C,
+    /// with adagrad and sgd the same as --l2 1/C [default: 1, unless --l1 or --l2 is given]
     #[arg(long, value_name = "C")]
     pub(crate) c: Option<f64>,
 
     /// Weight of the L1 penalty: the objective is the sum of the losses of all training rows, plus WEIGHT
-    /// times the sum of the sizes of all weights (only with ftrl) [default: 0]
+    /// times the sum of the sizes of all weights (only with ftrl and proximal) [default: 0]
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) l1: Option<f64>,
 
@@ -93,6 +94,17 @@ pub(crate) struct Flags {
     /// Maximum number of rows per batch. A batch is one pull and one push of the features of its rows
     #[arg(long, value_name = "ROWS", default_value_t = 100)]
     pub(crate) batch: usize,
+
+    /// Blocks of features (proximal): a batch is one pull and one push of a block, for all rows of the worker.
+    /// The more blocks, the longer its steps [default: 32]
+    #[arg(long, value_name = "N")]
+    pub(crate) blocks: Option<u32>,
+
+    /// KKT filter (proximal): leave out features whose weight is zero, as long as the gradient of the loss is
+    /// smaller than the L1 penalty by this part of it; 0 leaves out most. Every tenth epoch leaves none out
+    /// [default: no filter]
+    #[arg(long, value_name = "MARGIN")]
+    pub(crate) kkt: Option<f64>,
 
     /// Begin with the weights of this folder, which --export wrote, and read data as that run did. With
     /// --epochs 0 and without --data, nothing is trained: the model is tested, and predicts

@@ -1,11 +1,21 @@
 //! A batch: its rows, and the keys that they need.
 
 use crate::data::{Dataset, Row};
+use crate::proximal::BlockBatch;
 use intendant_core::Key;
 
 /// A batch, prepared before it is trained.
+#[derive(Clone, Debug)]
+pub enum Batch {
+    /// Of rows.
+    Rows(RowsBatch),
+    /// Of a block of features, for all rows of a worker.
+    Block(BlockBatch),
+}
+
+/// A batch of rows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
+pub struct RowsBatch {
     pub(crate) labels: Vec<bool>,
     /// The ends of the rows among places and values.
     pub(crate) ends: Vec<u32>,
@@ -20,7 +30,7 @@ pub struct Batch {
     pub(crate) epoch: u32,
 }
 
-impl Batch {
+impl RowsBatch {
     /// The batch of some training rows, and its distinct keys, ascending. The key of a feature is its number;
     /// that of the intercept follows the last feature.
     pub(crate) fn new<'a>(

@@ -20,6 +20,14 @@ pub struct Config {
     pub intercept: bool,
     /// Rows per batch, at most.
     pub batch: usize,
+    /// Blocks of features, of proximal steps.
+    pub blocks: u32,
+    /// How many blocks other workers may be behind, of proximal steps: the staleness of techniques that bound
+    /// it.
+    pub delay: u32,
+    /// The margin of the KKT filter of proximal steps, from 0 to 1: features whose weight is zero are left out
+    /// if the gradient of the loss is smaller than the L1 penalty by this part of it. `None`: no filter.
+    pub kkt: Option<f64>,
     /// Bins of the table of predicted and observed probabilities; 0 if there is none.
     pub reliability: usize,
     /// Seed of the order of rows.
@@ -28,6 +36,9 @@ pub struct Config {
 
 /// Rows of a batch at most.
 const BATCH_MAX: usize = 1 << 24;
+
+/// Blocks at most: each is a batch.
+const BLOCKS_MAX: u32 = 1 << 20;
 
 /// Bins of the table at most.
 const BINS_MAX: usize = 1000;
@@ -40,6 +51,12 @@ impl Config {
     pub fn check(&self) -> Result<(), SettingError> {
         if self.batch == 0 || self.batch > BATCH_MAX {
             return Err(SettingError::new("batch", self.batch, format!("a number from 1 to {BATCH_MAX}")));
+        }
+        if self.blocks == 0 || self.blocks > BLOCKS_MAX {
+            return Err(SettingError::new("blocks", self.blocks, format!("a number from 1 to {BLOCKS_MAX}")));
+        }
+        if let Some(margin) = self.kkt.filter(|margin| !(0.0..=1.0).contains(margin)) {
+            return Err(SettingError::new("kkt", margin, "a number from 0 to 1"));
         }
         if self.reliability > BINS_MAX {
             return Err(SettingError::new("reliability", self.reliability, format!("at most {BINS_MAX}")));
@@ -54,11 +71,11 @@ impl Config {
                 return Err(SettingError::new(name, number, "a number of at least 0"));
             }
         }
-        if self.l1 > 0.0 && self.optimizer != Optimizer::Ftrl {
+        if self.l1 > 0.0 && !self.optimizer.has_l1() {
             return Err(SettingError::new(
                 "l1",
                 self.l1,
-                "0 or left out with adagrad and sgd, whose weights would never be zero, or used with ftrl",
+                "0 or left out with adagrad and sgd, whose weights would never be zero, or used with ftrl or proximal",
             ));
         }
         Ok(())

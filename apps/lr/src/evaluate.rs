@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex};
 /// The weight in a value of any element type.
 pub(crate) fn weight_of<E: Element>(rule: &Rule, value: &[E]) -> f64 {
     let mut wide = [0.0; LEN_MAX];
-    let wide = &mut wide[..value.len()];
+    // A stored value may have more behind it.
+    let wide = &mut wide[..rule.len()];
     wide.iter_mut().zip(value).for_each(|(wide, x)| *wide = x.to_f64());
     rule.weight(wide)
 }
@@ -157,7 +158,7 @@ impl<E: Element> Evaluation<E> for Quality {
     }
 
     fn part(&mut self, keys: &[Key], values: &[E]) {
-        for (_, value) in keys.iter().zip(values.chunks_exact(self.rule.len())) {
+        for (_, value) in keys.iter().zip(values.chunks_exact(values.len() / keys.len().max(1))) {
             let weight = weight_of(&self.rule, value);
             self.objective += self.rule.penalty(weight);
             self.nonzeros += u64::from(weight != 0.0);

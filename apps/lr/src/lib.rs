@@ -1,7 +1,8 @@
 #![doc = include_str!("../README.md")]
 //!
 //! The map: [`data`] reads and generates rows of sparse features. `model` is the arithmetic of a weight.
-//! `batch` holds what one training step needs. `frequency` counts how often keys are accessed. [`Lr`] is the
+//! `batch` holds what one training step needs. `proximal`
+//! trains block by block. `frequency` counts how often keys are accessed. [`Lr`] is the
 //! task made of these; `evaluate` measures it by [`metrics`]. The binary adds flags, the plan that they
 //! resolve to, the export of a trained model, and predictions.
 //!
@@ -15,9 +16,11 @@ mod evaluate;
 mod frequency;
 pub mod metrics;
 mod model;
+mod proximal;
 mod task;
 
-pub use batch::Batch;
+pub use batch::{Batch, RowsBatch};
 pub use config::Config;
 pub use model::{Optimizer, log_loss, sigmoid, slope};
+pub use proximal::BlockBatch;
 pub use task::{Lr, Scratch, Weights};

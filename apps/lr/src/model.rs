@@ -12,6 +12,8 @@
 //! by the n-th part at each of them: after an epoch, it has been penalised once. The *passes* of a batch are
 //! the sum of these parts.
 //!
+//! Proximal steps on blocks are in [`crate::proximal`].
+//!
 //! # FTRL-proximal [McMahan 2013]
 //!
 //! A value holds z, s and p: the sum of gradients − σ · weight, the sum of σ, and the passes so far, with
@@ -29,6 +31,7 @@
 //! The source sees each row once, so that its penalty is added once. Here, where rows are seen in each epoch,
 //! the sum of gradients grows with each pass over the data, and so do the penalties.
 
+use crate::proximal::VISIBLE;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +49,16 @@ pub enum Optimizer {
     /// Plain stochastic gradient descent, with L2: the gradient times the learning rate, divided by the root
     /// of the number of the epoch.
     Sgd,
+    /// Proximal gradient steps on blocks of features, with L1 and L2: each step takes the gradient of all rows.
+    Proximal,
+}
+
+impl Optimizer {
+    /// Whether weights may be zero by an L1 penalty.
+    #[must_use]
+    pub const fn has_l1(self) -> bool {
+        matches!(self, Self::Ftrl | Self::Proximal)
+    }
 }
 
 /// Added to AdaGrad's accumulator below the root, so that a gradient of zero gives a step of zero.
@@ -70,6 +83,7 @@ impl Rule {
     pub(crate) const fn len(&self) -> usize {
         match self.optimizer {
             Optimizer::Ftrl => 3,
+            Optimizer::Proximal => VISIBLE,
             Optimizer::AdaGrad => 2,
             Optimizer::Sgd => 1,
         }
@@ -88,8 +102,10 @@ impl Rule {
                 }
                 (threshold.copysign(*z) - z) / (self.beta / self.rate + s + self.l2 * passes)
             }
-            (Optimizer::AdaGrad, [weight, _]) | (Optimizer::Sgd, [weight]) => *weight,
-            (Optimizer::Ftrl | Optimizer::AdaGrad | Optimizer::Sgd, _) => panic!("a value of another length"),
+            (Optimizer::AdaGrad, [weight, _])
+            | (Optimizer::Sgd, [weight])
+            | (Optimizer::Proximal, [weight, ..]) => *weight,
+            _ => panic!("a value of another length"),
         }
     }
 
@@ -103,7 +119,7 @@ impl Rule {
         value[0] = match self.optimizer {
             Optimizer::Ftrl if weight == 0.0 => 0.0,
             Optimizer::Ftrl => -weight * self.beta / self.rate,
-            Optimizer::AdaGrad | Optimizer::Sgd => weight,
+            Optimizer::AdaGrad | Optimizer::Sgd | Optimizer::Proximal => weight,
         };
     }
 
@@ -137,6 +153,7 @@ impl Rule {
             (Optimizer::Ftrl | Optimizer::AdaGrad | Optimizer::Sgd, ..) => {
                 panic!("a value of another length")
             }
+            (Optimizer::Proximal, ..) => panic!("blocks compute what they push"),
         }
     }
 

@@ -49,9 +49,12 @@ impl Resolved {
 /// The data set that is trained on by default.
 const BUILTIN: &str = "sparse";
 
+/// Blocks of features, unless the user says how many.
+const BLOCKS: u32 = 32;
+
 /// The weights of the penalties.
 fn penalties(flags: &Flags, plan: &mut Plan) -> Result<(f64, f64), TrainError> {
-    let is_l1 = flags.optimizer == Optimizer::Ftrl;
+    let is_l1 = flags.optimizer.has_l1();
     let (penalty, given) = if is_l1 { ("l1", flags.l1) } else { ("l2", flags.l2) };
     if let Some(c) = flags.c {
         if !(c > 0.0 && c.is_finite() && (1.0 / c).is_finite()) {
@@ -167,7 +170,16 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         Optimizer::Ftrl => 0.2,
         Optimizer::AdaGrad => 0.1,
         Optimizer::Sgd => 0.01,
+        Optimizer::Proximal => 1.0,
     };
+    let of_blocks = [("blocks", flags.blocks.is_some()), ("kkt", flags.kkt.is_some())];
+    if let Some((flag, _)) =
+        of_blocks.iter().find(|(_, given)| *given && flags.optimizer != Optimizer::Proximal)
+    {
+        return Err(TrainError::usage(format!(
+            "--{flag} is about blocks of features: leave it out, or add --optimizer proximal"
+        )));
+    }
     let config = Config {
         optimizer: flags.optimizer,
         learning_rate: flags.lr.unwrap_or(rate),
@@ -176,11 +188,17 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         l2,
         intercept,
         batch: flags.batch,
+        blocks: flags.blocks.unwrap_or(BLOCKS),
+        delay: plan.staleness(),
+        kkt: flags.kkt,
         reliability: flags.reliability,
         seed: plan.seed,
     };
     config.check()?;
     plan.config.set("lr", config.learning_rate);
+    if config.optimizer == Optimizer::Proximal {
+        plan.config.set("blocks", i64::from(config.blocks));
+    }
     plan.config.set("intercept", config.intercept);
     plan.config.set("transform", shown(&reading.transform));
     plan.config.set("normalize", shown(&reading.normalize));

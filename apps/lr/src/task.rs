@@ -3,12 +3,13 @@
 //! Keys: the features from 0, then the intercept, if there is one. A batch pulls the features of its rows,
 //! each once, sums the gradients of all rows, and pushes one update per feature.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, RowsBatch};
 use crate::config::Config;
 use crate::data::Dataset;
 use crate::evaluate::{HeldOut, Predictions, Quality};
 use crate::frequency::frequencies;
 use crate::model::{LEN_MAX, Optimizer, log_loss, slope};
+use crate::proximal::{Blocks, Coordinate, Scores};
 use intendant_core::random::{mix, stream};
 use intendant_core::{Combine, Element, Key, lock};
 use intendant_sampling::Sampler;
@@ -27,6 +28,8 @@ pub struct Lr<E> {
     /// Of the weights with which training begins.
     digest: u64,
     predictions: Predictions,
+    /// If it takes proximal steps.
+    blocks: Option<Blocks>,
 }
 
 /// Weights with which training begins.
@@ -53,6 +56,8 @@ pub struct Scratch {
     value: Vec<f64>,
     weights: Vec<f64>,
     gradients: Vec<f64>,
+    /// Of proximal steps.
+    scores: Scores,
 }
 
 /// Name of the use of the seed.
@@ -72,10 +77,22 @@ impl<E: Element> Lr<E> {
         let rule = config.rule();
         let digest = weights.digest();
         let features = u64::from(data.features());
-        let mut ranges = vec![ModelRange { name: "feature", keys: features, len: rule.len() }];
+        let range = |name, keys, l1, l2| match config.optimizer {
+            Optimizer::Proximal => {
+                let coordinate = Coordinate { rate: config.learning_rate, l1, l2 };
+                ModelRange::with_rule(name, keys, rule.len(), coordinate)
+            }
+            Optimizer::Ftrl | Optimizer::AdaGrad | Optimizer::Sgd => ModelRange::new(name, keys, rule.len()),
+        };
+        let mut ranges = vec![range("feature", features, config.l1, config.l2)];
         if config.intercept {
-            ranges.push(ModelRange { name: "intercept", keys: 1, len: rule.len() });
+            ranges.push(range("intercept", 1, 0.0, 0.0));
         }
+        let blocks = (config.optimizer == Optimizer::Proximal).then(|| {
+            let of_all = (config.intercept, config.seed);
+            Blocks::new(Arc::clone(&data), of_all, (config.blocks, config.delay), (config.l1, config.kkt))
+        });
+        let counted = blocks.is_some().then(|| Arc::clone(&data));
         let init = move |key: Key, value: &mut [E]| {
             let weight = if key.0 == features {
                 weights.intercept
@@ -84,12 +101,18 @@ impl<E: Element> Lr<E> {
                 found.map_or(0.0, |at| weights.features[at].1)
             };
             let mut wide = [0.0; LEN_MAX];
-            let wide = &mut wide[..value.len()];
+            let wide = &mut wide[..rule.len()];
             rule.initial(weight, wide);
+            if let Some(data) = &counted {
+                let rows =
+                    data.uses().get(key.index()).map_or(data.train().len() as f64, |uses| f64::from(*uses));
+                wide[wide.len() - 1] = rows;
+            }
+            value.fill(E::ZERO);
             value.iter_mut().zip(wide).for_each(|(x, wide)| *x = E::from_f64(*wide));
         };
         let model = Model { ranges, init: Arc::new(init), sampler: Sampler::default() };
-        Ok(Self { data, config, model, digest, predictions: Predictions::default() })
+        Ok(Self { data, config, model, digest, predictions: Predictions::default(), blocks })
     }
 
     /// The rows.
@@ -137,7 +160,7 @@ impl<E: Element> Task for Lr<E> {
 
     fn combine(&self) -> Combine {
         match self.config.optimizer {
-            Optimizer::Ftrl | Optimizer::Sgd => Combine::Sum,
+            Optimizer::Ftrl | Optimizer::Sgd | Optimizer::Proximal => Combine::Sum,
             Optimizer::AdaGrad => Combine::AdaGrad,
         }
     }
@@ -147,17 +170,25 @@ impl<E: Element> Task for Lr<E> {
     }
 
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
-        partition.share(self.order(subepoch.epoch).batches())
+        match &self.blocks {
+            Some(blocks) => blocks.batches(),
+            None => partition.share(self.order(subepoch.epoch).batches()),
+        }
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
         let epoch = at.subepoch.epoch;
+        if let Some(blocks) = &self.blocks {
+            let Prepared { batch, keys, near, samples, handles, digest } = blocks.prepare(at);
+            return Prepared { batch: Batch::Block(batch), keys, near, samples, handles, digest };
+        }
         let rows: Vec<u64> = self.order(epoch).batch(at.global()).collect();
         let seed = mix(epoch.into());
         let hash = |row: &u64| mix(self.data.hash(*row as usize) ^ mix(*row ^ seed));
         let digest = rows.iter().map(hash).fold(0u64, u64::wrapping_add);
         let rows = rows.iter().map(|row| self.data.train().row(*row as usize));
-        let (batch, keys) = Batch::new(&self.data, rows, (self.config.intercept, epoch));
+        let (batch, keys) = RowsBatch::new(&self.data, rows, (self.config.intercept, epoch));
+        let batch = Batch::Rows(batch);
         let near = keys.clone();
         Prepared { batch, keys, near, samples: Vec::new(), handles: Vec::new(), digest }
     }
@@ -172,11 +203,18 @@ impl<E: Element> Task for Lr<E> {
     }
 
     fn frequencies(&self, partition: Partition) -> Option<Vec<Frequency>> {
+        if let Some(blocks) = &self.blocks {
+            return Some(blocks.frequencies(partition));
+        }
         Some(frequencies(&self.data, self.config.intercept, self.config.batch, partition.nodes))
     }
 
     fn scratch(&self) -> Scratch {
         Scratch::default()
+    }
+
+    fn skips_zeros(&self) -> bool {
+        self.blocks.is_some()
     }
 
     fn compute(
@@ -186,9 +224,16 @@ impl<E: Element> Task for Lr<E> {
         pulled: Pulled<'_, E>,
         update: &mut Update<'_, E>,
     ) -> StepReport {
+        let batch = match (batch, &self.blocks) {
+            (Batch::Rows(batch), _) => batch,
+            (Batch::Block(batch), Some(blocks)) => {
+                return blocks.compute(&mut scratch.scores, batch, pulled, update);
+            }
+            (Batch::Block(_), None) => unreachable!("only proximal steps are prepared by blocks"),
+        };
         let rule = self.config.rule();
         let (len, keys) = (rule.len(), pulled.keys.len());
-        let Scratch { value, weights, gradients } = scratch;
+        let Scratch { value, weights, gradients, scores: _ } = scratch;
         value.clear();
         value.extend(pulled.values.iter().map(|x| x.to_f64()));
         weights.clear();

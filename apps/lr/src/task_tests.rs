@@ -15,10 +15,30 @@ fn data() -> Arc<Dataset> {
 fn config(optimizer: Optimizer) -> Config {
     let (l1, l2) = if optimizer == Optimizer::Ftrl { (0.8, 0.3) } else { (0.0, 0.7) };
     let (learning_rate, beta) = (0.1, 1.0);
-    Config { optimizer, learning_rate, beta, l1, l2, intercept: true, batch: 7, reliability: 4, seed: 1 }
+    Config {
+        optimizer,
+        learning_rate,
+        beta,
+        l1,
+        l2,
+        intercept: true,
+        batch: 7,
+        blocks: 3,
+        delay: 0,
+        kkt: None,
+        reliability: 4,
+        seed: 1,
+    }
 }
 
 const OPTIMIZERS: [Optimizer; 3] = [Optimizer::Ftrl, Optimizer::AdaGrad, Optimizer::Sgd];
+
+fn rows_of(prepared: &Prepared<Batch>) -> &RowsBatch {
+    match &prepared.batch {
+        Batch::Rows(batch) => batch,
+        Batch::Block(_) => panic!("a batch of a block"),
+    }
+}
 
 fn task(config: Config) -> Lr<f64> {
     Lr::new(data(), config, Weights::default()).unwrap()
@@ -157,6 +177,7 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<f64>, Vec<f64>) {
                     Optimizer::Sgd => {
                         plain.weight -= config.learning_rate / f64::from(epoch + 1).sqrt() * penalised;
                     }
+                    Optimizer::Proximal => unreachable!("its tests are beside it"),
                 }
             }
         }
@@ -170,7 +191,7 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<f64>, Vec<f64>) {
             Optimizer::Ftrl => {
                 -(z - z.signum() * l1) / ((config.beta + n.sqrt()) / config.learning_rate + l2)
             }
-            Optimizer::AdaGrad | Optimizer::Sgd => weight,
+            Optimizer::AdaGrad | Optimizer::Sgd | Optimizer::Proximal => weight,
         }
     };
     (state.iter().map(weight).collect(), losses)
@@ -206,20 +227,24 @@ fn updates_go_down_the_numeric_gradient() {
     let mut values: Vec<f64> = (0..prepared.keys.len()).map(weight).collect();
     let objective = |values: &[f64]| {
         let mut sum = 0.0;
-        for (label, places, numbers) in prepared.batch.rows() {
+        for (label, places, numbers) in rows_of(&prepared).rows() {
             let terms = places.iter().zip(numbers).map(|(at, x)| values[*at as usize] * f64::from(*x));
             let score = values.last().unwrap() + terms.sum::<f64>();
             sum += (1.0 + (if label { -score } else { score }).exp()).ln();
         }
-        let penalties = prepared.batch.passes.iter().zip(values);
+        let penalties = rows_of(&prepared).passes.iter().zip(values);
         sum + penalties.map(|(passes, weight)| config.l2 / 2.0 * passes * weight * weight).sum::<f64>()
     };
     let mut added = vec![0.0; values.len()];
     let pulled = Pulled { keys: &prepared.keys, values: &values, sample_keys: &[], sample_values: &[] };
     let mut update = Update { values: &mut added, sample_values: &mut [] };
     let report = task.compute(&mut task.scratch(), &prepared.batch, pulled, &mut update);
-    let penalty: f64 =
-        prepared.batch.passes.iter().zip(&values).map(|(passes, w)| config.l2 / 2.0 * passes * w * w).sum();
+    let penalty: f64 = rows_of(&prepared)
+        .passes
+        .iter()
+        .zip(&values)
+        .map(|(passes, w)| config.l2 / 2.0 * passes * w * w)
+        .sum();
     assert!(
         (report.loss - (objective(&values) - penalty)).abs() < 1e-10,
         "penalties are no part of the loss"
@@ -248,10 +273,10 @@ proptest! {
                 for index in 0..task.batches(subepoch, partition) {
                     let prepared = task.prepare(BatchAt { subepoch, partition, index });
                     digest = digest.wrapping_add(prepared.digest);
-                    rows += prepared.batch.labels.len();
+                    rows += rows_of(&prepared).labels.len();
                     assert!(prepared.keys.is_sorted_by(|a, b| a < b));
                     assert_eq!(prepared.keys.last(), Some(&Key(30)), "the intercept");
-                    for (key, part) in prepared.keys.iter().zip(&prepared.batch.passes) {
+                    for (key, part) in prepared.keys.iter().zip(&rows_of(&prepared).passes) {
                         passes[key.index()] += part;
                     }
                 }

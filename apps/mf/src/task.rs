@@ -153,7 +153,7 @@ impl<E: Element> Mf<E> {
         config.check()?;
         assert!(!data.train().is_empty(), "nothing to train on");
         let shape = config.shape();
-        let range = |name, keys: usize| ModelRange { name, keys: keys as u64, len: shape.len() };
+        let range = |name, keys: usize| ModelRange::new(name, keys as u64, shape.len());
         let ranges = vec![range("row", data.rows().len()), range("column", data.columns().len())];
         let (seed, scale, used) = (stream(config.seed, &[INITIAL]), config.init_scale, Arc::clone(&data));
         let init = move |key: Key, value: &mut [E]| {

@@ -93,8 +93,8 @@ impl<E: Element> Counting<E> {
             }
         };
         let ranges = vec![
-            ModelRange { name: COUNTERS, keys: shape.blocks(), len: shape.block },
-            ModelRange { name: INSERTED, keys: 1, len: shape.inserted_len() },
+            ModelRange::new(COUNTERS, shape.blocks(), shape.block),
+            ModelRange::new(INSERTED, 1, shape.inserted_len()),
         ];
         Ok(Self {
             subject: Arc::new(Subject {

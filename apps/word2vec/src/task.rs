@@ -81,9 +81,7 @@ impl<E: Element> Word2vec<E> {
         let shape = config.shape();
         let (seed, dim) = (stream(config.seed, &[INITIAL]), config.dim);
         let model = Model {
-            ranges: ["input", "output"]
-                .map(|name| ModelRange { name, keys: words, len: shape.len() })
-                .to_vec(),
+            ranges: ["input", "output"].map(|name| ModelRange::new(name, words, shape.len())).to_vec(),
             init: Arc::new(move |key, value: &mut [E]| initialise(seed, key, words, dim, value)),
             sampler: sampler.build(),
         };

@@ -233,6 +233,13 @@ impl LayoutBuilder {
         self
     }
 
+    /// As [`LayoutBuilder::range`], or with a rule for values of `len` elements.
+    #[must_use]
+    pub fn range_by(mut self, name: &str, keys: u64, len: usize, rule: Option<SharedRule>) -> Self {
+        self.ranges.push((name.to_owned(), keys, len, rule));
+        self
+    }
+
     /// Number of nodes; 1 unless set.
     #[must_use]
     pub fn nodes(mut self, nodes: usize) -> Self {

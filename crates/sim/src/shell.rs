@@ -22,7 +22,7 @@ use crate::invariants::Violation;
 use crate::machine::{Charge, Machine};
 use crate::network::Network;
 use crate::reach::Reach;
-use intendant_core::{Key, KeyOrder, Layout, LayoutError, NodeId};
+use intendant_core::{Key, KeyOrder, LayoutError, NodeId};
 use intendant_engine::{
     AccessStats, Explanation, LocalAccess, ManagementStats, NetworkStats, ReplicationConfig, Storage,
 };
@@ -289,11 +289,8 @@ pub fn resume_task<T: Task>(
     observer: &mut dyn Observer,
 ) -> Result<TaskOutcome<T::Element>, TaskFailure> {
     let model = task.model();
-    let mut builder = Layout::builder().combine(task.combine());
-    for range in &model.ranges {
-        builder = builder.range(range.name, range.keys, range.len);
-    }
-    builder = builder.nodes(config.nodes).channels(config.channels).shards(config.shards);
+    let builder = model.layout().combine(task.combine());
+    let builder = builder.nodes(config.nodes).channels(config.channels).shards(config.shards);
     let layout = Arc::new(builder.order(config.key_order).seed(config.layout_seed).build()?);
     let mut cluster = Cluster::new(ClusterConfig {
         layout,

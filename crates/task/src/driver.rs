@@ -2,8 +2,8 @@
 
 use crate::course::{Course, Rest};
 use crate::{
-    Cost, Diverged, Evaluation, Event, Op, Partition, Prepared, Progress, Pulled, Reduction, Rows, Schedule,
-    Split, Start, StepReport, Subepoch, Task, Update, kernel,
+    Cost, Diverged, Evaluation, Event, ModelRange, Op, Partition, Prepared, Progress, Pulled, Reduction,
+    Rows, Schedule, Split, Start, StepReport, Subepoch, Task, Update, kernel,
 };
 use intendant_core::{Element, Key};
 use intendant_sampling::Handle;
@@ -12,6 +12,9 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// The elements of what is pulled of a key.
+const VISIBLE: fn(&ModelRange) -> usize = |range| range.len;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -80,9 +83,13 @@ pub struct Driver<T: Task> {
     /// Keys of the current batch: direct ones, then sampled ones.
     keys: Vec<Key>,
     direct_keys: usize,
+    /// Of the direct keys, the elements of values and of updates.
     direct_elements: usize,
+    direct_operands: usize,
     values: Vec<T::Element>,
     update: Vec<T::Element>,
+    /// The keys of the update that are pushed, if some are left out.
+    updated: Option<Vec<Key>>,
     /// The last batch that was trained in place.
     diverged: Option<Diverged>,
     evaluation: Option<Box<dyn Evaluation<T::Element>>>,
@@ -134,8 +141,10 @@ impl<T: Task> Driver<T> {
             keys: Vec::new(),
             direct_keys: 0,
             direct_elements: 0,
+            direct_operands: 0,
             values: Vec::new(),
             update: Vec::new(),
+            updated: None,
             diverged: None,
             evaluation: None,
             reduction: sums,
@@ -183,7 +192,7 @@ impl<T: Task> Driver<T> {
 
     /// The keys to push and what to add to their values, concatenated.
     pub fn push_buffers(&self) -> (&[Key], &[T::Element]) {
-        (&self.keys, &self.update)
+        (self.updated.as_ref().unwrap_or(&self.keys), &self.update)
     }
 
     /// How many of [`Driver::pull_buffers`]' keys, at their end, are samples.
@@ -542,9 +551,9 @@ impl<T: Task> Driver<T> {
         }
     }
 
-    fn elements(&self, keys: &[Key]) -> usize {
+    fn elements(&self, keys: &[Key], of: impl Fn(&ModelRange) -> usize) -> usize {
         let model = self.task.model();
-        keys.iter().map(|k| model.len(*k)).sum()
+        keys.iter().map(|key| of(model.range(*key))).sum()
     }
 
     fn start_pull(&mut self) -> Op {
@@ -552,11 +561,15 @@ impl<T: Task> Driver<T> {
             self.state = State::Train;
             return Op::Train;
         }
-        self.direct_elements = self.elements(&self.keys[..self.direct_keys]);
-        let elements = self.direct_elements + self.elements(&self.keys[self.direct_keys..]);
+        let (direct, samples) = self.keys.split_at(self.direct_keys);
+        self.direct_elements = self.elements(direct, VISIBLE);
+        let elements = self.direct_elements + self.elements(samples, VISIBLE);
+        self.direct_operands = self.elements(direct, ModelRange::operand);
+        let operands = self.direct_operands + self.elements(samples, ModelRange::operand);
         self.values.resize(elements, T::Element::ZERO);
         self.update.clear();
-        self.update.resize(elements, T::Element::ZERO);
+        self.update.resize(operands, T::Element::ZERO);
+        self.updated = None;
         self.state = State::Pull;
         Op::Pull
     }
@@ -565,7 +578,7 @@ impl<T: Task> Driver<T> {
         let current = self.current.as_ref().expect("a batch is being trained");
         let (keys, sample_keys) = self.keys.split_at(self.direct_keys);
         let (values, sample_values) = self.values.split_at(self.direct_elements);
-        let (update, sample_update) = self.update.split_at_mut(self.direct_elements);
+        let (update, sample_update) = self.update.split_at_mut(self.direct_operands);
         let report = self.task.compute(
             &mut self.scratch,
             &current.batch,
@@ -575,8 +588,27 @@ impl<T: Task> Driver<T> {
         self.guard(report.loss)?;
         let digest = current.digest;
         self.trained_batch(digest, &report);
+        if self.task.skips_zeros() {
+            self.leave_zeros_out();
+        }
         self.state = State::Compute;
         Ok(Op::Compute(report.cost))
+    }
+
+    /// Takes keys whose update is zero out of the push.
+    fn leave_zeros_out(&mut self) {
+        let (mut updated, mut from, mut to) = (Vec::with_capacity(self.keys.len()), 0, 0);
+        for key in &self.keys {
+            let operand = from..from + self.task.model().range(*key).operand();
+            from = operand.end;
+            if self.update[operand.clone()].iter().any(|element| *element != T::Element::ZERO) {
+                self.update.copy_within(operand.clone(), to);
+                to += operand.len();
+                updated.push(*key);
+            }
+        }
+        self.update.truncate(to);
+        self.updated = Some(updated);
     }
 
     /// Counts a batch.
@@ -594,18 +626,18 @@ impl<T: Task> Driver<T> {
         if loss.is_finite() && kernel::all_finite(self.arch, &self.update) {
             return Ok(());
         }
-        let first = |values: &[T::Element]| {
+        let first = |values: &[T::Element], of: fn(&ModelRange) -> usize| {
             let mut at = 0;
             self.keys.iter().find_map(|key| {
-                let end = at + self.task.model().len(*key);
+                let end = at + of(self.task.model().range(*key));
                 let bad = values[at..end].iter().find(|v| !v.finite()).map(|v| (*key, v.to_f64()));
                 at = end;
                 bad
             })
         };
-        let (what, key, value) = if let Some((key, value)) = first(&self.values) {
+        let (what, key, value) = if let Some((key, value)) = first(&self.values, VISIBLE) {
             ("a pulled value", Some(key), value)
-        } else if let Some((key, value)) = first(&self.update) {
+        } else if let Some((key, value)) = first(&self.update, ModelRange::operand) {
             ("an update", Some(key), value)
         } else {
             ("the loss", None, loss)
@@ -619,7 +651,7 @@ impl<T: Task> Driver<T> {
             Some(evaluation) => {
                 self.keys.clear();
                 self.keys.extend_from_slice(evaluation.keys());
-                self.values.resize(self.elements(&self.keys), T::Element::ZERO);
+                self.values.resize(self.elements(&self.keys, VISIBLE), T::Element::ZERO);
                 self.state = State::Evaluate(split);
                 Op::Pull
             }

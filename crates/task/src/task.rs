@@ -1,7 +1,7 @@
 //! What an application supplies.
 
 use crate::{Criterion, Evaluation, Reduction, Split};
-use intendant_core::{Combine, Element, Initialiser, Key};
+use intendant_core::{Combine, Element, Initialiser, Key, Layout, LayoutBuilder, Rule, SharedRule};
 use intendant_sampling::{DistributionId, Handle, Sampler};
 use intendant_store::Row;
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,37 @@ pub struct ModelRange {
     pub name: &'static str,
     /// How many there are. Keys are numbered range by range, from 0.
     pub keys: u64,
-    /// Elements per value, optimiser state included.
+    /// Elements per value, optimiser state included, unless a rule keeps it.
     pub len: usize,
+    /// How the owners of the keys apply what is pushed, if they do not add it. Batches are then not trained
+    /// in place, and updates have the lengths of the rule's operands.
+    pub rule: Option<SharedRule>,
+}
+
+impl ModelRange {
+    /// `keys` keys with values of `len` elements, to which updates are added.
+    #[must_use]
+    pub const fn new(name: &'static str, keys: u64, len: usize) -> Self {
+        Self { name, keys, len, rule: None }
+    }
+
+    /// The same with a rule.
+    #[must_use]
+    pub fn with_rule(name: &'static str, keys: u64, len: usize, rule: impl Rule) -> Self {
+        Self { name, keys, len, rule: Some(SharedRule::new(rule, len)) }
+    }
+
+    /// Elements of an update of a key.
+    #[must_use]
+    pub fn operand(&self) -> usize {
+        self.rule.as_ref().map_or(self.len, SharedRule::operand)
+    }
+
+    /// Elements that are stored for a key.
+    #[must_use]
+    pub fn row(&self) -> usize {
+        self.rule.as_ref().map_or(self.len, SharedRule::row)
+    }
 }
 
 /// The parameters of a task.
@@ -36,19 +65,36 @@ impl<E> Model<E> {
         self.ranges.iter().map(|r| r.keys).sum()
     }
 
-    /// Elements of the value of `key`.
+    /// The range of `key`.
     ///
     /// # Panics
     /// If the key is beyond the last range.
-    pub fn len(&self, key: Key) -> usize {
+    pub fn range(&self, key: Key) -> &ModelRange {
         let mut end = 0;
         for range in &self.ranges {
             end += range.keys;
             if key.0 < end {
-                return range.len;
+                return range;
             }
         }
         panic!("{key:?} is not one of the {end} keys of the model")
+    }
+
+    /// Elements of the value of `key`.
+    ///
+    /// # Panics
+    /// As [`Model::range`].
+    pub fn len(&self, key: Key) -> usize {
+        self.range(key).len
+    }
+
+    /// The start of a layout: the ranges.
+    pub fn layout(&self) -> LayoutBuilder {
+        let mut layout = Layout::builder();
+        for ModelRange { name, keys, len, rule } in &self.ranges {
+            layout = layout.range_by(name, *keys, *len, rule.clone());
+        }
+        layout
     }
 
     /// Whether the model has no keys.
@@ -198,7 +244,8 @@ pub struct Pulled<'a, E> {
     pub sample_values: &'a [E],
 }
 
-/// The update of a batch: what is added to the values. Zero at the start; shaped like [`Pulled`].
+/// The update of a batch: what is added to the values. Zero at the start; shaped like [`Pulled`], or of keys with
+/// a rule, the operands.
 #[derive(Debug)]
 pub struct Update<'a, E> {
     /// For the values of the direct keys.
@@ -346,6 +393,12 @@ pub trait Task: Send + Sync + 'static {
     /// Whether batches are trained in place, by [`Task::train`]. Otherwise [`Task::compute`] computes their
     /// updates from copies. The same for all batches.
     fn trains_in_place(&self) -> bool {
+        false
+    }
+
+    /// Whether keys whose update is zero everywhere are left out of the push: it would change nothing. With a
+    /// rule, that may be different.
+    fn skips_zeros(&self) -> bool {
         false
     }
 

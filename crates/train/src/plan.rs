@@ -16,7 +16,7 @@ use crate::signals::Interrupt;
 use crate::simulation::Simulation;
 use crate::tls;
 use intendant::launch;
-use intendant::{Filter, Initiator, Location, Order, Packing, Rendezvous, Storage, Transport};
+use intendant::{Filter, Initiator, Location, Order, Packing, Rendezvous, Replicas, Storage, Transport};
 use intendant_checkpoint::{Folder, is_address};
 use intendant_core::{ElementType, KeyOrder, Movement};
 use intendant_metrics::Address;
@@ -335,6 +335,17 @@ impl Plan {
     #[must_use]
     pub fn rank(&self) -> u16 {
         self.rendezvous.as_ref().map_or(0, |r| r.rank().0)
+    }
+
+    /// How many clocks reads may be stale: 0 with techniques that do not bound it by clocks.
+    #[must_use]
+    pub fn staleness(&self) -> u32 {
+        match self.technique {
+            Technique::Server(technique) if technique.policy().replicas.is_some_and(Replicas::is_clocked) => {
+                self.replication.staleness
+            }
+            Technique::Single | Technique::Server(_) | Technique::Exchange(_) => 0,
+        }
     }
 
     /// Warns on rank 0, before the training, that there will be no quality to report.

@@ -86,7 +86,7 @@ pub(crate) struct ReplicationArgs {
 /// How parameters are replicated, as far as the flags say it without a task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReplicationPlan {
-    staleness: u32,
+    pub(crate) staleness: u32,
     /// Batches per clock; `None`: one clock per subepoch.
     pub(crate) clock_every: Option<NonZeroU32>,
     /// How often replicas that intents lead to are synchronised, if the user said it.

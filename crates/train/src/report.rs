@@ -367,7 +367,7 @@ fn access(all: AccessStats, late: AccessStats) -> Access {
 
 impl ModelSize {
     fn of<E: Element>(model: &Model<E>, replicated: Option<Replicated>) -> Self {
-        let values = model.ranges.iter().map(|r| r.keys * r.len as u64).sum();
+        let values = model.ranges.iter().map(|r| r.keys * r.row() as u64).sum();
         Self { keys: model.keys(), values, bytes: values * size_of::<E>() as u64, replicated }
     }
 }

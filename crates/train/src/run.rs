@@ -32,7 +32,7 @@ use crate::traced;
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant::{Lobby, Mark};
-use intendant_core::{Element, Key, KeyRange, Layout, lock};
+use intendant_core::{Element, Key, KeyRange, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Patience, Schedule, Task};
 use std::num::NonZero;
@@ -71,12 +71,9 @@ pub fn run<T: Task>(
     }
     let plan = &judged(task.as_ref(), plan)?;
     let model = task.model();
-    let mut layout =
-        Layout::builder().nodes(plan.nodes).channels(plan.channels).order(plan.key_order).seed(plan.seed);
-    layout = layout.combine(task.combine());
-    for range in &model.ranges {
-        layout = layout.range(range.name, range.keys, range.len);
-    }
+    check_rules(task.as_ref(), plan)?;
+    let layout = model.layout().combine(task.combine());
+    let layout = layout.nodes(plan.nodes).channels(plan.channels).order(plan.key_order).seed(plan.seed);
     let layout = layout.build().map_err(TrainError::usage)?;
     let ranges = layout.ranges().to_vec();
     let mut resolved = replication::resolve(task.as_ref(), plan, &layout)?;
@@ -497,6 +494,23 @@ pub(crate) fn begin_export<E>(
     let staging = Staging::create(folder).map_err(|error| TrainError::Export(error.into()))?;
     exporter.begin(staging.folder(), ranges).map_err(TrainError::Export)?;
     Ok(staging)
+}
+
+/// Refuses what models with rules cannot have.
+fn check_rules<T: Task>(task: &T, plan: &Plan) -> Result<(), TrainError> {
+    let Some(range) = task.model().ranges.iter().find(|range| range.rule.is_some()) else { return Ok(()) };
+    let what = |reason: &str| {
+        Err(TrainError::usage(format!("the values of range {} follow a rule, {reason}", range.name)))
+    };
+    if task.trains_in_place() {
+        return what("so that their batches cannot be trained in place");
+    }
+    if plan.technique == Technique::Single {
+        return what(
+            "which the owner of a value applies, and technique single has no owners: use another one, also on one node",
+        );
+    }
+    Ok(())
 }
 
 /// Keeps the first error and ends the run on all nodes.

@@ -87,7 +87,7 @@ fn ends(fails: bool) -> ([bool; 2], bool) {
             _ => rendezvous,
         });
         let model = Model {
-            ranges: vec![ModelRange { name: "only", keys: 2, len: 1 }],
+            ranges: vec![ModelRange::new("only", 2, 1)],
             init: Arc::new(|_, value: &mut [f32]| value.fill(0.0)),
             sampler: Sampler::default(),
         };

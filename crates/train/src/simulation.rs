@@ -22,7 +22,7 @@ use crate::traced::Traces;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
 use intendant::{Event, NodeId, ReplicationConfig};
-use intendant_core::{Element, Key, Layout};
+use intendant_core::{Element, Key, LayoutBuilder};
 use intendant_sampling::Sampler;
 use intendant_sim::cluster::Checks;
 use intendant_sim::presets::{self, PresetError};
@@ -238,8 +238,7 @@ impl Simulation {
         }
         let exported = match (&plan.export, exporter) {
             (Some(folder), Some(exporter)) => {
-                let ranges = task.model().ranges.iter().map(|r| (r.name, r.keys, r.len));
-                Some(export(ranges, &outcome.values, folder, exporter))
+                Some(export(task.model().layout(), &outcome.values, folder, exporter))
             }
             (Some(_) | None, _) => None,
         };
@@ -353,14 +352,13 @@ fn sum_of(tally: Tally, seconds: f64) -> EpochSum {
     EpochSum { tally, seconds, untrained: None, exchanged: None }
 }
 
-/// Hands the values of all keys, which follow each other in `values`, to an exporter.
-fn export<'a, E: Element>(
-    ranges: impl Iterator<Item = (&'a str, u64, usize)>,
+/// Hands the rows of all keys, which follow each other in `values`, to an exporter.
+fn export<E: Element>(
+    layout: LayoutBuilder,
     values: &[E],
     folder: &Path,
     exporter: &mut dyn Exporter<E>,
 ) -> Result<Staging, TrainError> {
-    let layout = ranges.fold(Layout::builder(), |layout, (name, keys, len)| layout.range(name, keys, len));
     let layout = layout.build().map_err(TrainError::usage)?;
     let staging = run::begin_export(layout.ranges(), folder, exporter)?;
     let mut rest = values;

@@ -130,10 +130,10 @@ impl<E: Element> Marks<E> {
         let noise = Distribution::uniform(first..first + NOISE).expect("there are keys");
         let noise = sampler.register(noise, Conformity::Conform);
         let ranges = vec![
-            ModelRange { name: "mark", keys: shape.examples, len: shape.epochs as usize },
-            ModelRange { name: "hot", keys: HOT, len: HOT_LEN },
-            ModelRange { name: "noise", keys: NOISE, len: 1 },
-            ModelRange { name: "state", keys: STATE, len: 1 },
+            ModelRange::new("mark", shape.examples, shape.epochs as usize),
+            ModelRange::new("hot", HOT, HOT_LEN),
+            ModelRange::new("noise", NOISE, 1),
+            ModelRange::new("state", STATE, 1),
         ];
         let init = Arc::new(|_: Key, value: &mut [E]| value.fill(E::ZERO));
         Self { shape, model: Model { ranges, init, sampler: sampler.build() }, noise }

@@ -9,6 +9,7 @@ mod history_processes;
 mod intents;
 mod lapser;
 mod local_cluster;
+mod packing;
 mod relocation_cluster;
 mod replication;
 mod replication_cluster;

@@ -90,7 +90,7 @@ impl<E: Element> Origin<E> {
         }
         let mut values = Vec::new();
         for key in (0..task.model().keys()).map(Key) {
-            let mut value = vec![E::ZERO; task.model().len(key)];
+            let mut value = vec![E::ZERO; task.model().range(key).row()];
             checkpoint.read(key, &mut value).map_err(|error| lost(&error))?;
             values.extend(value.into_iter().map(E::to_f64));
         }

@@ -65,7 +65,7 @@ impl Rows<f32> for Values<'_> {
 
 /// Trains an epoch on `values`; the operations, or what stopped the run.
 fn train(values: &mut [f32], schedule: Schedule) -> Result<Vec<String>, String> {
-    let ranges = vec![ModelRange { name: "value", keys: BATCHES + 1, len: 1 }];
+    let ranges = vec![ModelRange::new("value", BATCHES + 1, 1)];
     let model = Model { ranges, init: Arc::new(|_, _: &mut [f32]| {}), sampler: Sampler::default() };
     let task = Arc::new(Double(model));
     let mut loader = Loader::new(Arc::clone(&task), Partition::alone(), &schedule);

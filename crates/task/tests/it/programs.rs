@@ -33,10 +33,7 @@ impl Sums {
         let mut sampler = Sampler::builder();
         let uniform = Distribution::uniform(EXAMPLES..EXAMPLES + 5).unwrap();
         let samples = sampler.register(uniform, Conformity::Conform);
-        let ranges = vec![
-            ModelRange { name: "direct", keys: EXAMPLES, len: 1 },
-            ModelRange { name: "sampled", keys: 5, len: 2 },
-        ];
+        let ranges = vec![ModelRange::new("direct", EXAMPLES, 1), ModelRange::new("sampled", 5, 2)];
         let model = Model { ranges, init: Arc::new(|_, _: &mut [f64]| {}), sampler: sampler.build() };
         Arc::new(Self { model, samples, bad, subepochs: None, batch: BATCH })
     }

@@ -69,8 +69,8 @@ impl<E: Element> Regression<E> {
         let decayed = sampler.register(Distribution::uniform(0..settings.features)?, Conformity::Conform);
         let model = Model {
             ranges: vec![
-                ModelRange { name: "weight", keys: settings.features, len: WEIGHT_LEN },
-                ModelRange { name: "constant", keys: 1, len: CONSTANT_LEN },
+                ModelRange::new("weight", settings.features, WEIGHT_LEN),
+                ModelRange::new("constant", 1, CONSTANT_LEN),
             ],
             init: Arc::new(|_, _| {}),
             sampler: sampler.build(),

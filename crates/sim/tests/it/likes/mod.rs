@@ -54,9 +54,9 @@ impl<E: Element> Likes<E> {
             }
         };
         let ranges = vec![
-            ModelRange { name: "user", keys: USERS, len: DIM },
+            ModelRange::new("user", USERS, DIM),
             // One unused element, so that the two ranges have different lengths.
-            ModelRange { name: "item", keys: ITEMS, len: DIM + 1 },
+            ModelRange::new("item", ITEMS, DIM + 1),
         ];
         let model = Model { ranges, init: Arc::new(init), sampler: sampler.build() };
         Self { seed, pairs, held_out, model, negatives }
