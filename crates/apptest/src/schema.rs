@@ -89,7 +89,7 @@ const CHECKPOINTS: [&str; 4] =
 /// Members of a run whose epochs are compared. Without any validation, there is no best one.
 const VALIDATION: [&str; 3] = ["validation.metric", "validation.best_epoch", "validation.ended_early"];
 /// Members of a simulated run.
-const SIMULATED: [&str; 8] = [
+const SIMULATED: [&str; 9] = [
     "simulation.net",
     "simulation.machine",
     "simulation.charge",
@@ -98,6 +98,7 @@ const SIMULATED: [&str; 8] = [
     "simulation.channel_busy",
     "simulation.channel_wait_ms",
     "simulation.nic_busy",
+    "simulation.worker_busy",
 ];
 
 /// Members of runs and of epochs with `--bound`; the staleness is absent if it is that of an epoch.

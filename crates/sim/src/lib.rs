@@ -51,5 +51,5 @@ pub use machine::{Charge, Machine};
 pub use network::Network;
 pub use shell::{
     Cut, CutConfig, EpochOutcome, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained,
-    resume_task, run_task,
+    Unevenness, resume_task, run_task,
 };

@@ -22,7 +22,7 @@ use crate::invariants::Violation;
 use crate::machine::{Charge, Machine};
 use crate::network::Network;
 use crate::reach::Reach;
-use intendant_core::{Key, KeyOrder, LayoutError, NodeId};
+use intendant_core::{Key, KeyOrder, LayoutError, NodeId, random};
 use intendant_engine::{
     AccessStats, Explanation, LocalAccess, ManagementStats, NetworkStats, ReplicationConfig, Storage,
 };
@@ -78,6 +78,8 @@ pub struct TaskConfig {
     pub schedule: Schedule,
     /// The machines and the network.
     pub delays: Delays,
+    /// How differently long the arithmetic of batches takes.
+    pub unevenness: Unevenness,
     /// Faults and the intervals in which they are active.
     pub faults: Faults,
     /// How checkpoints are made, if at all. [`Schedule::meets`] goes with it.
@@ -95,6 +97,38 @@ pub struct TaskConfig {
     /// Upper bound of events; a run that exceeds it fails.
     pub events_max: u64,
 }
+
+/// By how much longer the arithmetic of a batch takes than it should, at random: on real machines other programs
+/// run, and caches, clocks and memory differ from moment to moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unevenness(f64);
+
+impl Unevenness {
+    /// All batches take as long as they should.
+    pub const NONE: Self = Self(1.0);
+
+    /// Batches take up to `most` times as long as they should, evenly distributed.
+    ///
+    /// # Panics
+    /// If `most` is less than 1 or not finite.
+    #[must_use]
+    pub fn up_to(most: f64) -> Self {
+        assert!(most >= 1.0 && most.is_finite(), "batches that take {most} times as long");
+        Self(most)
+    }
+
+    /// The factor of one batch.
+    fn longer(self, seed: u64, batch: &[u64]) -> f64 {
+        if self == Self::NONE {
+            return 1.0;
+        }
+        let part = random::stream(random::stream(seed, batch), &[UNEVENNESS]) >> 11;
+        1.0 + (self.0 - 1.0) * part as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Name of the use of the seed.
+const UNEVENNESS: u64 = 17;
 
 impl TaskConfig {
     /// The machines and the network of Lapse [thesis §3.3.1], static allocation, all checks at every event.
@@ -125,6 +159,7 @@ impl TaskConfig {
             look_ahead: LookAhead { batches: 4, keys: 0 },
             schedule,
             delays: Delays::of(machine, network, Charge::ACTUAL),
+            unevenness: Unevenness::NONE,
             faults: Faults::none(),
             cuts: None,
             trace: None,

@@ -395,6 +395,10 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge_compute: Option<f64>,
 
+    /// The arithmetic of a batch takes up to FACTOR times as long, at random [default: 1]
+    #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
+    pub(crate) uneven: Option<f64>,
+
     /// Access the parameters of a batch that are at other nodes in operations of at most COUNT parameters,
     /// one after the other, as programs do that pull each parameter by itself [default: all in one operation]
     #[arg(long, value_name = "COUNT", help_heading = SIMULATION)]

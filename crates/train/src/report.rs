@@ -145,6 +145,9 @@ pub struct Simulated {
     pub channel_wait_ms: f64,
     /// Share of the time in which the sending half of a node's NIC was busy, mean over nodes.
     pub nic_busy: f64,
+    /// Share of the time in which a worker did not wait, mean over workers.
+    #[serde(default)]
+    pub worker_busy: f64,
 }
 
 /// Size of a model.
@@ -468,7 +471,7 @@ impl Report {
 
     /// Adds what only a simulation of a program measures.
     pub(crate) fn add_simulation(&mut self, simulation: &Simulation, plan: &Plan, epochs: &VirtualEpoch) {
-        let VirtualEpoch { virtual_ns, operations, bytes, events, nic_busy_ns, .. } = *epochs;
+        let VirtualEpoch { virtual_ns, compute_ns, operations, bytes, events, nic_busy_ns } = *epochs;
         self.network =
             NetworkStats { messages: operations, bytes, unpacked_bytes: bytes, ..NetworkStats::default() };
         self.simulation = Some(Simulated {
@@ -481,6 +484,7 @@ impl Report {
             channel_busy: 0.0,
             channel_wait_ms: 0.0,
             nic_busy: nic_busy_ns as f64 / virtual_ns.max(1) as f64 / plan.nodes as f64,
+            worker_busy: compute_ns as f64 / virtual_ns.max(1) as f64 / plan.nodes as f64,
         });
     }
 

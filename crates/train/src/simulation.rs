@@ -27,7 +27,8 @@ use intendant_sampling::Sampler;
 use intendant_sim::cluster::Checks;
 use intendant_sim::presets::{self, PresetError};
 use intendant_sim::{
-    Charge, Delays, EpochOutcome, Machine, Network, Observer, TaskConfig, TaskFailure, TaskOutcome, run_task,
+    Charge, Delays, EpochOutcome, Machine, Network, Observer, TaskConfig, TaskFailure, TaskOutcome,
+    Unevenness, run_task,
 };
 use intendant_task::Task;
 use intendant_trace::Header;
@@ -56,6 +57,7 @@ pub struct Simulation {
     pub charge_compute: f64,
     /// Upper bound of the keys of an operation on rows of other nodes, if there is one.
     pub operation_keys: Option<NonZeroUsize>,
+    unevenness: Unevenness,
     /// The durations that follow from these.
     pub delays: Delays,
     /// What is computed beside what is sent.
@@ -86,6 +88,9 @@ fn lookup<X>(
     parse(&text).map_err(|PresetError { line, reason }| error(line, reason))
 }
 
+/// Batches that take longer than this are no batches.
+const UNEVEN_MAX: f64 = 1000.0;
+
 fn factor(flag: &str, factor: f64) -> Result<f64, TrainError> {
     if (1e-3..=CHARGE_MAX).contains(&factor) {
         return Ok(factor);
@@ -102,6 +107,7 @@ impl Simulation {
                 ("--machine", args.machine.is_some()),
                 ("--charge", args.charge.is_some()),
                 ("--charge-compute", args.charge_compute.is_some()),
+                ("--uneven", args.uneven.is_some()),
                 ("--operation-keys", args.operation_keys.is_some()),
                 ("--bound", args.bound.is_some()),
             ];
@@ -137,7 +143,14 @@ impl Simulation {
         let delays = Delays { ipc, ..Delays::of(machines, network, Charge::new(charge, charge_compute)) };
         let bounds = args.bound.clone().unwrap_or_default();
         let operation_keys = args.operation_keys;
-        Ok(Some(Self { net, machine, charge, charge_compute, operation_keys, delays, bounds }))
+        let uneven = args.uneven.unwrap_or(1.0);
+        if !(1.0..=UNEVEN_MAX).contains(&uneven) {
+            return Err(TrainError::usage(format!(
+                "--uneven is {uneven}; it must be between 1 and {UNEVEN_MAX}"
+            )));
+        }
+        let unevenness = Unevenness::up_to(uneven);
+        Ok(Some(Self { net, machine, charge, charge_compute, operation_keys, unevenness, delays, bounds }))
     }
 
     fn config(&self, plan: &Plan, replication: ReplicationConfig, sampler: &Sampler) -> TaskConfig {
@@ -158,6 +171,7 @@ impl Simulation {
             replication,
             packing: plan.packing,
             operation_keys_max: self.operation_keys,
+            unevenness: self.unevenness,
             sampler: Some(sampler.clone()),
             look_ahead: plan.look_ahead,
             delays: self.delays,
@@ -268,7 +282,9 @@ impl Simulation {
         let mut report = Report::new(task, plan, resolved, sampler, &totals);
         let virtual_ns: u64 = outcome.epochs.iter().map(|epoch| epoch.virtual_ns).sum();
         let (mut channels, mut sending) = (intendant_sim::Load::default(), intendant_sim::Load::default());
+        let mut workers_ns = 0;
         for epoch in &outcome.epochs {
+            workers_ns += epoch.load.workers.busy_ns;
             channels.merge(&epoch.load.channels);
             sending.merge(&epoch.load.sending);
         }
@@ -282,6 +298,7 @@ impl Simulation {
             channel_busy: channels.utilisation(virtual_ns) / (plan.nodes * plan.channels) as f64,
             channel_wait_ms: channels.mean_wait_ns() / 1e6,
             nic_busy: sending.utilisation(virtual_ns) / plan.nodes as f64,
+            worker_busy: workers_ns as f64 / virtual_ns.max(1) as f64 / (plan.nodes * plan.workers) as f64,
         });
         report.bound = Bound::of(&self.bounds, &outcome.epochs);
         for (reported, epoch) in report.epochs.iter_mut().zip(&outcome.epochs) {

@@ -4,6 +4,7 @@ mod checkpoints;
 mod data;
 mod nodes;
 mod predict;
+mod proximal;
 mod published;
 mod techniques;
 mod train;

@@ -209,7 +209,10 @@ impl<T: Task> TaskRun<'_, T> {
     fn computed(&mut self, worker: usize, cost: Cost) {
         let Delays { charge, machine, .. } = self.config.delays;
         let work_ps = charge.multiply_adds(cost.0).saturating_mul(machine.multiply_add_ps);
-        self.cluster.work(worker, work_ps / 1_000);
+        let progress = self.workers[worker].driver.progress();
+        let step = [worker as u64, progress.epoch.into(), progress.batches];
+        let longer = self.config.unevenness.longer(self.config.seed, &step);
+        self.cluster.work(worker, (work_ps as f64 * longer) as u64 / 1_000);
         self.observer.batch(worker, &self.workers[worker].driver.progress());
     }
 
