@@ -95,8 +95,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ROWS", default_value_t = 100)]
     pub(crate) batch: usize,
 
-    /// Blocks of features (proximal): a batch is one pull and one push of a block, for all rows of the worker.
-    /// The more blocks, the longer its steps [default: 32]
+    /// Blocks of features (proximal): a batch is one pull and one push of a block, for all rows of the
+    /// worker. The more blocks, the longer its steps [default: 32]
     #[arg(long, value_name = "N")]
     pub(crate) blocks: Option<u32>,
 

@@ -25,8 +25,8 @@ pub struct Config {
     /// How many blocks other workers may be behind, of proximal steps: the staleness of techniques that bound
     /// it.
     pub delay: u32,
-    /// The margin of the KKT filter of proximal steps, from 0 to 1: features whose weight is zero are left out
-    /// if the gradient of the loss is smaller than the L1 penalty by this part of it. `None`: no filter.
+    /// The margin of the KKT filter of proximal steps, from 0 to 1: features whose weight is zero are left
+    /// out if the gradient of the loss is smaller than the L1 penalty by this part of it. `None`: no filter.
     pub kkt: Option<f64>,
     /// Bins of the table of predicted and observed probabilities; 0 if there is none.
     pub reliability: usize,

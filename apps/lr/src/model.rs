@@ -49,7 +49,8 @@ pub enum Optimizer {
     /// Plain stochastic gradient descent, with L2: the gradient times the learning rate, divided by the root
     /// of the number of the epoch.
     Sgd,
-    /// Proximal gradient steps on blocks of features, with L1 and L2: each step takes the gradient of all rows.
+    /// Proximal gradient steps on blocks of features, with L1 and L2: each step takes the gradient of all
+    /// rows.
     Proximal,
 }
 

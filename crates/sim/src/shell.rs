@@ -98,8 +98,8 @@ pub struct TaskConfig {
     pub events_max: u64,
 }
 
-/// By how much longer the arithmetic of a batch takes than it should, at random: on real machines other programs
-/// run, and caches, clocks and memory differ from moment to moment.
+/// By how much longer the arithmetic of a batch takes than it should, at random: on real machines other
+/// programs run, and caches, clocks and memory differ from moment to moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unevenness(f64);
 

@@ -244,8 +244,8 @@ pub struct Pulled<'a, E> {
     pub sample_values: &'a [E],
 }
 
-/// The update of a batch: what is added to the values. Zero at the start; shaped like [`Pulled`], or of keys with
-/// a rule, the operands.
+/// The update of a batch: what is added to the values. Zero at the start; shaped like [`Pulled`], or of keys
+/// with a rule, the operands.
 #[derive(Debug)]
 pub struct Update<'a, E> {
     /// For the values of the direct keys.

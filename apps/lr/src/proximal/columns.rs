@@ -30,7 +30,8 @@ pub(super) struct Block {
     curvatures: Vec<f64>,
 }
 
-/// A column: the rows that have a feature, by their places among the worker's, and the values that it has there.
+/// A column: the rows that have a feature, by their places among the worker's, and the values that it has
+/// there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column<'a> {
     pub(super) rows: &'a [u32],
@@ -56,8 +57,8 @@ impl Block {
     }
 }
 
-/// The block of a feature. Neighbours go to different blocks: they are often categories of the same field, and
-/// depend on each other.
+/// The block of a feature. Neighbours go to different blocks: they are often categories of the same field,
+/// and depend on each other.
 fn block_of(feature: u32, blocks: u32) -> usize {
     (mix(feature.into()) % u64::from(blocks)) as usize
 }

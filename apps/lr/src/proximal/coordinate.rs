@@ -16,9 +16,9 @@ pub(crate) const OPERAND: usize = 3;
 /// gradient · (w − weight)  +  curvature / (2 · rate) · (w − weight)²  +  part · (l1 · |w|  +  l2 / 2 · w²)
 /// ```
 ///
-/// `part` is the number of rows that were collected, as a part of all. It is 1, unless workers are so far apart
-/// that one pushes for the next epoch before another one has pushed for this one; the step is then that of an
-/// average gradient.
+/// `part` is the number of rows that were collected, as a part of all. It is 1, unless workers are so far
+/// apart that one pushes for the next epoch before another one has pushed for this one; the step is then that
+/// of an average gradient.
 #[derive(Clone, Debug)]
 pub(crate) struct Coordinate {
     pub(crate) rate: f64,

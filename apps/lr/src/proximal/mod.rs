@@ -1,24 +1,25 @@
 //! Proximal steps on blocks of features [OSDI'14, §5.1, Algorithm 3: delayed block proximal gradient].
 //!
-//! Features are dealt out to blocks. In an epoch, each worker takes one step per block, in an order that is the
-//! same for all and in all epochs, so that messages name the same lists of keys again: it pulls the weights of the block, computes the gradient of the loss of *all of its rows* by
-//! them, and pushes it, with a bound of the curvature. A weight takes a step when the pushes for all rows that
-//! have its feature have arrived at its owner ([`Coordinate`]). So a step is one of gradient descent on all
-//! rows, whatever the number of workers.
+//! Features are dealt out to blocks. In an epoch, each worker takes one step per block, in an order that is
+//! the same for all and in all epochs, so that messages name the same lists of keys again: it pulls the
+//! weights of the block, computes the gradient of the loss of *all of its rows* by them, and pushes it, with
+//! a bound of the curvature. A weight takes a step when the pushes for all rows that have its feature have
+//! arrived at its owner ([`Coordinate`]). So a step is one of gradient descent on all rows, whatever the
+//! number of workers.
 //!
-//! A worker keeps the scores of its rows, and corrects them by what it finds changed when it pulls a block. The
-//! first batch of an epoch pulls all weights, computes the scores from them, and measures the loss. The batch
-//! of a block pulls an earlier block besides, whose step has been taken.
+//! A worker keeps the scores of its rows, and corrects them by what it finds changed when it pulls a block.
+//! The first batch of an epoch pulls all weights, computes the scores from them, and measures the loss. The
+//! batch of a block pulls an earlier block besides, whose step has been taken.
 //!
 //! A clock is a batch, so a block. With `ssp` and staleness τ, a worker waits until all are at most τ blocks
-//! behind it, and the earlier block is the one τ + 1 steps before: the last one whose step it certainly sees. 0
-//! is block coordinate descent. Techniques without clocks do not bound the delay.
+//! behind it, and the earlier block is the one τ + 1 steps before: the last one whose step it certainly sees.
+//! 0 is block coordinate descent. Techniques without clocks do not bound the delay.
 //!
-//! **KKT filter** [OSDI'14, §5.1]. A weight that is zero stays zero as long as the gradient of the loss is not
-//! larger than the L1 penalty. Workers leave out what they would push for features whose weight is zero and
-//! whose last gradient is smaller than the penalty by a margin. All workers see the same gradient, that of all
-//! rows, which the owner keeps beside the weight, so that all leave out the same features. Every tenth epoch
-//! leaves none out.
+//! **KKT filter** [OSDI'14, §5.1]. A weight that is zero stays zero as long as the gradient of the loss is
+//! not larger than the L1 penalty. Workers leave out what they would push for features whose weight is zero
+//! and whose last gradient is smaller than the penalty by a margin. All workers see the same gradient, that
+//! of all rows, which the owner keeps beside the weight, so that all leave out the same features. Every tenth
+//! epoch leaves none out.
 
 mod columns;
 mod coordinate;

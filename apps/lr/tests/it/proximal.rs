@@ -18,7 +18,7 @@ fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number {path}"))
 }
 
-/// Without staleness, a step is that of all rows, whoever computes which part.
+/// Without staleness, a step is that of all rows, and a worker computes any part of it.
 #[test]
 fn steps_do_not_depend_on_the_number_of_workers() {
     let of = |more: &[&str]| {

@@ -1,5 +1,5 @@
-//! Packed messages and calls for ranges of keys, between nodes: values are the same, messages are shorter, and
-//! the counts say by how much.
+//! Packed messages and calls for ranges of keys, between nodes: values are the same, messages are shorter,
+//! and the counts say by how much.
 
 use intendant::{Error, Key, KeyOrder, Layout, NetworkStats, Node, NodeConfig, Packing, Technique, Worker};
 use std::sync::Arc;

@@ -3,3 +3,4 @@
 mod in_place;
 mod programs;
 mod resume;
+mod rules;

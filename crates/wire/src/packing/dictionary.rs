@@ -21,8 +21,8 @@ const BYTES_MAX: usize = REMEMBERED_BYTES_MAX / 4;
 /// Bytes of a reference.
 pub(super) const AGE_BYTES: usize = 4;
 
-/// Remembered lists: the newest ones, of a limited size together. Both ends of a connection have the same ones
-/// after each frame, without a message about it: what is inserted and what is forgotten follows from the
+/// Remembered lists: the newest ones, of a limited size together. Both ends of a connection have the same
+/// ones after each frame, without a message about it: what is inserted and what is forgotten follows from the
 /// frames.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {

@@ -1,4 +1,5 @@
-//! Packed frames: what is packed is unpacked, what should be shorter is, and what peers may send harms nobody.
+//! Packed frames: what is packed is unpacked, what should be shorter is, and frames that no packer makes are
+//! refused.
 
 use crate::fuzz::{Content, random_of};
 use bytes::Bytes;
@@ -229,7 +230,7 @@ fn packed_frames_of_version_6() {
 
 /// Frames that no packer makes are refused or mean something; none panics or takes much memory.
 #[test]
-fn mutated_frames_harm_nobody() {
+fn mutated_frames_are_refused_or_mean_something() {
     let mut rng = Pcg64Mcg::seed_from_u64(10);
     let (mut accepted, mut refused) = (0, 0);
     for round in 0..400 {
