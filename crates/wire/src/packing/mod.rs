@@ -20,7 +20,7 @@
 //! | 3 | how many lists were remembered since this list was (u32) |
 //!
 //! Both ends remember the same lists, because frames of a connection arrive complete and in order
-//! ([`Dictionary`]). This is the key caching of [OSDI'14 §3.5], where a list of keys that was sent before is
+//! ([`Dictionary`]). This is the key caching of [OSDI'14 §4.2], where a list of keys that was sent before is
 //! replaced by its hash. There, a receiver may miss a list, and then asks for it. Here it cannot.
 //!
 //! Compressed are the lists, and after them the rest of the frame by planes ([`compression`]): first the
@@ -56,10 +56,10 @@ const WORTH: usize = 32;
 /// all frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packing {
-    /// Lists of keys and numbers that a connection carries again are replaced by a reference [OSDI'14 §3.5,
+    /// Lists of keys and numbers that a connection carries again are replaced by a reference [OSDI'14 §4.2,
     /// key caching]. Both ends of a connection remember up to 8 MiB of lists per direction.
     pub key_lists: bool,
-    /// Frames of 4 KiB or more are compressed [OSDI'14 §3.5, value compression].
+    /// Frames of 4 KiB or more are compressed [OSDI'14 §4.2, value compression].
     pub compress: bool,
 }
 
