@@ -22,8 +22,8 @@ pub struct Config {
     pub batch: usize,
     /// Blocks of features, of proximal steps.
     pub blocks: u32,
-    /// How many blocks other workers may be behind, of proximal steps: the staleness of techniques that bound
-    /// it.
+    /// How many batches other workers may be behind what a batch reads, of proximal steps: what the technique
+    /// bounds.
     pub delay: u32,
     /// The margin of the KKT filter of proximal steps, from 0 to 1: features whose weight is zero are left
     /// out if the gradient of the loss is smaller than the L1 penalty by this part of it. `None`: no filter.
@@ -69,6 +69,19 @@ impl Config {
         for (name, number) in [("l1", self.l1), ("l2", self.l2)] {
             if !(number >= 0.0 && number.is_finite()) {
                 return Err(SettingError::new(name, number, "a number of at least 0"));
+            }
+        }
+        if self.optimizer == Optimizer::Proximal {
+            if self.learning_rate >= 2.0 {
+                return Err(SettingError::new("lr", self.learning_rate, "below 2: longer steps overshoot"));
+            }
+            if self.kkt.is_some() && self.l1 == 0.0 {
+                let what = "left out without --l1 or --c, as there is no penalty that keeps weights at zero";
+                return Err(SettingError::new("kkt", self.kkt.unwrap_or_default(), what));
+            }
+            if self.kkt.is_some() && self.delay > self.blocks {
+                let what = format!("left out with a staleness of more than {} blocks", self.blocks);
+                return Err(SettingError::new("kkt", self.kkt.unwrap_or_default(), what));
             }
         }
         if self.l1 > 0.0 && !self.optimizer.has_l1() {

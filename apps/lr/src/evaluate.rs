@@ -158,7 +158,9 @@ impl<E: Element> Evaluation<E> for Quality {
     }
 
     fn part(&mut self, keys: &[Key], values: &[E]) {
-        for (_, value) in keys.iter().zip(values.chunks_exact(values.len() / keys.len().max(1))) {
+        // As stored, with what a rule keeps behind the value.
+        let row = values.len() / keys.len().max(1);
+        for value in values.chunks_exact(row.max(1)) {
             let weight = weight_of(&self.rule, value);
             self.objective += self.rule.penalty(weight);
             self.nonzeros += u64::from(weight != 0.0);

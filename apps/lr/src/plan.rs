@@ -76,6 +76,33 @@ fn penalties(flags: &Flags, plan: &mut Plan) -> Result<(f64, f64), TrainError> {
     Ok((l1.unwrap_or(0.0), l2.unwrap_or(0.0)))
 }
 
+/// How many batches other workers may be behind what a batch reads, for proximal steps.
+fn delay(flags: &Flags, plan: &Plan) -> Result<u32, TrainError> {
+    if flags.optimizer != Optimizer::Proximal {
+        return Ok(0);
+    }
+    if plan.has_copies_without_clocks() {
+        return Err(TrainError::usage(format!(
+            "--optimizer proximal needs reads that see the steps of others soon, and technique {} has copies that are brought \
+             in step every so many milliseconds: use ssp, essp, classic or lapse",
+            plan.technique.name()
+        )));
+    }
+    let batches = match plan.staleness() {
+        None => Some(0),
+        Some((staleness, Some(every))) => staleness
+            .checked_add(1)
+            .and_then(|clocks| clocks.checked_mul(every.get()))
+            .map(|batches| batches - 1),
+        Some((_, None)) => None,
+    };
+    batches.ok_or_else(|| {
+        TrainError::usage(
+            "--optimizer proximal reads the steps of others within an epoch: leave --clock-every out, or give smaller numbers",
+        )
+    })
+}
+
 /// The value that a flag or the model to begin with gives a setting. Both must agree.
 fn agreed<T: PartialEq + Clone + std::fmt::Debug>(
     name: &str,
@@ -189,7 +216,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         intercept,
         batch: flags.batch,
         blocks: flags.blocks.unwrap_or(BLOCKS),
-        delay: plan.staleness(),
+        delay: delay(flags, plan)?,
         kkt: flags.kkt,
         reliability: flags.reliability,
         seed: plan.seed,

@@ -11,7 +11,7 @@ use crate::frequency::frequencies;
 use crate::model::{LEN_MAX, Optimizer, log_loss, slope};
 use crate::proximal::{Blocks, Coordinate, Scores};
 use intendant_core::random::{mix, stream};
-use intendant_core::{Combine, Element, Key, lock};
+use intendant_core::{Combine, Element, ElementType, Key, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{
     BatchAt, Better, Cost, Criterion, EpochOrder, Evaluation, Frequency, Model, ModelRange, Partition,
@@ -60,6 +60,9 @@ pub struct Scratch {
     scores: Scores,
 }
 
+/// Whole numbers up to this one are exact in single precision.
+const F32_ROWS_MAX: usize = 1 << 24;
+
 /// Name of the use of the seed.
 const ORDER: u64 = 1;
 
@@ -73,6 +76,11 @@ impl<E: Element> Lr<E> {
     /// If the data has no features.
     pub fn new(data: Arc<Dataset>, config: Config, weights: Weights) -> Result<Self, SettingError> {
         config.check()?;
+        let rows = data.train().len();
+        if config.optimizer == Optimizer::Proximal && E::TYPE == ElementType::F32 && rows > F32_ROWS_MAX {
+            let what = format!("f64 for more than {F32_ROWS_MAX} rows, which it counts");
+            return Err(SettingError::new("float", E::TYPE, what));
+        }
         assert!(data.features() > 0, "nothing to learn from");
         let rule = config.rule();
         let digest = weights.digest();
@@ -211,6 +219,10 @@ impl<E: Element> Task for Lr<E> {
 
     fn scratch(&self) -> Scratch {
         Scratch::default()
+    }
+
+    fn rests_within_epochs(&self) -> bool {
+        self.blocks.is_none()
     }
 
     fn skips_zeros(&self) -> bool {

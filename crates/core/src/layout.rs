@@ -147,6 +147,18 @@ pub enum LayoutError {
         /// How the layout combines updates.
         combine: Combine,
     },
+    /// A rule for values of another length than the range has.
+    #[error("key range '{name}' has values of {len} elements, and its rule {rule} is for {visible}")]
+    RuleLength {
+        /// The range.
+        name: String,
+        /// Elements of its values.
+        len: usize,
+        /// The rule.
+        rule: String,
+        /// Elements of the values that the rule is for.
+        visible: usize,
+    },
     /// No range at all.
     #[error("a layout needs at least one key range")]
     NoRanges,
@@ -233,7 +245,7 @@ impl LayoutBuilder {
         self
     }
 
-    /// As [`LayoutBuilder::range`], or with a rule for values of `len` elements.
+    /// As [`LayoutBuilder::range`], or with a rule, which must be one for values of `len` elements.
     #[must_use]
     pub fn range_by(mut self, name: &str, keys: u64, len: usize, rule: Option<SharedRule>) -> Self {
         self.ranges.push((name.to_owned(), keys, len, rule));
@@ -313,6 +325,10 @@ impl LayoutBuilder {
                 return Err(LayoutError::ValueLength { name, len, len_max });
             }
             if let Some(rule) = &rule {
+                if rule.visible() != len {
+                    let (rule, visible) = (rule.id().to_owned(), rule.visible());
+                    return Err(LayoutError::RuleLength { name, len, rule, visible });
+                }
                 let row = rule.row();
                 if rule.operand() == 0 || row > len_max {
                     let (rule, operand) = (rule.id().to_owned(), rule.operand());

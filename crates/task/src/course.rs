@@ -62,6 +62,9 @@ impl Rest {
             return error(format!("it has {} workers on {} nodes", self.workers, self.nodes));
         }
         let Subepoch { epoch, index } = self.subepoch;
+        if !task.rests_within_epochs() {
+            return error("it is a part of an epoch, and this task trains whole ones".to_owned());
+        }
         let subepochs = task.subepochs(epoch, self.partition(0));
         if index >= subepochs {
             return error(format!("it goes on in subepoch {index} of {subepochs}"));

@@ -154,7 +154,8 @@ impl<T: Task> Driver<T> {
 
     /// Asks for [`Op::Meet`] after so many batches of a subepoch, of this one or a later one; `None` if not
     /// within subepochs. All workers say the same, at the same place. There is no meeting if a worker has no
-    /// more batches than that, or if the epoch has several subepochs, between which workers meet anyway.
+    /// more batches than that, if the epoch has several subepochs, between which workers meet anyway, or if the
+    /// task does not rest within epochs.
     pub fn meet_after(&mut self, batches: Option<u64>) {
         self.meeting = batches;
     }
@@ -504,9 +505,9 @@ impl<T: Task> Driver<T> {
         self.next_batch()
     }
 
-    /// Whether the epoch has one subepoch.
+    /// Whether the epoch has one subepoch, and its rest can be dealt out again.
     fn is_undivided(&self) -> bool {
-        self.subepochs == (0..1)
+        self.subepochs == (0..1) && self.task.rests_within_epochs()
     }
 
     /// Skips the steps of this subepoch for which there is no batch, up to one after which others

@@ -60,7 +60,9 @@ pub trait Evaluation<E>: Send {
     /// The range of keys that must stream by; empty if none.
     fn range(&self) -> Range<u64>;
 
-    /// Takes a part of the stream: keys in no particular order, each of the range exactly once overall.
+    /// Takes a part of the stream: keys, at least one, in no particular order, each of the range exactly once
+    /// overall. Values are as they are stored: of keys with a rule, state and pending operands follow what a
+    /// pull returns ([`ModelRange::row`](crate::ModelRange::row) elements).
     fn part(&mut self, keys: &[Key], values: &[E]);
 
     /// The sums, to be combined with those of the other workers. Names are of the form `quality.NAME` for a

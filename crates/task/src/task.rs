@@ -32,7 +32,9 @@ impl ModelRange {
     /// The same with a rule.
     #[must_use]
     pub fn with_rule(name: &'static str, keys: u64, len: usize, rule: impl Rule) -> Self {
-        Self { name, keys, len, rule: Some(SharedRule::new(rule, len)) }
+        // Longer ones are refused by the layout, and a rule should not have to count with such numbers.
+        let rule = SharedRule::new(rule, len.min(intendant_core::limits::VALUE_BYTES_MAX));
+        Self { name, keys, len, rule: Some(rule) }
     }
 
     /// Elements of an update of a key.
@@ -346,6 +348,13 @@ pub trait Task: Send + Sync + 'static {
         1
     }
 
+    /// Whether workers can meet within an epoch for a checkpoint, and other workers can train what is left of
+    /// it. Not if a batch needs what its worker has kept of earlier ones of the epoch: then checkpoints are
+    /// made between epochs only.
+    fn rests_within_epochs(&self) -> bool {
+        true
+    }
+
     /// Number of batches that a worker trains in a subepoch. Cheap: it is asked more than once.
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64;
 
@@ -396,8 +405,8 @@ pub trait Task: Send + Sync + 'static {
         false
     }
 
-    /// Whether keys whose update is zero everywhere are left out of the push: it would change nothing. With a
-    /// rule, that may be different.
+    /// Whether keys whose update is zero everywhere are left out of the push: it would change nothing. Of keys
+    /// with a rule, an operand of zero must then leave value and state as they are.
     fn skips_zeros(&self) -> bool {
         false
     }

@@ -337,15 +337,21 @@ impl Plan {
         self.rendezvous.as_ref().map_or(0, |r| r.rank().0)
     }
 
-    /// How many clocks reads may be stale: 0 with techniques that do not bound it by clocks.
+    /// How many clocks reads may be stale, and how many batches a clock has (`None`: a subepoch), if the
+    /// technique bounds staleness by clocks.
     #[must_use]
-    pub fn staleness(&self) -> u32 {
-        match self.technique {
-            Technique::Server(technique) if technique.policy().replicas.is_some_and(Replicas::is_clocked) => {
-                self.replication.staleness
-            }
-            Technique::Single | Technique::Server(_) | Technique::Exchange(_) => 0,
-        }
+    pub fn staleness(&self) -> Option<(u32, Option<NonZeroU32>)> {
+        let Technique::Server(technique) = self.technique else { return None };
+        let clocked = technique.policy().replicas.is_some_and(Replicas::is_clocked);
+        clocked.then_some((self.replication.staleness, self.replication.clock_every))
+    }
+
+    /// Whether the technique has copies that are brought in step every so many milliseconds, and not by clocks.
+    #[must_use]
+    pub fn has_copies_without_clocks(&self) -> bool {
+        let Technique::Server(technique) = self.technique else { return false };
+        let policy = technique.policy();
+        policy.static_replicas.is_some() || policy.replicas.is_some_and(|replicas| !replicas.is_clocked())
     }
 
     /// Warns on rank 0, before the training, that there will be no quality to report.

@@ -86,7 +86,7 @@ mod tests {
             replica_drops: 12,
             sync_rounds: 13,
             synced_keys: 14,
-            held_back: 14,
+            held_back: 24,
             unsent: Histogram::default(),
             drift: Histogram::default(),
             stale_reads: 15,

@@ -72,9 +72,9 @@ pub enum WireError {
         /// Its value.
         value: u8,
     },
-    /// The reserved byte of the header is not zero.
-    #[error("reserved byte of the header must be 0, but is {value}")]
-    ReservedByte {
+    /// A frame that is packed, where one that is not is read.
+    #[error("packing of the frame is {value}, but must be 0 where frames are not packed")]
+    Packed {
         /// Its value.
         value: u8,
     },

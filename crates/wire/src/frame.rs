@@ -1,7 +1,7 @@
 //! The parts that all frames are made of: the header, and runs of keys and numbers. All numbers are
 //! little-endian.
 //!
-//! Every frame starts with the same 16 bytes: class, tag, flags, a reserved byte, node (u16), worker (u16),
+//! Every frame starts with the same 16 bytes: class, tag, flags, how it is packed, node (u16), worker (u16),
 //! argument (u32), count (u32). Each class documents, next to its layout, what it puts into these fields; the
 //! fields that it does not use are zero. Then follow, depending on the class, fixed fields, runs of keys
 //! (u64) or numbers (u32), and the elements up to the end of the frame.
@@ -100,9 +100,9 @@ impl Header {
             return Err(WireError::Truncated { bytes: frame.len(), needed: HEADER_BYTES });
         }
         let class = MessageClass::from_number(frame.get_u8())?;
-        let (tag, flags, reserved) = (frame.get_u8(), frame.get_u8(), frame.get_u8());
-        if reserved != 0 {
-            return Err(WireError::ReservedByte { value: reserved });
+        let (tag, flags, packing) = (frame.get_u8(), frame.get_u8(), frame.get_u8());
+        if packing != 0 {
+            return Err(WireError::Packed { value: packing });
         }
         let (node, worker, argument) = (frame.get_u16_le(), frame.get_u16_le(), frame.get_u32_le());
         let count = frame.get_u32_le() as usize;

@@ -158,7 +158,7 @@ fn the_kkt_filter_leaves_out_pushes_and_leads_to_the_same_minimum() {
     assert_eq!(of(Some(1.0)), (plain, all));
 }
 
-/// The rest of an epoch that another process began teaches nothing, and does no harm.
+/// A batch without the first one of its epoch does no harm.
 #[test]
 fn without_scores_nothing_is_pushed() {
     let data = data();

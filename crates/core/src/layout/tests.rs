@@ -203,3 +203,25 @@ fn digests_differ_by_every_part() {
     }
     assert_eq!(digest(base()), digest(base()));
 }
+
+#[test]
+fn a_rule_is_for_values_of_the_range_s_length() {
+    #[derive(Debug)]
+    struct Sum;
+    impl crate::Rule for Sum {
+        fn id(&self) -> String {
+            "sum".into()
+        }
+        fn state_len(&self, _visible: usize) -> usize {
+            0
+        }
+        fn apply<E: crate::Element>(&self, visible: &mut [E], _state: &mut [E], operand: &[E]) {
+            visible.iter_mut().zip(operand).for_each(|(value, more)| *value += *more);
+        }
+    }
+    let rule = SharedRule::new(Sum, 3);
+    let of = |len| Layout::builder().range_by("k", 5, len, Some(rule.clone())).build();
+    assert_eq!(of(3).map(|layout| (layout.len(Key(0)), layout.visible(Key(0)))), Ok((6, 3)));
+    let error = of(4).unwrap_err().to_string();
+    assert_eq!(error, "key range 'k' has values of 4 elements, and its rule sum is for 3");
+}

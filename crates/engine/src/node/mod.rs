@@ -112,6 +112,7 @@ pub struct ReplicationConfig {
     /// A round sends the delta of a directed replica only if it changes the replica by this fraction of its
     /// norm, or if the replica is to end; other updates stay behind until later ones join them, or the
     /// cluster comes to rest [OSDI'14, significantly modified filter]. `None`: all are sent.
+    /// Keys with rules are always sent. Each round looks at what is held back again.
     pub significant: Option<f64>,
     /// Shortest time between two rounds of intents: an upper limit on rounds per second.
     pub round_min: Tick,

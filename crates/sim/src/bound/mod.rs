@@ -110,7 +110,9 @@ impl Bound {
 
     fn count(&mut self, key: Key, transfers: u32) {
         if transfers > 0 {
-            self.bytes += u64::from(transfers) * (self.layout.len(key) * self.element) as u64;
+            // With a rule, a value or an operand is sent.
+            let elements = self.layout.visible(key).min(self.layout.operand(key));
+            self.bytes += u64::from(transfers) * (elements * self.element) as u64;
         }
     }
 }

@@ -84,22 +84,17 @@ impl Remembered {
         Some((lists.len() - 1 - at(number)) as u32)
     }
 
-    /// Remembers a list, which was not.
+    /// Remembers a list that was not remembered, and that [`Remembered::takes`].
     pub(super) fn insert(&mut self, list: &[u8]) {
         let Self { dictionary, numbers, first } = self;
         dictionary.insert_and(list, |oldest| {
-            // The new list may be forgotten at once, and then has no entry.
-            if let Ok(entry) = numbers.find_entry(hash(oldest), |number| *number == *first) {
-                entry.remove();
-            }
+            let entry = numbers.find_entry(hash(oldest), |number| *number == *first);
+            entry.expect("a list that is remembered has an entry").remove();
             *first += 1;
         });
-        if let Some(at) = dictionary.lists.len().checked_sub(1) {
-            let (lists, first) = (&dictionary.lists, *first);
-            numbers.insert_unique(hash(list), first + at as u64, |number| {
-                hash(&lists[(number - first) as usize])
-            });
-        }
+        let (lists, first) = (&dictionary.lists, *first);
+        let number = first + lists.len() as u64 - 1;
+        numbers.insert_unique(hash(list), number, |number| hash(&lists[(number - first) as usize]));
     }
 }
 

@@ -332,7 +332,7 @@ fn a_field_that_a_class_does_not_use_must_be_zero() {
             }
         }
         for value in [1, 255] {
-            assert_eq!(broken(&message, RESERVED, &[value]), Err(WireError::ReservedByte { value }));
+            assert_eq!(broken(&message, RESERVED, &[value]), Err(WireError::Packed { value }));
         }
         for (at, from) in tags {
             for value in from..=255 {
@@ -352,7 +352,7 @@ fn errors_name_the_class_the_field_and_its_value() {
         text(FLAGS, 7),
         "frame of class clock does not use the field flags, which must be 0, but is 7"
     );
-    assert_eq!(text(RESERVED, 9), "reserved byte of the header must be 0, but is 9");
+    assert_eq!(text(RESERVED, 9), "packing of the frame is 9, but must be 0 where frames are not packed");
     assert_eq!(text(TAG, 4), "scope of a clock 4 is not known");
     assert_eq!(text(0, 77), "message class 77 is not known");
 }

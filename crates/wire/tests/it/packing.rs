@@ -228,7 +228,7 @@ fn packed_frames_of_version_6() {
     assert!(head.len() < 160, "{} bytes for 2,000 zeros", head.len());
 }
 
-/// Frames that no packer makes are refused or mean something; none panics or takes much memory.
+/// Frames that no packer makes are refused or mean something; none panics.
 #[test]
 fn mutated_frames_are_refused_or_mean_something() {
     let mut rng = Pcg64Mcg::seed_from_u64(10);

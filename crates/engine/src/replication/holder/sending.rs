@@ -7,7 +7,7 @@ use super::Holder;
 use super::requests::{request_drop, route_to_owner};
 use crate::channel::core::Core;
 use crate::channel::effects::Output;
-use intendant_core::{Element, Key, copy_to_bytes};
+use intendant_core::{Element, Key, Updates, copy_to_bytes};
 use intendant_techniques::Role;
 use intendant_techniques::replication::Stage;
 use intendant_wire::ReplicaRequestKind;
@@ -25,8 +25,12 @@ impl<E: Element> Holder<E> {
         }
     }
 
-    /// Sends the unsent updates of `key` now, or in the next round if they must wait.
+    /// Sends the unsent updates of `key` now, or in the next round if they must wait, or are not significant.
     pub(crate) fn send_soon(&mut self, core: &Core<E>, out: &mut Output, key: Key) {
+        let significant = core.shared.replication().significant;
+        if significant.is_some_and(|least| self.hold_back(core, out, key, least)) {
+            return;
+        }
         if !self.carry_on(core, out, key) {
             self.list(key);
         }
@@ -66,10 +70,8 @@ impl<E: Element> Holder<E> {
                 continue;
             };
             self.dirty.remove(&mut held.listed);
-            if significant.is_some_and(|least| self.changes_less(core, key, least)) {
+            if significant.is_some_and(|least| self.hold_back(core, out, key, least)) {
                 portion.use_up(0);
-                out.stats.held_back += 1;
-                self.list(key);
                 continue;
             }
             portion.use_up(core.value_bytes(key));
@@ -82,16 +84,32 @@ impl<E: Element> Holder<E> {
         self.gathered() == 0
     }
 
-    /// Whether the replica of `key` stays, and its unsent updates, if any, change it by less than `least` of
-    /// its norm.
-    fn changes_less(&self, core: &Core<E>, key: Key, least: f64) -> bool {
-        let Some(held) = self.held.get(key).filter(|held| !held.ends()) else { return false };
+    /// Lists the unsent updates of `key` for the next round if the replica stays and they change it by less than
+    /// `least` of its norm; returns whether they do. An urgent replica begins to count again. Operands of a rule
+    /// may matter without changing the value here, and are not held back.
+    fn hold_back(&mut self, core: &Core<E>, out: &mut Output, key: Key, least: f64) -> bool {
+        let updates = core.shared.layout().updates(key);
+        let Some(held) = self.held.get_mut(key).filter(|held| !held.ends()) else { return false };
         let (mut entry, role) = core.shared.latch(key);
-        if role != Role::Replica || !entry.state().is_dirty() || held.replica.stage() != Stage::Held {
+        let waits = held.replica.stage() != Stage::Held || held.replica.is_sending();
+        if matches!(updates, Updates::Rule(_)) || role != Role::Replica || !entry.state().is_dirty() || waits
+        {
             return false;
         }
-        let value = entry.value_mut().expect("a replica has a value");
-        held.replica.change(core.shared.layout().updates(key), value) < least
+        let change = held.replica.change(updates, entry.value_mut().expect("a replica has a value"));
+        if change >= least {
+            return false;
+        }
+        if let Some(urgent) = core.shared.urgent().filter(|_| entry.state().is_urgent()) {
+            let count = held.allowance.wrapping_sub(entry.state().side);
+            let more = urgent.allowance(count, change);
+            held.allowance = count.saturating_add(more);
+            entry.state_mut().side = more;
+        }
+        drop(entry);
+        out.stats.held_back += 1;
+        self.list(key);
+        true
     }
 
     /// Sends the unsent updates of `key`, or asks the owner to drop the registration. Returns false if there

@@ -290,3 +290,47 @@ fn a_set_ends_the_replica_and_a_new_one_contains_it() {
     assert_eq!(c.bits(0), c.bits(1));
     c.end();
 }
+
+/// The significantly modified filter: a round sends what changes a copy enough, and what ends.
+#[test]
+fn a_round_holds_back_what_is_not_significant() {
+    let (storage, mut replication) = (Storage::Dense, ReplicationConfig::default());
+    replication.significant = Some(0.3);
+    let setup =
+        Setup { nodes: 3, workers: 1, channels: 1, keys: 3, storage, policy: policy(false), replication };
+    let mut c = Cluster::new(setup, 0);
+    c.set_up(1);
+    let (mut sent, mut held) = (0.0, 0);
+    // A push changes the copy by less and less of its norm.
+    for pushes in 1..=9u8 {
+        c.push(1, K);
+        let copy = |node: usize| c.nodes[node].peek_copy(K).expect("a copy");
+        let norm = |value: &mut dyn Iterator<Item = f32>| value.map(|x| x * x).sum::<f32>().sqrt();
+        let change = norm(&mut copy(1).iter().zip(copy(0)).map(|(here, main)| here - main));
+        let is_significant = change >= 0.3 * norm(&mut copy(1).into_iter());
+        c.round(1);
+        if is_significant {
+            assert_eq!(c.deliver(1, 0), "Delta", "push {pushes}");
+            c.round(0);
+            assert_eq!(c.deliver_link(0, 1), ["Acknowledged"]);
+            sent = f32::from(pushes);
+        } else {
+            held += 1;
+        }
+        assert_eq!((c.under_way(), c.pushed_by(0, 1), c.pushed_by(1, 1)), (0, sent, f32::from(pushes)));
+        assert!(c.stats().held_back >= held, "{:?}", c.stats());
+    }
+    assert!(held >= 2 && sent > 2.0, "{held} rounds have held back, {sent} pushes are sent");
+    if sent == 9.0 {
+        c.push(1, K);
+    }
+    let pushed = c.pushed_by(1, 1);
+    // Each round looks again.
+    let before = c.stats().held_back;
+    c.round(1);
+    assert_eq!((c.under_way(), c.stats().held_back), (0, before + 1));
+    c.unreplicate(1);
+    c.round(1);
+    assert_eq!((c.deliver(1, 0), c.pushed_by(0, 1)), ("Delta", pushed), "a replica that ends sends all");
+    c.end();
+}

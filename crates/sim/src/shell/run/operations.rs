@@ -348,7 +348,9 @@ impl<T: Task> TaskRun<'_, T> {
         if state.waiting == Waiting::Rest {
             return self.copied(worker, &part.keys, is_last);
         }
-        state.driver.snapshot_part(&part.keys, &self.snapshot);
+        if !part.keys.is_empty() {
+            state.driver.snapshot_part(&part.keys, &self.snapshot);
+        }
         if is_last {
             self.resume_worker(worker, 0, Event::Done);
         }
