@@ -150,9 +150,9 @@ impl<E: Element> Worker<E> {
         }
     }
 
-    /// Reads the values of all keys of `range` into `values`, as [`Worker::pull`] of these keys [OSDI'14, range
-    /// push and pull]. Messages say in a few bytes which of these keys they are about, if the keys of a node
-    /// and channel are evenly spaced ([`KeyOrder::Range`](intendant_core::KeyOrder::Range)).
+    /// Reads the values of all keys of `range` into `values`, as [`Worker::pull`] of these keys [OSDI'14,
+    /// range push and pull]. Messages say in a few bytes which of these keys they are about, if the keys of a
+    /// node and channel are evenly spaced ([`KeyOrder::Range`](intendant_core::KeyOrder::Range)).
     /// [`Worker::snapshot`] reads only what a sparse store holds.
     ///
     /// # Errors

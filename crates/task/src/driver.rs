@@ -154,8 +154,8 @@ impl<T: Task> Driver<T> {
 
     /// Asks for [`Op::Meet`] after so many batches of a subepoch, of this one or a later one; `None` if not
     /// within subepochs. All workers say the same, at the same place. There is no meeting if a worker has no
-    /// more batches than that, if the epoch has several subepochs, between which workers meet anyway, or if the
-    /// task does not rest within epochs.
+    /// more batches than that, if the epoch has several subepochs, between which workers meet anyway, or if
+    /// the task does not rest within epochs.
     pub fn meet_after(&mut self, batches: Option<u64>) {
         self.meeting = batches;
     }

@@ -405,8 +405,8 @@ pub trait Task: Send + Sync + 'static {
         false
     }
 
-    /// Whether keys whose update is zero everywhere are left out of the push: it would change nothing. Of keys
-    /// with a rule, an operand of zero must then leave value and state as they are.
+    /// Whether keys whose update is zero everywhere are left out of the push: it would change nothing. Of
+    /// keys with a rule, an operand of zero must then leave value and state as they are.
     fn skips_zeros(&self) -> bool {
         false
     }

@@ -346,7 +346,8 @@ impl Plan {
         clocked.then_some((self.replication.staleness, self.replication.clock_every))
     }
 
-    /// Whether the technique has copies that are brought in step every so many milliseconds, and not by clocks.
+    /// Whether the technique has copies that are brought in step every so many milliseconds, and not by
+    /// clocks.
     #[must_use]
     pub fn has_copies_without_clocks(&self) -> bool {
         let Technique::Server(technique) = self.technique else { return false };

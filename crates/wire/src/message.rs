@@ -118,8 +118,8 @@ impl Message {
         (Bytes::from(head), values)
     }
 
-    /// Reads a frame that is not packed. Values are not copied: they stay slices of the frame. The frames of a
-    /// connection are for its [`Unpacker`](crate::Unpacker).
+    /// Reads a frame that is not packed. Values are not copied: they stay slices of the frame. The frames of
+    /// a connection are for its [`Unpacker`](crate::Unpacker).
     ///
     /// # Errors
     /// If the frame is not exactly one message.

@@ -15,12 +15,12 @@
 //! behind it, and the earlier block is the one τ + 1 steps before: the last one whose step it certainly sees.
 //! 0 is block coordinate descent. Techniques without clocks do not bound the delay.
 //!
-//! **KKT filter** [OSDI'14, §5.1]. A weight that is zero stays zero as long as the gradient of the loss is not
-//! larger than the L1 penalty. Workers leave out what they would push for features whose weight is zero and
-//! whose last gradient is smaller than the penalty by a margin. The owner keeps this gradient, that of all rows,
-//! beside the weight. Workers that have seen the same step leave out the same features: all of them if they
-//! are not further apart than an epoch has blocks. What one pushes and another leaves out waits at the owner
-//! for the next pushes, and the step is that of their average. Every tenth epoch leaves none out.
+//! **KKT filter** [OSDI'14, §5.1]. A weight that is zero stays zero as long as the gradient of the loss is
+//! not larger than the L1 penalty. Workers leave out what they would push for features whose weight is zero
+//! and whose last gradient is smaller than the penalty by a margin. The owner keeps this gradient, that of
+//! all rows, beside the weight. Workers that have seen the same step leave out the same features: all of them
+//! if they are not further apart than an epoch has blocks. What one pushes and another leaves out waits at
+//! the owner for the next pushes, and the step is that of their average. Every tenth epoch leaves none out.
 
 mod columns;
 mod coordinate;

@@ -84,9 +84,9 @@ impl<E: Element> Holder<E> {
         self.gathered() == 0
     }
 
-    /// Lists the unsent updates of `key` for the next round if the replica stays and they change it by less than
-    /// `least` of its norm; returns whether they do. An urgent replica begins to count again. Operands of a rule
-    /// may matter without changing the value here, and are not held back.
+    /// Lists the unsent updates of `key` for the next round if the replica stays and they change it by less
+    /// than `least` of its norm; returns whether they do. An urgent replica begins to count again. Operands
+    /// of a rule may matter without changing the value here, and are not held back.
     fn hold_back(&mut self, core: &Core<E>, out: &mut Output, key: Key, least: f64) -> bool {
         let updates = core.shared.layout().updates(key);
         let Some(held) = self.held.get_mut(key).filter(|held| !held.ends()) else { return false };
