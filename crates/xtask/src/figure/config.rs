@@ -430,8 +430,11 @@ mod tests {
             let (key, kind, number) = (parts.next(), parts.next(), parts.next());
             let kind = if kind == Some("tab") { "Tab." } else { "Fig." };
             let place = format!("{kind} {}", number.unwrap_or_default());
-            let cited = figure.source.to_lowercase().starts_with(&format!("{} ", key.unwrap_or_default()));
-            assert!(cited && figure.source.contains(&place), "{name} is from '{}'", figure.source);
+            let source = figure.source.to_lowercase().replace('\'', "");
+            let cited = source.starts_with(&format!("{} ", key.unwrap_or_default()));
+            // Of OSDI'14, sections are known, but not the numbers of figures.
+            let placed = figure.source.contains(&place) || key == Some("osdi14") && source.contains('§');
+            assert!(cited && placed, "{name} is from '{}'", figure.source);
             seen += 1;
         }
         assert!(seen > 0, "no figure was read");
