@@ -200,3 +200,25 @@ fn what_proximal_steps_do_not_have_is_refused() {
         assert!(text.contains(expected), "{flags:?}: {text}");
     }
 }
+
+/// The significantly modified filter sends less. The model comes to the same, if not as fast.
+#[test]
+fn updates_that_are_not_significant_stay_behind() {
+    let of = |more: &[&str]| {
+        let flags =
+            ["--data", TASK[1], "--simulate", "--nodes", "4", "--technique", "adaptive", "--epochs", "40"];
+        LR.report(&[&flags[..], more].concat())
+    };
+    let (plain, filtered) = (of(&[]), of(&["--significant", "0.1"]));
+    let held_back = |report: &Value| number(report, "/management/held_back");
+    assert_eq!(held_back(&plain), 0.0);
+    assert!(held_back(&filtered) > 100.0, "{}", filtered["management"]);
+    let synced = |report: &Value| number(report, "/management/synced_keys");
+    assert!(synced(&filtered) < 0.95 * synced(&plain), "{} of {}", synced(&filtered), synced(&plain));
+    assert!(
+        (objective(&filtered) / objective(&plain) - 1.0).abs() < 0.01,
+        "{} and {}",
+        objective(&filtered),
+        objective(&plain)
+    );
+}
