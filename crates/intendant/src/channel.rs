@@ -267,7 +267,7 @@ impl<E: Element> ChannelLoop<E> {
     fn count(&mut self, sent: Sent) {
         let before = std::mem::replace(&mut self.counted, sent);
         let saved = std::mem::take(&mut self.saved);
-        self.traffic.add(NetworkStats {
+        self.traffic.add(&NetworkStats {
             messages: sent.messages - before.messages,
             bytes: sent.bytes - before.bytes,
             unpacked_bytes: saved.unpacked,

@@ -286,7 +286,7 @@ pub struct TaskOutcome<E> {
     pub accesses: AccessStats,
     /// Management counters of all nodes.
     pub management: ManagementStats,
-    /// Messages sent by all nodes.
+    /// What all nodes have sent, in charged bytes ([`Charge`]).
     pub traffic: NetworkStats,
     /// Virtual time of the last activity, ns.
     pub virtual_ns: u64,
