@@ -4,6 +4,7 @@ use crate::checkpoint::CheckpointArgs;
 use crate::dashboard::DashboardArgs;
 use crate::trace::TraceArgs;
 use clap::{Args as Group, Parser, Subcommand};
+use intendant::{Tls, TlsFileError, TlsFiles};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Certs(CertsArgs),
     Dashboard(DashboardArgs),
     MetricsToken(MetricsTokenArgs),
+    Scale(ScaleArgs),
     /// A program `intendant-NAME`: its name and its arguments.
     #[command(external_subcommand)]
     Program(Vec<OsString>),
@@ -78,6 +80,11 @@ pub(crate) struct LaunchArgs {
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub(crate) max_restarts: u32,
 
+    /// Let the others go on when a signal kills a process, and start more when they ask for it: for training
+    /// programs with --copies
+    #[arg(long)]
+    pub(crate) survive: bool,
+
     /// Seconds for the processes to end after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, before they are killed
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     pub(crate) grace_seconds: u32,
@@ -96,6 +103,13 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) coordinator: Option<String>,
 
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+}
+
+/// How this process shows itself to a cluster.
+#[derive(Debug, Group)]
+pub(crate) struct TlsArgs {
     /// Certificate of this process, for a cluster that uses TLS
     #[arg(long, value_name = "FILE", env = "INTENDANT_TLS_CERT", requires = "tls_key", requires = "tls_ca")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -107,6 +121,42 @@ pub(crate) struct DoctorArgs {
     /// The authority of the cluster's certificates
     #[arg(long, value_name = "FILE", env = "INTENDANT_TLS_CA", requires = "tls_cert")]
     pub(crate) tls_ca: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// The certificate, if there is one.
+    ///
+    /// # Errors
+    /// If a file cannot be used.
+    pub(crate) fn load(&self) -> Result<Option<Tls>, TlsFileError> {
+        let (Some(cert), Some(key), Some(ca)) = (&self.tls_cert, &self.tls_key, &self.tls_ca) else {
+            return Ok(None);
+        };
+        Tls::load(&TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone() }).map(Some)
+    }
+}
+
+/// Ask a run with --copies to go on with another number of nodes.
+///
+/// Nodes of the highest ranks leave, at the next meeting of the run's workers (every few seconds). If more
+/// nodes are wanted, the launcher that started the run (`--nodes N`, `intendant launch`) starts them. Runs
+/// that something else started get more nodes by starting the program with --join.
+#[derive(Debug, Group)]
+#[command(after_help = "Example:\n  intendant scale 5 127.0.0.1:41233\n\n\
+                        The token is taken from INTENDANT_TOKEN or INTENDANT_TOKEN_FILE. It must have been there when \
+                        the run was started.\n\n\
+                        Exit codes: 0 the run knows it, 1 the run does not answer, 2 wrong usage.")]
+pub(crate) struct ScaleArgs {
+    /// Number of nodes, 1 to 1024
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) nodes: u16,
+
+    /// Where processes join the run, as its node 0 has told
+    #[arg(value_name = "HOST:PORT")]
+    pub(crate) run: String,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
 }
 
 /// Make an authority and one certificate, with which all nodes of a cluster can encrypt their connections.

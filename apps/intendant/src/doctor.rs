@@ -3,7 +3,7 @@
 
 use crate::args::DoctorArgs;
 use intendant::control::{Health, Presence, State, health};
-use intendant::{Rendezvous, Tls, TlsFiles};
+use intendant::{Rendezvous, Tls};
 use rustix::process::{Resource, getrlimit};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -205,13 +205,7 @@ fn environment() -> Finding {
 
 /// The certificate that the arguments name, if they do.
 fn certificate(args: &DoctorArgs) -> Result<Option<Tls>, Finding> {
-    let (Some(cert), Some(key), Some(ca)) = (&args.tls_cert, &args.tls_key, &args.tls_ca) else {
-        return Ok(None);
-    };
-    let files = TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone() };
-    Tls::load(&files)
-        .map(Some)
-        .map_err(|error| Finding::new("certificate", Severity::Failure, error.to_string()))
+    args.tls.load().map_err(|error| Finding::new("certificate", Severity::Failure, error.to_string()))
 }
 
 fn cluster(address: &str, tls: Option<&Tls>) -> Vec<Finding> {

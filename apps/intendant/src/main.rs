@@ -3,7 +3,7 @@
 //!
 //! `args` is the command line; `program` runs `intendant-NAME`; `doctor` checks the machine; `checkpoint`
 //! reads checkpoints; `trace` reads traces; `dashboard` shows traces and clusters in a browser; `certs` makes
-//! certificates. The library launches clusters, because programs do that as well (`--nodes N`).
+//! certificates; `scale` asks a run for another number of nodes. The library launches clusters, because programs do that as well (`--nodes N`).
 #![forbid(unsafe_code)]
 
 mod args;
@@ -12,6 +12,7 @@ mod checkpoint;
 mod dashboard;
 mod doctor;
 mod program;
+mod scale;
 mod trace;
 
 use args::{Args, Command, LaunchArgs, MetricsTokenArgs};
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(args),
         Command::Certs(args) => certs::run(&args.folder, args.days),
         Command::MetricsToken(MetricsTokenArgs {}) => metrics_token(),
+        Command::Scale(args) => scale::run(&args),
         Command::Dashboard(args) => {
             log_to_stderr();
             dashboard::run(args)
@@ -112,6 +114,7 @@ fn launch(args: LaunchArgs) -> ExitCode {
     // The command line parser requires at least one.
     let program = command.next().unwrap_or_default();
     let mut launch = Launch::new(args.nodes, program).args(command).max_restarts(args.max_restarts);
+    launch = launch.survives(args.survive);
     // Programs that read the metrics of nodes must know the token.
     match Rendezvous::token_from_env() {
         Ok(token) => launch = token.into_iter().fold(launch, Launch::token),

@@ -34,6 +34,15 @@ pub struct Seat {
 /// What a node's part of a cut is, once it is durable, or why it cannot be written.
 pub type Written = Result<Part, String>;
 
+/// Why the run ends early, or goes on with other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// A signal asks for it.
+    Signal(i32),
+    /// The run is to go on with so many of its nodes, and with those that want to join.
+    Nodes(u16),
+}
+
 /// What a worker tells the others at a meeting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
@@ -43,15 +52,15 @@ pub struct Vote {
     next: u64,
     /// The first worker of a node whose part of the pending cut is written, or could not be.
     written: Option<Written>,
-    /// The workers of a node that a signal asked to end the run: its number.
-    end: Option<i32>,
+    /// The workers of a node that was asked to end the run.
+    end: Option<End>,
 }
 
 impl Vote {
-    /// The same of a node that a signal asked to end the run.
+    /// The same of a node that was asked to end the run.
     #[must_use]
-    pub fn asking_for_end(self, signal: Option<i32>) -> Self {
-        Self { end: signal, ..self }
+    pub fn asking_for_end(self, end: Option<End>) -> Self {
+        Self { end, ..self }
     }
 }
 
@@ -83,9 +92,9 @@ pub struct Heard {
     pub settled: Option<Settled>,
     /// The cut that all workers make now.
     pub cut: Option<u64>,
-    /// A node was asked to end the run by this signal: all workers make a last cut. If none is made now, they
-    /// meet again at once, as at the end of the training.
-    pub end: Option<i32>,
+    /// A node was asked to end the run: all workers make a last cut. If none is made now, they meet again at
+    /// once, as at the end of the training.
+    pub end: Option<End>,
 }
 
 /// The protocol at one worker. Times are those since an arbitrary moment, of the worker's own clock.

@@ -220,15 +220,17 @@ fn a_cut_is_due_when_its_time_has_come_and_none_is_pending() {
 fn an_end_that_one_node_is_asked_for_is_heard_by_all() {
     let seat = |node| Seat { node, worker: 0, workers: 1 };
     let mut all = [0, 1, 2].map(|node| Protocol::new(seat(node), 60.0, Duration::ZERO));
-    let votes = |all: &[Protocol; 3], asked: [Option<i32>; 3]| {
-        let vote = |(protocol, asked): (&Protocol, Option<i32>)| {
+    let votes = |all: &[Protocol; 3], asked: [Option<End>; 3]| {
+        let vote = |(protocol, asked): (&Protocol, Option<End>)| {
             protocol.vote(Duration::ZERO, 1, None, None).asking_for_end(asked)
         };
         all.iter().zip(asked).map(vote).collect::<Vec<_>>()
     };
-    for (asked, end) in
-        [([None; 3], None), ([None, None, Some(15)], Some(15)), ([Some(2), Some(15), None], Some(2))]
-    {
+    for (asked, end) in [
+        ([None; 3], None),
+        ([None, None, Some(End::Signal(15))], Some(End::Signal(15))),
+        ([Some(End::Nodes(2)), Some(End::Signal(15)), None], Some(End::Nodes(2))),
+    ] {
         let votes = votes(&all, asked);
         for protocol in &mut all {
             assert_eq!(protocol.hear(&votes).map(|heard| heard.end), Some(end));

@@ -44,8 +44,8 @@ mod worker;
 /// Starting the processes of a cluster on this machine.
 pub mod launch {
     pub use intendant_launch::{
-        Launch, LaunchError, REPEATED_SIGNAL, VARIABLES, ignores_hang_up, is_launched, is_readable_by_others,
-        tell_saved,
+        Launch, LaunchError, REPEATED_SIGNAL, VARIABLES, ask_for_another, ignores_hang_up, is_launched,
+        is_readable_by_others, tell_saved,
     };
 }
 
@@ -80,7 +80,7 @@ pub use intendant_trace::{Access, Cause, Event, Filter, FilterError, Mark, What}
 pub use intendant_transport::socket::Links;
 pub use intendant_transport::{TLS_NAME, Tls, TlsError, TlsFileError, TlsFiles, Token, Transport};
 pub use intendant_wire::Packing;
-pub use node::{Aborter, Lobby, Node};
+pub use node::{Aborter, Lobby, Node, open_standby, scale};
 pub use observer::Observer;
 pub use preparer::Preparer;
 pub use recording::TraceConfig;

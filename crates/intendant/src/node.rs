@@ -3,7 +3,7 @@
 mod lobby;
 mod windows;
 
-pub use lobby::Lobby;
+pub use lobby::{Lobby, open_standby, scale};
 
 use crate::attendance::{Attendance, Calls};
 use crate::awake::Awake;

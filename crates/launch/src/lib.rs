@@ -12,7 +12,9 @@ mod processes;
 mod rendezvous;
 
 pub use placement::Launcher;
-pub use processes::{Launch, LaunchError, REPEATED_SIGNAL, ignores_hang_up, is_launched, tell_saved};
+pub use processes::{
+    Launch, LaunchError, REPEATED_SIGNAL, ask_for_another, ignores_hang_up, is_launched, tell_saved,
+};
 pub use rendezvous::{
     Endpoint, JOIN_DEADLINE_DEFAULT, Listener, Rendezvous, RendezvousError, VARIABLES, is_readable_by_others,
 };

@@ -18,7 +18,7 @@ mod guardian;
 mod saves;
 mod supervise;
 
-pub use saves::tell_saved;
+pub use saves::{ask_for_another, tell_saved};
 pub use supervise::{REPEATED_SIGNAL, ignores_hang_up};
 
 use crate::rendezvous::variable;
@@ -61,6 +61,7 @@ pub struct Launch {
     token: Option<Token>,
     max_restarts: u32,
     grace: Duration,
+    survives: bool,
 }
 
 /// Why nothing was started, or everything that was is ended again.
@@ -121,6 +122,7 @@ impl Launch {
             token: None,
             max_restarts: 0,
             grace: GRACE_DEFAULT,
+            survives: false,
         }
     }
 
@@ -168,6 +170,14 @@ impl Launch {
         self
     }
 
+    /// The others go on when a signal kills a node, and end well without it; they can ask for more
+    /// ([`ask_for_another`]). Otherwise all end.
+    #[must_use]
+    pub fn survives(mut self, survives: bool) -> Self {
+        self.survives = survives;
+        self
+    }
+
     /// How long nodes have to end after a signal, before they are killed; 3 s by default.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
@@ -212,8 +222,14 @@ impl Launch {
             let mut saves = Saves::new().map_err(LaunchError::system("a pipe from node 0"))?;
             let mut restarts = 0;
             loop {
-                let children = self.start(&mut guardian, &saves)?;
-                let Ended { code, may_restart } = supervise::run(children, &mut signals, self.grace).await;
+                let (children, token) = self.start(&mut guardian, &saves)?;
+                let add = |rank: usize, port: u16, saves: &Saves| {
+                    let start = Child::start_later(&self, rank, port, &token, saves);
+                    start.map_err(|error| say(&format!("launch: cannot start another node: {error}"))).ok()
+                };
+                let course = supervise::Manner { grace: self.grace, survives: self.survives, add: &add };
+                let ended = supervise::run(children, &mut signals, &mut saves, &course).await;
+                let Ended { code, may_restart } = ended;
                 if saves.any() {
                     restarts = 0;
                 }
@@ -232,7 +248,11 @@ impl Launch {
     }
 
     /// Starts all nodes, as a cluster of its own.
-    fn start<'a>(&self, guardian: &'a mut Guardian, saves: &Saves) -> Result<Children<'a>, LaunchError> {
+    fn start<'a>(
+        &self,
+        guardian: &'a mut Guardian,
+        saves: &Saves,
+    ) -> Result<(Children<'a>, String), LaunchError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .map_err(LaunchError::system("a port on 127.0.0.1 for the coordinator"))?;
         let token = match &self.token {
@@ -250,7 +270,7 @@ impl Launch {
                 child.map_err(|source| LaunchError::Spawn { program: self.program.clone(), rank, source });
             children.add(child?);
         }
-        Ok(children)
+        Ok((children, token))
     }
 }
 

@@ -94,6 +94,8 @@ pub struct Rendezvous {
     launcher: Launcher,
     coordinator: Endpoint,
     data_port: Option<u16>,
+    /// What is added to `data_port`: the position on the machine at which the process was started.
+    data_port_offset: usize,
     token: Option<Token>,
     tls: Option<Tls>,
     listener: Option<Listener>,
@@ -243,6 +245,7 @@ impl Rendezvous {
             launcher: Launcher::Variables,
             coordinator: Endpoint { host: host.into(), port },
             data_port: None,
+            data_port_offset: 0,
             token: None,
             tls: None,
             listener: None,
@@ -289,6 +292,13 @@ impl Rendezvous {
     pub fn data_port(mut self, port: u16) -> Self {
         self.data_port = Some(port);
         self
+    }
+
+    /// The same process as node `rank` of `nodes` of a later cluster, which meets at `coordinator`. `local` is
+    /// [`Rendezvous::local`].
+    #[must_use]
+    pub fn later(&self, rank: NodeId, nodes: usize, local: (usize, usize), coordinator: Endpoint) -> Self {
+        Self { rank, nodes, local, coordinator, listener: None, warnings: Vec::new(), ..self.clone() }
     }
 
     /// This node.
@@ -348,12 +358,13 @@ impl Rendezvous {
     /// If the port of this node, by its position on the machine, is beyond 65535.
     pub fn own_data_port(&self) -> Result<u16, RendezvousError> {
         let Some(first) = self.data_port else { return Ok(0) };
-        let last = usize::from(u16::MAX) - self.local.0.min(usize::from(u16::MAX));
-        let own = u16::try_from(self.local.0).ok().and_then(|local| first.checked_add(local));
+        let at = self.data_port_offset;
+        let last = usize::from(u16::MAX) - at.min(usize::from(u16::MAX));
+        let own = u16::try_from(at).ok().and_then(|local| first.checked_add(local));
         own.ok_or_else(|| RendezvousError::Invalid {
             name: variable::DATA_PORT,
             value: first.to_string(),
-            allowed: format!("at most {last}, because this is node {} on its machine", self.local.0),
+            allowed: format!("at most {last}, because this is node {at} on its machine"),
         })
     }
 
@@ -426,6 +437,7 @@ impl Rendezvous {
                 port,
             },
             data_port,
+            data_port_offset: local_rank,
             token: token(hex, file.as_deref())?,
             tls: None,
             listener,

@@ -13,7 +13,8 @@ use intendant_task::{Partition, Subepoch, Task};
 use serde::{Deserialize, Serialize};
 
 /// Settings that each node may choose for itself, or that are compared in another way.
-const NODES_OWN: [&str; 9] = [
+const NODES_OWN: [&str; 10] = [
+    "join",
     "look-ahead",
     "look-ahead-keys",
     "data",
@@ -88,6 +89,15 @@ impl Terms {
             if is_flag { format!("--{name}") } else { name.clone() }
         };
         self.0.iter().map(|(name, value)| (named(name), value.clone())).collect()
+    }
+
+    /// A number that two processes have in common if they can be nodes of one run, whatever their number.
+    pub(crate) fn digest(&self) -> u64 {
+        let numbers = |text: &str| text.bytes().map(u64::from).collect::<Vec<_>>();
+        let terms = self.0.iter().filter(|(name, _)| name != "nodes");
+        terms.fold(0, |digest, (name, value)| {
+            intendant_core::random::stream(digest, &[numbers(name), vec![u64::MAX], numbers(value)].concat())
+        })
     }
 
     /// The words of a worker, which has its metrics at `metrics`.

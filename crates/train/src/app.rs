@@ -260,6 +260,10 @@ impl App {
         });
         match trained {
             Ok(_) => ExitCode::SUCCESS,
+            Err(error @ TrainError::Left) => {
+                logging::say(&format!("{name}: {error}"));
+                ExitCode::SUCCESS
+            }
             Err(error) => tell(rank, &error),
         }
     }

@@ -446,6 +446,19 @@ pub(crate) struct CommonArgs {
     )]
     pub(crate) max_restarts: u32,
 
+    /// Let so many other nodes hold a copy of what each node owns, as it was at the last cut
+    /// (--checkpoint-seconds). When up to so many nodes are lost, the others go on from there; nodes can join
+    /// (--join) and leave (`intendant scale`). It needs no --checkpoint
+    #[arg(
+        long, value_name = "K", default_value_t = 0, conflicts_with = "simulate", help_heading = CHECKPOINTS
+    )]
+    pub(crate) copies: usize,
+
+    /// Join a run with --copies: the address that its node 0 has told, or that of any other node of it. The
+    /// other flags are those of the run
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "simulate", help_heading = CHECKPOINTS)]
+    pub(crate) join: Option<String>,
+
     /// Seconds to write a last checkpoint after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, before the run ends
     /// without. A second signal ends it at once
     #[arg(

@@ -57,6 +57,8 @@ pub(crate) fn start<E: Element>(
             let mut lobby = Lobby::enter(config, rendezvous.clone())?;
             match begin(Some(&lobby)) {
                 Ok(init) => lobby.initialise(init),
+                // The others lose this node, and go on without it or with it.
+                Err(error) if error.loses_node() => return Err(error),
                 Err(error) => {
                     // If the cluster has failed, the error says so.
                     let _ = lobby.leave();

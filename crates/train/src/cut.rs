@@ -5,6 +5,8 @@
 //! quiescent, each node copies the values that it owns, and training goes on; a thread of each node writes
 //! the copy. At a later meeting all nodes tell that their parts are durable, and node 0 commits the cut.
 //!
+//! With `--copies` other nodes hold the copy as well ([`crate::copies`]), and a run needs no folder.
+//!
 //! A cut that one node cannot write is given up, with a warning. The run goes on, and tries again at the next
 //! one. [`crate::best`] says which epochs are cut in any case, and what becomes of their cuts.
 //!
@@ -18,12 +20,13 @@ pub(crate) use writer::Cuts;
 pub use writer::Made;
 
 use crate::best::{self, Best, Compared, Kept};
+use crate::copies::Part;
 use crate::error::TrainError;
 use crate::meter::EpochSum;
 use crate::nodes::Nodes;
 use crate::origin::{RunState, Subject};
 use crate::plan::Plan;
-use intendant_checkpoint::protocol::{Heard, Protocol, Seat, Settled, Vote, Written};
+use intendant_checkpoint::protocol::{End, Heard, Protocol, Seat, Settled, Vote, Written};
 use intendant_core::Element;
 use intendant_task::Rest;
 use ledger::{Copied, Ledger};
@@ -36,8 +39,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Next {
     /// Training, and the next meeting after so many batches.
     Meeting(u64),
-    /// The end of the run, because of this signal.
-    End(i32),
+    /// The end of the run, or of the view.
+    End(End),
 }
 
 /// Where the run is when workers meet.
@@ -64,12 +67,14 @@ pub(crate) struct Cutter<'a, E> {
     ledger: Ledger,
     /// Whether the last cut is settled and committed.
     has_ended: bool,
+    /// Whether no cut has been made yet of a run with copies: the first meeting makes one.
+    is_bare: bool,
     /// The model that is tested and exported, once it is chosen; `None` is the one in memory.
     chosen: Option<Option<Arc<Kept>>>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "cuts are made every so many seconds")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
@@ -88,6 +93,7 @@ impl<'a, E: Element> Cutter<'a, E> {
             began: now(),
             ledger: Ledger::new(E::TYPE, cuts.ranges.clone(), cuts.best),
             has_ended: false,
+            is_bare: cuts.copying.is_some(),
             chosen: None,
         }
     }
@@ -127,12 +133,13 @@ impl<'a, E: Element> Cutter<'a, E> {
         place: &Place<'_>,
         so_far: impl FnOnce(&P) -> (Vec<u8>, f64),
     ) -> Result<Next, TrainError> {
-        let Heard { mut cut, end, .. } = self.ask(nodes, batches, place.must)?;
+        let Heard { mut cut, end, .. } = self.ask(nodes, batches, place.must || self.is_bare)?;
         if end.is_some() && cut.is_none() {
             cut = self.ask(nodes, batches, true)?.cut;
         }
         if let Some(cut) = cut {
             self.cut(nodes, cut, place, so_far)?;
+            self.is_bare = false;
         }
         self.protocol.leave(self.time());
         Ok(end.map_or(Next::Meeting(self.protocol.next_meeting()), Next::End))
@@ -143,7 +150,7 @@ impl<'a, E: Element> Cutter<'a, E> {
         let begun = if self.protocol.is_due(self.time(), must) { self.begin() } else { None };
         let written = self.written(must);
         let vote = self.protocol.vote(self.time(), batches, begun, written);
-        let vote = vote.asking_for_end(self.cuts.asked());
+        let vote = vote.asking_for_end(self.cuts.asked(self.protocol.is_leader()));
         self.vote(nodes, &vote)
     }
 
@@ -169,7 +176,8 @@ impl<'a, E: Element> Cutter<'a, E> {
 
     /// The place of the last cut, if it is a checkpoint, at the leader.
     pub(crate) fn saved(&self) -> Option<PathBuf> {
-        self.ledger.saved().map(|cut| self.cuts.folder.place(cut))
+        let folder = self.cuts.folder.as_ref()?;
+        self.ledger.saved().map(|cut| folder.place(cut))
     }
 
     /// The model that is tested and exported, after the training; `None` is the one in memory. All workers
@@ -187,7 +195,10 @@ impl<'a, E: Element> Cutter<'a, E> {
                     self.ledger.await_commit();
                     let best = self.ledger.best().filter(|best| best.epoch == epoch).map(|best| best.cut);
                     let seat = (self.cuts.rank, self.protocol.is_first_of_node());
-                    best::open(nodes, (&self.cuts.folder, &self.cuts.kept), seat, epoch, best)?
+                    match &self.cuts.folder {
+                        Some(folder) => best::open(nodes, (folder, &self.cuts.kept), seat, epoch, best)?,
+                        None => None,
+                    }
                 }
             };
             self.chosen = Some(chosen);
@@ -215,7 +226,10 @@ impl<'a, E: Element> Cutter<'a, E> {
     /// The leader starts a cut; `None` if that is not possible now.
     fn begin(&mut self) -> Option<u64> {
         self.protocol.begun(self.time());
-        self.ledger.begin(|last| self.cuts.folder.begin_after(last))
+        self.ledger.begin(|last| match &self.cuts.folder {
+            Some(folder) => folder.begin_after(last),
+            None => Ok(last + 1),
+        })
     }
 
     /// What became of the node's part of the pending cut. With `waits`, it is waited for.
@@ -227,6 +241,12 @@ impl<'a, E: Element> Cutter<'a, E> {
     fn settle(&mut self, settled: Settled) {
         if self.protocol.is_first_of_node() {
             self.cuts.forget_part();
+            if let Some(copying) = &self.cuts.copying {
+                match &settled {
+                    Settled::Complete { cut, .. } => copying.settle(*cut),
+                    Settled::Failed { cut, .. } => copying.copies.forget(copying.name(*cut)),
+                }
+            }
         }
         // The ledgers of all other workers have no pending cut.
         if let Some(order) = self.ledger.settle(settled) {
@@ -244,11 +264,23 @@ impl<'a, E: Element> Cutter<'a, E> {
     ) -> Result<(), TrainError> {
         let start = now();
         nodes.rest()?;
-        let mut copy = None;
-        if self.protocol.is_first_of_node() {
-            let mut rows = self.cuts.rows();
-            nodes.copy(&mut |keys, values| rows.add(keys, values))?;
-            copy = Some(rows);
+        let is_first = self.protocol.is_first_of_node();
+        let mut rows = None;
+        if is_first {
+            rows = self.cuts.folder.as_ref().map(|_| self.cuts.rows());
+            let mut part = self.cuts.copying.as_ref().map(|copying| (copying, Part::new()));
+            nodes.copy(&mut |keys, values| {
+                if let Some(rows) = &mut rows {
+                    rows.add(keys, values);
+                }
+                if let Some((_, part)) = &mut part {
+                    part.add(keys, values);
+                }
+            })?;
+            if let Some((copying, part)) = part {
+                let place = (copying.rank, copying.view.members.len());
+                copying.copies.publish(copying.name(cut), place, part);
+            }
         }
         let (told, seconds) = so_far(nodes);
         let told = if P::SHARES {
@@ -258,10 +290,11 @@ impl<'a, E: Element> Cutter<'a, E> {
         } else {
             vec![told]
         };
-        if let Some(rows) = copy {
-            self.cuts.write(cut, rows);
+        let copying = self.cuts.copying.as_ref().filter(|_| is_first);
+        if is_first && copying.is_none() {
+            self.cuts.write(cut, rows.take());
         }
-        if self.protocol.is_leader() {
+        if self.protocol.is_leader() || copying.is_some() {
             let under_way = match &place.rest {
                 None => None,
                 Some(rest) => {
@@ -276,6 +309,17 @@ impl<'a, E: Element> Cutter<'a, E> {
             let best = place.epochs.len().checked_sub(1).filter(|_| is_best);
             let best = best.map(|epoch| Best { cut, epoch });
             let state = RunState::new(self.subject, self.plan, place.epochs, under_way);
+            let state = RunState { made: self.cuts.made(), ..state };
+            if let Some(copying) = copying {
+                copying.copies.copied(copying.name(cut), state.clone());
+            }
+            if copying.is_some() {
+                // After the state is known: a part that is fetched belongs to a cut that can be used.
+                self.cuts.write(cut, rows);
+            }
+            if !self.protocol.is_leader() {
+                return Ok(());
+            }
             self.ledger.copied(Copied { state, stop: now() - start, best });
         }
         Ok(())

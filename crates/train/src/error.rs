@@ -1,7 +1,8 @@
 //! Errors that end a run early, and their exit codes.
 
+use intendant::control::standby::MusterError;
 use intendant::launch::LaunchError;
-use intendant::{Failure, FailureKind};
+use intendant::{Failure, FailureKind, NodeId};
 use intendant_checkpoint::CheckpointError;
 use intendant_core::Key;
 use intendant_sampling::SampleError;
@@ -178,6 +179,21 @@ pub enum TrainError {
         /// Why.
         source: io::Error,
     },
+    /// There is no next view of a run with copies.
+    #[error(transparent)]
+    Muster(#[from] MusterError),
+    /// The values with which a view begins could not be fetched: a node was lost again.
+    #[error("{0}")]
+    Unloaded(String),
+    /// The view is over, at a cut: the run goes on with another number of nodes.
+    #[error("the run goes on with other nodes")]
+    Regroups {
+        /// Nodes of the view that stay.
+        nodes: u16,
+    },
+    /// This process is no node of the run any more, as was asked for.
+    #[error("this node has left the run, which goes on")]
+    Left,
     /// A simulated cluster broke one of its invariants: a bug of Intendant.
     #[error("the simulation failed: {0}")]
     Simulation(TaskFailure),
@@ -232,6 +248,23 @@ impl TrainError {
         Self::Usage(error.into())
     }
 
+    /// Whether the view has lost a node, so that a run with copies may go on without it.
+    pub(crate) fn loses_node(&self) -> bool {
+        match self {
+            Self::Cluster(error) => error.exit_code() == exit::PEER_LOST,
+            Self::Unloaded(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The node that the view has lost, if it is known.
+    pub(crate) fn lost_node(&self) -> Option<NodeId> {
+        match self {
+            Self::Cluster(error) => error.lost_node(),
+            _ => None,
+        }
+    }
+
     /// Standard output cannot be written.
     pub(crate) fn standard_output(source: io::Error) -> Self {
         Self::Write { path: PathDisplay("standard output".into()), source }
@@ -256,6 +289,12 @@ impl TrainError {
                 exit::SIGNAL.saturating_add(u8::try_from(*signal).unwrap_or(0))
             }
             Self::Panicked { .. } => exit::PANICKED,
+            Self::Muster(MusterError::Refused { .. }) => exit::USAGE,
+            Self::Muster(MusterError::Stuck(_) | MusterError::Late { .. }) | Self::Unloaded(_) => {
+                exit::PEER_LOST
+            }
+            Self::Left => 0,
+            Self::Muster(_) | Self::Regroups { .. } => exit::OTHER,
             Self::Checkpoint(_)
             | Self::Unsaved(_)
             | Self::Stopped(_)

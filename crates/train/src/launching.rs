@@ -3,6 +3,7 @@
 use crate::error::TrainError;
 use crate::metrics;
 use crate::plan::Plan;
+use intendant::Rendezvous;
 use intendant::launch::Launch;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,7 +16,10 @@ pub(crate) fn launch(plan: &Plan) -> Result<ExitCode, TrainError> {
     let checkpoints = &plan.checkpoints;
     let grace = checkpoints.folder.as_ref().map_or(Duration::ZERO, |_| checkpoints.grace) + AFTERWARDS;
     let mut launch = Launch::this_program(plan.nodes)?.max_restarts(checkpoints.max_restarts).grace(grace);
-    if let Some(token) = metrics::token_of_launched(plan)? {
+    launch = launch.survives(plan.copies > 0);
+    // Who asks for other nodes needs the token.
+    let own = if plan.copies > 0 { Rendezvous::token_from_env().map_err(TrainError::usage)? } else { None };
+    if let Some(token) = metrics::token_of_launched(plan)?.or(own) {
         launch = launch.token(token);
     }
     Ok(ExitCode::from(launch.run()?))

@@ -271,6 +271,28 @@ impl Origin {
         })
     }
 
+    /// Where a view of a run with copies begins that follows another one: what was trained until a cut. The
+    /// values are not here.
+    pub(crate) fn of_copies(subject: &Subject<'_>, plan: &Plan, state: RunState) -> Result<Self, TrainError> {
+        let of_run = |what: String| TrainError::Stopped(format!("the copies are not of this run: {what}"));
+        if let Some(what) = state.differs(subject, plan) {
+            return Err(of_run(what));
+        }
+        if let Some((_, rest)) = &state.under_way {
+            (subject.check)(rest).map_err(of_run)?;
+        }
+        let folder = plan.checkpoints.folder.as_ref().filter(|_| plan.rank() == 0);
+        let (under_way, rest) = state.under_way.unzip();
+        Ok(Self {
+            epochs: state.epochs,
+            under_way,
+            rest: rest.map(Arc::new),
+            made: state.made,
+            _claim: folder.map(claim).transpose()?,
+            ..Self::default()
+        })
+    }
+
     /// The parameters of a checkpoint: the newest one of a folder of checkpoints, or the one that is named.
     fn from(subject: &Subject<'_>, folder: &Folder) -> Result<Self, TrainError> {
         let path = folder.path();

@@ -15,6 +15,7 @@ use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
 use crate::tls;
+use intendant::Tls;
 use intendant::launch;
 use intendant::{Filter, Initiator, Location, Order, Packing, Rendezvous, Replicas, Storage, Transport};
 use intendant_checkpoint::{Folder, is_address};
@@ -116,6 +117,12 @@ pub struct Plan {
     pub verbose: u8,
     /// The effective configuration; the application may [`Config::set`] what it decided.
     pub config: Config,
+    /// How many nodes hold a copy of what each node owns, beside itself.
+    pub(crate) copies: usize,
+    /// The process whose run this one joins.
+    pub(crate) join: Option<String>,
+    /// The certificates of the cluster, if its connections are encrypted.
+    pub(crate) tls: Option<Tls>,
     /// How this process finds its cluster, if a launcher started it as one of several.
     pub(crate) rendezvous: Option<Rendezvous>,
     /// Notifies a run of a signal.
@@ -236,14 +243,16 @@ impl Plan {
         check_comparisons(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         check_restarts(&args, rendezvous.as_ref())?;
+        check_copies(&args, nodes, rendezvous.as_ref())?;
         // A process that starts nodes reads the files as well: one error instead of one from each node.
-        let rendezvous = match args.tls.files()? {
-            Some(files) if nodes > 1 || rendezvous.is_some() => {
-                let tls = tls::load(&files)?;
-                rendezvous.map(|rendezvous| rendezvous.tls(Some(tls)))
-            }
-            Some(_) | None => rendezvous,
+        let tls = match args.tls.files()? {
+            Some(files) if nodes > 1 || rendezvous.is_some() => Some(tls::load(&files)?),
+            Some(_) | None => None,
         };
+        let rendezvous = rendezvous.map(|rendezvous| match &tls {
+            Some(tls) => rendezvous.tls(Some(tls.clone())),
+            None => rendezvous,
+        });
         // Other nodes may be on other machines and do not write.
         if rendezvous.as_ref().is_none_or(|r| r.rank().0 == 0) {
             check_outputs(&args, inputs)?;
@@ -296,6 +305,9 @@ impl Plan {
             progress: !args.no_progress,
             verbose: args.verbose,
             config,
+            copies: args.copies,
+            join: args.join,
+            tls,
             rendezvous,
             interrupt: Interrupt::default(),
             program,
@@ -316,7 +328,7 @@ impl Plan {
             synchronous: self.synchronous,
             synchronize: self.replication.sync_batches,
             clock_every: self.replication.clock_every,
-            meets: self.checkpoints.folder.is_some(),
+            meets: self.checkpoints.folder.is_some() || self.copies > 0,
             intents: self.intents.are_signalled,
             sample_portions: sampler.portions(),
         }
@@ -372,7 +384,7 @@ impl Plan {
 
     /// Whether this process starts the nodes rather than being one.
     pub(crate) fn must_launch(&self) -> bool {
-        let by_others = self.rendezvous.is_some() || self.simulation.is_some();
+        let by_others = self.rendezvous.is_some() || self.simulation.is_some() || self.join.is_some();
         !by_others && (self.nodes > 1 || (self.checkpoints.max_restarts > 0 && !launch::is_launched()))
     }
 }
@@ -444,6 +456,49 @@ fn check_restarts(args: &CommonArgs, rendezvous: Option<&Rendezvous>) -> Result<
         )),
         None => Ok(()),
     }
+}
+
+/// Copies are held by other nodes, of a parameter server, in processes of their own.
+fn check_copies(args: &CommonArgs, nodes: usize, rendezvous: Option<&Rendezvous>) -> Result<(), TrainError> {
+    let refused = |what: String| Err(TrainError::usage(what));
+    if args.copies == 0 {
+        return match args.join {
+            Some(_) => {
+                refused("--join: only runs with --copies let nodes join; give all of them --copies K".into())
+            }
+            None => Ok(()),
+        };
+    }
+    if !matches!(args.technique, Technique::Server(_)) {
+        let technique = args.technique.name();
+        return refused(format!(
+            "--copies: technique {technique} has no nodes that hold copies of values; leave it out"
+        ));
+    }
+    if args.join.is_some() && rendezvous.is_some() {
+        return refused(
+            "--join: a launcher has started this process as a node; start it alone to join a run".into(),
+        );
+    }
+    if args.copies >= nodes && args.join.is_none() {
+        return refused(format!(
+            "--copies {}: with {nodes} nodes, at most {} others can hold a copy",
+            args.copies,
+            nodes - 1
+        ));
+    }
+    if args.trace.is_some() {
+        return refused(
+            "--copies: a trace is of one cluster, and the nodes of this run may change: leave --trace out"
+                .into(),
+        );
+    }
+    if args.keep == Keep::Best {
+        return refused(
+            "--copies: the best model is known to node 0 alone, which may be lost: leave --keep out".into(),
+        );
+    }
+    Ok(())
 }
 
 /// Refuses kinds of connections that this program does not have.

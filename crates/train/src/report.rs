@@ -11,6 +11,7 @@ use crate::progress::number;
 use crate::replication::{Replicated, Resolved};
 use crate::sampling::Sampling;
 use crate::simulation::Simulation;
+use crate::views::Changes;
 use intendant::ManagementStats;
 use intendant::{AccessStats, NetworkStats};
 use intendant_core::{Element, Histogram};
@@ -66,6 +67,9 @@ pub struct Report {
     /// The checkpoints that were made, those before a resumption included; absent without `--checkpoint`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Made>,
+    /// How the nodes have changed; only of a run with `--copies`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub views: Option<Changes>,
     /// More about a simulated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulated>,
@@ -463,6 +467,7 @@ impl Report {
             network: NetworkStats::default(),
             sampling: None,
             checkpoints: None,
+            views: None,
             simulation: None,
             bound: None,
             one_sided: totals.exchanged,

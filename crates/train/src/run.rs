@@ -12,6 +12,7 @@ use crate::ahead;
 use crate::args::{Keep, Technique};
 use crate::best::Kept;
 use crate::cluster;
+use crate::copies;
 use crate::cut::{Cuts, Cutter, Made};
 use crate::error::{PathDisplay, TrainError};
 use crate::explain::{self, Explained};
@@ -29,9 +30,11 @@ use crate::results;
 use crate::sampling;
 use crate::single;
 use crate::traced;
+use crate::views::{Changes, Copying, Views};
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant::{Lobby, Mark};
+use intendant_checkpoint::protocol::End;
 use intendant_core::{Element, Key, KeyRange, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Patience, Schedule, Task};
@@ -62,16 +65,43 @@ pub fn run<T: Task>(
     plan: &Plan,
     exporter: Option<&mut dyn Exporter<T::Element>>,
 ) -> Result<Outcome, TrainError> {
+    let mut exporter = exporter;
     if T::Element::TYPE != plan.float {
         let (has, wants) = (T::Element::TYPE, plan.float);
         return Err(TrainError::usage(format!("--float is {wants}, but the task was built with {has}")));
     }
-    if plan.export.is_some() && plan.rank() == 0 && exporter.is_none() {
+    if plan.export.is_some() && (plan.rank() == 0 || plan.copies > 0) && exporter.is_none() {
         return Err(TrainError::usage("this application cannot export its model; leave --export out"));
     }
     let plan = &judged(task.as_ref(), plan)?;
     let model = task.model();
     check_rules(task.as_ref(), plan)?;
+    // Before the nodes meet: an address that is taken ends the run before it begins.
+    let monitor = &Monitor::listen(plan)?;
+    let layout = model.layout().combine(task.combine()).order(plan.key_order).seed(plan.seed);
+    let layout = layout.build().map_err(TrainError::usage)?;
+    let Some(mut views) = Views::open(task.as_ref(), plan, &layout)? else {
+        return run_view(task, plan, exporter, monitor, None);
+    };
+    loop {
+        let at = &views.plan(plan);
+        let exporter = exporter.as_mut().map(|exporter| &mut **exporter as &mut dyn Exporter<T::Element>);
+        match run_view(task, at, exporter, monitor, Some(&mut views)) {
+            Err(error) => views.follow(error, at)?,
+            ended @ Ok(_) => return ended,
+        }
+    }
+}
+
+/// The run, or a view of one whose nodes change.
+fn run_view<T: Task>(
+    task: &Arc<T>,
+    plan: &Plan,
+    exporter: Option<&mut dyn Exporter<T::Element>>,
+    monitor: &Option<Monitor>,
+    mut views: Option<&mut Views<T::Element>>,
+) -> Result<Outcome, TrainError> {
+    let model = task.model();
     let layout = model.layout().combine(task.combine());
     let layout = layout.nodes(plan.nodes).channels(plan.channels).order(plan.key_order).seed(plan.seed);
     let layout = layout.build().map_err(TrainError::usage)?;
@@ -95,11 +125,11 @@ pub fn run<T: Task>(
     if let Some(simulation) = &plan.simulation {
         return simulation.run(task, plan, &resolved, &explained, &sampler, exporter);
     }
-    // Before the nodes meet: an address that is taken ends the run before it begins.
-    let monitor = &Monitor::listen(plan)?;
     let subject = &Subject::of(task.as_ref(), &ranges);
     let node_run = |rank, origin| NodeRun {
         origin,
+        copying: None,
+        changes: None,
         subject,
         monitor: monitor.as_ref(),
         task,
@@ -128,7 +158,20 @@ pub fn run<T: Task>(
         Technique::Server(_) => {
             let settings = Terms::new(task.as_ref(), plan).settings(plan);
             let mut origin = Origin::default();
+            let replicated =
+                || resolved.replication.assignment.resolve(&layout).iter().map(|key| key.0).collect();
+            let views = &mut views;
             let begin = |lobby: Option<&Lobby<T::Element>>| {
+                if let (Some(views), Some(lobby)) = (views.as_mut(), lobby) {
+                    views.enter(lobby)?;
+                    if plan.rank() == 0 && plan.progress {
+                        crate::logging::say(&format!("nodes can join this run: --join {}", views.address()));
+                    }
+                    if let Some((found, loaded)) = views.origin((subject, plan), &layout, replicated)? {
+                        origin = found;
+                        return Ok(copies::init(&loaded, &model.init));
+                    }
+                }
                 origin = match lobby {
                     None => Origin::find(subject, plan)?,
                     Some(lobby) => {
@@ -139,11 +182,13 @@ pub fn run<T: Task>(
                 origin.say(plan);
                 Ok(origin.init(&model.init))
             };
-            let values = (layout, Arc::clone(&model.init));
+            let values = (layout.clone(), Arc::clone(&model.init));
             let replication = resolved.replication.clone();
             let seen = (settings, traced::config(plan, task.name()));
             let mut node = cluster::start(values, plan, replication, &sampler, seen, begin)?;
-            let (node_run, workers) = (node_run(node.rank(), &origin), node.workers());
+            let copying = views.as_ref().and_then(|views| views.copying(node.rank()));
+            let (mut node_run, workers) = (node_run(node.rank(), &origin), node.workers());
+            (node_run.copying, node_run.changes) = (copying, views.as_mut().map(|views| views.begins()));
             let trained = node_run.train(&node, workers, exporter)?;
             // A run that loses a node while it ends has failed. A failed run has neither report nor model.
             let traced = node.shutdown()?;
@@ -201,13 +246,17 @@ struct Trained {
     kept: Option<usize>,
     /// Why the last checkpoint could not be made.
     unsaved: Option<TrainError>,
-    /// The signal that ended the training early, and the last checkpoint at node 0.
-    interrupted: Option<(i32, Option<PathBuf>)>,
+    /// What ended the training early, and the last checkpoint at node 0.
+    interrupted: Option<(End, Option<PathBuf>)>,
 }
 
 /// The part of a run that happens on one node.
 struct NodeRun<'a, T: Task> {
     origin: &'a Origin,
+    /// What copies need, in a run with some.
+    copying: Option<Copying<T::Element>>,
+    /// How the nodes have changed, in a run with copies.
+    changes: Option<Changes>,
     subject: &'a Subject<'a>,
     /// The metrics of this node, if they are served.
     monitor: Option<&'a Monitor>,
@@ -228,7 +277,10 @@ impl<T: Task> NodeRun<'_, T> {
     /// The outcome of a run that ended well on all nodes.
     fn finish(&self, trained: Trained) -> Result<Outcome, TrainError> {
         let Trained { totals, exported, made, kept, unsaved, interrupted } = trained;
-        if let Some((signal, saved)) = interrupted {
+        if let Some((End::Nodes(nodes), _)) = interrupted {
+            return Err(TrainError::Regroups { nodes });
+        }
+        if let Some((End::Signal(signal), saved)) = interrupted {
             if let Some(unsaved) = unsaved {
                 tracing::warn!("there is no last checkpoint: {unsaved}");
             }
@@ -238,7 +290,8 @@ impl<T: Task> NodeRun<'_, T> {
             });
         }
         let mut report = Report::new(self.task.as_ref(), self.plan, self.resolved, self.sampler, &totals);
-        report.checkpoints = made;
+        report.checkpoints = made.filter(|_| self.plan.checkpoints.folder.is_some());
+        report.views = self.changes;
         if let (Some(validation), Some(epoch)) = (&mut report.validation, kept) {
             validation.model_epoch = Some(epoch);
         }
@@ -263,21 +316,23 @@ impl<T: Task> NodeRun<'_, T> {
         self.origin.check()?;
         let board = self.monitor.map(Monitor::board);
         let seats = (self.rank, self.plan.workers);
-        let (cuts, writer) = Cuts::new(self.plan, self.ranges, seats, self.origin, board).unzip();
+        let (cuts, writer) =
+            Cuts::new(self.plan, self.ranges, seats, self.origin, board, self.copying.clone()).unzip();
         let (cuts, start) = (cuts.as_ref(), &self.origin.start());
         let failure = FirstFailure { error: Mutex::new(None), node };
         let result = Mutex::new(None);
         let (failure, result) = (&failure, &result);
         let progress = &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress);
         let _serving = self.serve(node, progress)?;
-        let grace = cuts.map_or(Duration::ZERO, |_| self.plan.checkpoints.grace);
+        let saves = cuts.filter(|cuts| cuts.saves());
+        let grace = saves.map_or(Duration::ZERO, |_| self.plan.checkpoints.grace);
         let claim = self.plan.interrupt.claim(grace);
         thread::scope(|scope| {
             let (end, ended) = bounded::<()>(0);
             let interrupt = &self.plan.interrupt;
             let watch = move || {
                 let Some(signal) = interrupt.wait(&ended) else { return };
-                if let Some(cuts) = cuts.filter(|cuts| !cuts.is_over()) {
+                if let Some(cuts) = saves.filter(|cuts| !cuts.is_over()) {
                     cuts.ask_to_end(signal);
                     if !grace.is_zero() && self.rank == 0 && self.plan.progress {
                         progress.say("writing a last checkpoint; another signal ends the run at once");
@@ -427,8 +482,8 @@ impl<T: Task> NodeRun<'_, T> {
             cutter.end(parameters)?;
             unsaved = cutter.unsaved();
             made = Some(cutter.made());
-            if let Some(signal) = interrupted {
-                let interrupted = Some((signal, cutter.saved()));
+            if let Some(end) = interrupted {
+                let interrupted = Some((end, cutter.saved()));
                 return Ok(Trained { totals, exported: None, made, kept: None, unsaved, interrupted });
             }
         }

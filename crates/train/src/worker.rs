@@ -12,6 +12,7 @@ use crate::parameters::{NodeHandle, Parameters};
 use crate::progress::Progress;
 use crate::report::Epoch;
 use intendant::Mark;
+use intendant_checkpoint::protocol::End;
 use intendant_core::{Element, Key};
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Task};
 use std::sync::Arc;
@@ -70,7 +71,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
     mut driver: Driver<T>,
     parameters: &mut P,
     station: &mut Station<'_, T>,
-) -> Result<(Totals, Option<i32>), TrainError> {
+) -> Result<(Totals, Option<End>), TrainError> {
     let worker = station.worker;
     let watch = station.board.map(|board| Watch::new(board, worker));
     let mut meter = Meter::new(worker == 0, station.node, watch);
@@ -176,7 +177,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                         })?;
                     match next {
                         Next::Meeting(batches) => driver.meet_after(Some(driver.trained() + batches)),
-                        Next::End(signal) => return Ok((totals, Some(signal))),
+                        Next::End(end) => return Ok((totals, Some(end))),
                     }
                 }
                 Event::Done
@@ -237,7 +238,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                         let next = cutter.meet(parameters, std::mem::take(&mut batches), &place, nothing)?;
                         match next {
                             Next::Meeting(batches) => driver.meet_after(Some(batches)),
-                            Next::End(signal) => return Ok((totals, Some(signal))),
+                            Next::End(end) => return Ok((totals, Some(end))),
                         }
                         if driver.ends_with(&combined) {
                             // The test may take long: the model is safe before it.

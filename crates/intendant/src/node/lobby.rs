@@ -6,11 +6,12 @@ use crate::config::{self, NodeConfig};
 use crate::error::Error;
 use crate::meeting::OWN;
 use crate::membership::Membership;
+use intendant_control::standby::{ScaleError, Standby};
 use intendant_control::{Control, FailureKind, Introduction, JoinError};
 use intendant_core::{Element, Initialiser, Layout, NodeId};
 use intendant_launch::Rendezvous;
 use intendant_transport::socket::{self, Links};
-use intendant_transport::{FabricBuilder, TOKEN_BYTES, Token};
+use intendant_transport::{FabricBuilder, TOKEN_BYTES, Tls, Token};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
@@ -65,6 +66,27 @@ fn coordinator_address(rendezvous: &Rendezvous) -> io::Result<SocketAddr> {
     let coordinator = rendezvous.coordinator();
     let mut addresses = (coordinator.host.as_str(), coordinator.port).to_socket_addrs()?;
     addresses.next().ok_or_else(|| io::Error::other("it has no address"))
+}
+
+/// Opens what a process of a run whose nodes may change keeps open for the others, on the address at which
+/// its data plane is reached. `settings` is [`intendant_control::views::Offer::settings`].
+///
+/// # Errors
+/// If there is no way to the machine of node 0, or the operating system refuses a socket.
+pub fn open_standby(rendezvous: &Rendezvous, settings: u64) -> Result<Standby, Error> {
+    let host = data_address(rendezvous)?.ip();
+    let (token, tls) = (rendezvous.cluster_token().cloned(), rendezvous.cluster_tls().cloned());
+    let standby = Standby::open(host, (intendant_wire::PROTOCOL, settings), token, tls);
+    standby.map_err(|source| Error::Start { what: "a socket for the nodes of later views", source })
+}
+
+/// Asks the run that has a process at `address` ("host:port") to go on with `nodes` nodes; how many it has.
+/// Blocks for a few seconds at most.
+///
+/// # Errors
+/// See [`ScaleError`].
+pub fn scale(address: &str, nodes: u16, token: Option<&Token>, tls: Option<&Tls>) -> Result<u16, ScaleError> {
+    intendant_control::standby::scale(address, nodes, intendant_wire::PROTOCOL, token, tls)
 }
 
 impl<E: Element> Lobby<E> {

@@ -7,9 +7,12 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
+
+/// The setting of training programs that makes them join a run.
+const JOIN: &str = "INTENDANT_JOIN";
 
 /// A node's process, the leader of a process group of its own.
 pub(super) struct Child {
@@ -29,7 +32,8 @@ pub(super) enum ProcessState {
 }
 
 impl Child {
-    /// Starts node `rank`; node 0 gets the coordinator's socket and the pipe for [`super::tell_saved`].
+    /// Starts node `rank`; node 0 gets the coordinator's socket, and all get the pipe for
+    /// [`super::tell_saved`].
     pub(super) fn start(
         launch: &Launch,
         rank: usize,
@@ -56,18 +60,58 @@ impl Child {
             .env_remove(variable::SAVED_FD)
             .stdin(Stdio::null())
             .process_group(0);
-        let mut inherit = [None; 2];
         if let Some(listener) = &listener {
-            let (socket, pipe) = (listener.as_raw_fd(), saves.raw());
-            command.env(variable::LISTEN_FD, socket.to_string());
+            command.env(variable::LISTEN_FD, listener.as_raw_fd().to_string());
+        }
+        let socket = listener.as_ref().map(AsRawFd::as_raw_fd);
+        let process = Self::spawn(command, [Some(saves.raw()), socket])?;
+        drop(listener);
+        Ok(Self { rank, pid: Pid::from_child(&process), process })
+    }
+
+    /// Starts a process that joins the nodes at a port of this machine; messages call it node `rank`.
+    pub(super) fn start_later(
+        launch: &Launch,
+        rank: usize,
+        port: u16,
+        token: &str,
+        saves: &Saves,
+    ) -> io::Result<Self> {
+        let mut command = Command::new(&launch.program);
+        command.args(&launch.args).envs(launch.env.iter().map(|(name, value)| (name, value)));
+        for name in [
+            variable::RANK,
+            variable::LOCAL_RANK,
+            variable::NODES,
+            variable::LOCAL_NODES,
+            variable::ADDRESS,
+            variable::PORT,
+            variable::OWN_PORT,
+            variable::LISTEN_FD,
+        ] {
+            command.env_remove(name);
+        }
+        command
+            .env(variable::TOKEN, token)
+            .env(variable::LAUNCHED, "1")
+            .env(JOIN, format!("127.0.0.1:{port}"))
+            .stdin(Stdio::null())
+            .process_group(0);
+        let process = Self::spawn(command, [Some(saves.raw()), None])?;
+        Ok(Self { rank, pid: Pid::from_child(&process), process })
+    }
+
+    /// Starts a process that dies with this one, and inherits the pipe and maybe a socket.
+    fn spawn(mut command: Command, inherit: [Option<RawFd>; 2]) -> io::Result<std::process::Child> {
+        if let Some(pipe) = inherit[0] {
             command.env(variable::SAVED_FD, pipe.to_string());
-            inherit = [Some(socket), Some(pipe)];
         }
         let launcher = rustix::process::getpid();
         let before_exec = move || {
             die_with_parent(launcher)?;
             for fd in inherit.into_iter().flatten() {
-                // SAFETY: `listener` and `saves` live until after the spawn, and a fork copies descriptors.
+                // SAFETY: the callers keep what the descriptors belong to until after the spawn, and a fork copies
+                // descriptors.
                 #[expect(unsafe_code, reason = "a descriptor on the other side of a fork")]
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) };
                 fcntl_setfd(fd, FdFlags::empty())?;
@@ -80,10 +124,7 @@ impl Child {
         unsafe {
             command.pre_exec(before_exec)
         };
-        let process = command.spawn()?;
-        drop(listener);
-        let pid = Pid::from_child(&process);
-        Ok(Self { rank, pid, process })
+        command.spawn()
     }
 
     /// Whether the process runs, without waiting.

@@ -1,6 +1,7 @@
-//! How the launcher knows that nodes have saved their state since it started them: a pipe from node 0.
+//! What nodes tell their launcher, through a pipe: that they have saved their state since it started them, and
+//! that their run wants another process.
 //!
-//! What is saved, and where, is the nodes' business; so a signal is all that they send.
+//! What is saved, and where, is the nodes' business; so a signal is all that they send of that.
 
 use crate::rendezvous::variable;
 use rustix::fs::OFlags;
@@ -11,17 +12,31 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::OnceLock;
 
+/// A message: what it is about, and a port. It is written at once, so that messages of nodes do not mix.
+type Message = [u8; 3];
+
+/// The state is saved.
+const SAVED: u8 = 1;
+/// Another process is to join the run, at the port on this machine.
+const MORE: u8 = 2;
+
 /// The launcher's end, and its copy of the nodes' end.
 pub(super) struct Saves {
     reader: File,
     writer: OwnedFd,
+    has_saved: bool,
+    /// Ports at which processes are to join.
+    wanted: Vec<u16>,
+    /// The beginning of a message.
+    rest: Vec<u8>,
 }
 
 impl Saves {
     pub(super) fn new() -> io::Result<Self> {
         // Neither end waits: not the launcher for nodes, and not node 0 if the pipe is full.
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        Ok(Self { reader: reader.into(), writer })
+        let reader = reader.into();
+        Ok(Self { reader, writer, has_saved: false, wanted: Vec::new(), rest: Vec::new() })
     }
 
     /// The nodes' end.
@@ -31,23 +46,49 @@ impl Saves {
 
     /// Whether nodes have saved their state since the last call.
     pub(super) fn any(&mut self) -> bool {
-        let (mut any, mut bytes) = (false, [0; 4096]);
-        while self.reader.read(&mut bytes).is_ok_and(|count| count > 0) {
-            any = true;
+        self.read();
+        std::mem::take(&mut self.has_saved)
+    }
+
+    /// At which ports processes are to join the run that were not asked for before.
+    pub(super) fn wanted(&mut self) -> Vec<u16> {
+        self.read();
+        std::mem::take(&mut self.wanted)
+    }
+
+    fn read(&mut self) {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = self.reader.read(&mut bytes) {
+            self.rest.extend_from_slice(&bytes[..count]);
         }
-        any
+        let (messages, rest) = self.rest.as_chunks::<{ size_of::<Message>() }>();
+        for [what, low, high] in messages {
+            match *what {
+                MORE => self.wanted.push(u16::from_le_bytes([*low, *high])),
+                _ => self.has_saved = true,
+            }
+        }
+        self.rest = rest.to_vec();
     }
 }
 
-/// Tells the launcher, if [`super::Launch`] started this process as node 0, that the nodes have saved their
-/// state: should they have to be started again, they do not lose what they have done so far. Else it has no
-/// effect.
+/// Tells the launcher, if [`super::Launch`] started this process, that the nodes have saved their state:
+/// should they have to be started again, they do not lose what they have done so far. Else it has no effect.
 pub fn tell_saved() {
+    // A full pipe says it already; without a launcher there will be no restart.
+    let _ = tell([SAVED, 0, 0]);
+}
+
+/// Asks the launcher to start another process, which is to join the run at this port of this machine; it has
+/// `INTENDANT_JOIN` in its environment. `false` if no launcher of ours started this process.
+pub fn ask_for_another(port: u16) -> bool {
+    let [low, high] = port.to_le_bytes();
+    tell([MORE, low, high])
+}
+
+fn tell(message: Message) -> bool {
     static PIPE: OnceLock<Option<File>> = OnceLock::new();
-    if let Some(mut pipe) = PIPE.get_or_init(inherited).as_ref() {
-        // A full pipe says it already; without a launcher there will be no restart.
-        let _ = pipe.write(&[1]);
-    }
+    PIPE.get_or_init(inherited).as_ref().is_some_and(|mut pipe| pipe.write(&message).is_ok())
 }
 
 /// The pipe that this process inherited. A descriptor that is none is left alone.
@@ -81,10 +122,16 @@ mod tests {
         let mut nodes = File::from(saves.writer.try_clone()?);
         // More than the pipe holds: node 0 does not wait.
         for _ in 0..100_000 {
-            let _ = nodes.write(&[1]);
+            let _ = nodes.write(&[SAVED, 0, 0]);
         }
         assert!(saves.any());
         assert!(!saves.any());
+        assert!(saves.wanted().is_empty());
+        nodes.write_all(&[MORE, 0x34, 0x12, SAVED, 0, 0, MORE])?;
+        assert_eq!(saves.wanted(), [0x1234]);
+        nodes.write_all(&[1, 0])?;
+        assert!(saves.any());
+        assert_eq!(saves.wanted(), [1]);
         Ok(())
     }
 }

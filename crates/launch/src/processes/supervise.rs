@@ -3,6 +3,7 @@
 use super::child::{Child, ProcessState};
 use super::ends::{NodeEnd, PEER_LOST, exit_code, may_restart};
 use super::guardian::Guardian;
+use super::saves::Saves;
 use rustix::process::Signal;
 use std::io;
 use std::io::Write;
@@ -144,8 +145,27 @@ pub(super) struct Ended {
     pub(super) may_restart: bool,
 }
 
-/// Waits until all nodes have ended. After a signal they have the time `grace` for it.
-pub(super) async fn run(mut children: Children<'_>, signals: &mut Signals, grace: Duration) -> Ended {
+/// How nodes are supervised.
+pub(super) struct Manner<'a> {
+    /// The time that nodes have to end after a signal.
+    pub(super) grace: Duration,
+    /// Whether the others go on when a signal kills a node.
+    pub(super) survives: bool,
+    /// Starts another process, which joins at a port.
+    pub(super) add: &'a dyn Fn(usize, u16, &Saves) -> Option<Child>,
+}
+
+/// Waits until all nodes have ended.
+pub(super) async fn run(
+    mut children: Children<'_>,
+    signals: &mut Signals,
+    saves: &mut Saves,
+    Manner { grace, survives, add }: &Manner<'_>,
+) -> Ended {
+    let grace = *grace;
+    let mut started = children.alive.len();
+    // Of nodes without which the others go on.
+    let mut lost = Vec::new();
     let mut ends = Vec::new();
     let mut course = Course::Running;
     let mut killing = false;
@@ -155,6 +175,11 @@ pub(super) async fn run(mut children: Children<'_>, signals: &mut Signals, grace
             if end.failed() && !matches!(course, Course::Interrupted(..)) {
                 say(&format!("launch: node {rank} (process {pid}) {end}"));
             }
+            let is_killed = matches!(end, NodeEnd::Signal(_)) && !killing;
+            if *survives && is_killed && matches!(course, Course::Running) {
+                lost.push(end);
+                continue;
+            }
             if end.failed() && !killing && matches!(course, Course::Running | Course::Stopped(_)) {
                 course = Course::Failing(Instant::now() + GRACE);
             }
@@ -162,6 +187,15 @@ pub(super) async fn run(mut children: Children<'_>, signals: &mut Signals, grace
         }
         if children.alive.is_empty() {
             break;
+        }
+        if *survives && matches!(course, Course::Running) {
+            for port in saves.wanted() {
+                if let Some(child) = add(started, port, saves) {
+                    say(&format!("launch: started node {started} (process {})", child.pid.as_raw_pid()));
+                    children.add(child);
+                    started += 1;
+                }
+            }
         }
         let now = Instant::now();
         let all_stopped = children.all_stopped();
@@ -210,6 +244,10 @@ pub(super) async fn run(mut children: Children<'_>, signals: &mut Signals, grace
                 }
             }
         }
+    }
+    if ends.is_empty() || ends.iter().any(|end| end.failed()) {
+        // No one went on without them.
+        ends.splice(0..0, lost);
     }
     match course {
         Course::Interrupted(code, _) => Ended { code, may_restart: false },

@@ -7,9 +7,10 @@ use crate::metrics::Board;
 use crate::origin::Origin;
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::views::Copying;
 use crossbeam_channel::{Receiver, Sender};
-use intendant_checkpoint::protocol::Written;
-use intendant_checkpoint::{Folder, Range, Rows};
+use intendant_checkpoint::protocol::{End, Written};
+use intendant_checkpoint::{Folder, Part, Range, Rows};
 use intendant_core::{Element, KeyRange, lock};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -49,7 +50,11 @@ impl Made {
 
 /// What the thread that writes does.
 enum Job<E> {
-    Write { cut: u64, rows: Rows<E> },
+    /// Of a run with copies, also fetches parts of other nodes.
+    Write {
+        cut: u64,
+        rows: Option<Rows<E>>,
+    },
     Order(Order),
 }
 
@@ -63,7 +68,10 @@ struct Told {
 
 /// A node's cuts: what its workers and the thread that writes share.
 pub(crate) struct Cuts<E> {
-    pub(super) folder: Folder,
+    /// Where checkpoints are written; a run with copies may have none.
+    pub(super) folder: Option<Folder>,
+    /// What copies need, if other nodes hold some.
+    pub(super) copying: Option<Copying<E>>,
     pub(super) seconds: f64,
     pub(super) ranges: Vec<Range>,
     pub(super) rank: u16,
@@ -102,11 +110,16 @@ impl<E: Element> Cuts<E> {
         (rank, workers): (u16, usize),
         origin: &Origin,
         board: Option<&Arc<Board>>,
+        copying: Option<Copying<E>>,
     ) -> Option<(Self, Writer<E>)> {
-        let folder = plan.checkpoints.folder.clone()?;
+        let folder = plan.checkpoints.folder.clone();
+        if folder.is_none() && copying.is_none() {
+            return None;
+        }
         let (jobs, queue) = crossbeam_channel::unbounded();
         let cuts = Self {
             folder,
+            copying,
             seconds: plan.checkpoints.seconds,
             ranges: ranges.iter().map(Range::from).collect(),
             rank,
@@ -150,9 +163,16 @@ impl<E: Element> Cuts<E> {
         self.asked.store(signal, Ordering::Relaxed);
     }
 
-    /// The signal that asks for an end of the run.
-    pub(super) fn asked(&self) -> Option<i32> {
-        Some(self.asked.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+    /// What asks for an end of the run, or of the view. The leader hears of nodes that want to join.
+    pub(super) fn asked(&self, is_leader: bool) -> Option<End> {
+        let signal = Some(self.asked.load(Ordering::Relaxed)).filter(|signal| *signal != 0);
+        let nodes = || self.copying.as_ref().filter(|_| is_leader)?.copies.asked(self.nodes);
+        signal.map(End::Signal).or_else(|| nodes().map(End::Nodes))
+    }
+
+    /// Whether checkpoints are written.
+    pub(crate) const fn saves(&self) -> bool {
+        self.folder.is_some()
     }
 
     /// The thread that writes has ended early: workers need not wait for a part any more.
@@ -167,9 +187,21 @@ impl<E: Element> Cuts<E> {
     }
 
     /// Orders that a copy is written as this node's part of a cut.
-    pub(super) fn write(&self, cut: u64, rows: Rows<E>) {
+    pub(super) fn write(&self, cut: u64, rows: Option<Rows<E>>) {
         // If the receiver is gone, the run has failed, and says why.
         let _ = self.jobs.send(Job::Write { cut, rows });
+    }
+
+    /// Writes this node's part of a cut, if checkpoints are written.
+    fn write_part(&self, cut: u64, rows: Option<Rows<E>>) -> Written {
+        let name = format!("part-{}", self.rank);
+        let (Some(folder), Some(mut rows)) = (&self.folder, rows) else {
+            return Ok(Part { file: name, bytes: 0, keys: 0, blocks: Vec::new() });
+        };
+        let part = folder.write(cut, &name, &rows).map_err(|error| error.to_string());
+        rows.clear();
+        *lock(&self.spare) = Some(rows);
+        part
     }
 
     /// Passes an order of the leader on.
@@ -210,9 +242,11 @@ impl<E: Element> Writer<E> {
     /// carried out in any case; of a run that fails, no more parts are written.
     pub(crate) fn run(self, cuts: &Cuts<E>, told: (&Committed<'_>, &Progress), ended: &Receiver<()>) {
         let mut took = Duration::ZERO;
-        let mut room = Rows::new(&cuts.ranges);
-        room.make_room(cuts.nodes);
-        lock(&cuts.spare).get_or_insert(room);
+        if cuts.saves() {
+            let mut room = Rows::new(&cuts.ranges);
+            room.make_room(cuts.nodes);
+            lock(&cuts.spare).get_or_insert(room);
+        }
         loop {
             let job = crossbeam_channel::select! {
                 recv(self.0) -> job => job,
@@ -226,13 +260,14 @@ impl<E: Element> Writer<E> {
                 }
             };
             match job {
-                Ok(Job::Write { cut, mut rows }) => {
+                Ok(Job::Write { cut, rows }) => {
                     let start = super::now();
-                    let name = format!("part-{}", cuts.rank);
-                    let part = cuts.folder.write(cut, &name, &rows).map_err(|error| error.to_string());
+                    let copied = match &cuts.copying {
+                        Some(copying) => copying.copies.fetch(copying.name(cut), &copying.view, copying.rank),
+                        None => Ok(()),
+                    };
+                    let part = copied.and_then(|()| cuts.write_part(cut, rows));
                     took = super::now() - start;
-                    rows.clear();
-                    *lock(&cuts.spare) = Some(rows);
                     lock(&cuts.told).part = Some(part);
                     cuts.wrote.notify_all();
                 }
@@ -252,11 +287,15 @@ fn carry_out<E: Element>(
 ) {
     match order {
         Order::Commit { mut manifest, mut state, stop, done } => {
+            let Some(folder) = &cuts.folder else {
+                let _ = done.send(Ok(()));
+                return;
+            };
             let made = cuts.made().with(manifest.bytes(), stop, took);
             state.made = made;
             let state = serde_json::to_value(state);
             manifest.run = state.expect("a state has no part that cannot be serialised");
-            let committed = cuts.folder.commit(&manifest);
+            let committed = folder.commit(&manifest);
             match &committed {
                 Ok(()) => {
                     *lock(&cuts.made) = made;
@@ -265,17 +304,17 @@ fn carry_out<E: Element>(
                     }
                     intendant::launch::tell_saved();
                     tell(manifest.cut);
-                    let place = cuts.folder.place(manifest.cut);
+                    let place = folder.place(manifest.cut);
                     let size = indicatif::HumanBytes(manifest.bytes());
                     progress.say(&format!("checkpoint {}  {size}", place.display()));
-                    if let Err(error) = cuts.folder.keep(KEPT, &lock(&cuts.damaged)) {
+                    if let Err(error) = folder.keep(KEPT, &lock(&cuts.damaged)) {
                         tracing::warn!("an old checkpoint is left: {error}");
                     }
                 }
                 Err(error) => {
                     tracing::warn!("checkpoint {} is given up: {error}", manifest.cut);
                     lock(&cuts.damaged).push(manifest.cut);
-                    let _ = cuts.folder.remove(manifest.cut);
+                    let _ = folder.remove(manifest.cut);
                 }
             }
             // The leader waits for it only at the end.
@@ -283,7 +322,9 @@ fn carry_out<E: Element>(
         }
         Order::Remove(cut) => {
             // What is left of it goes after the next checkpoint.
-            let _ = cuts.folder.remove(cut);
+            if let Some(folder) = &cuts.folder {
+                let _ = folder.remove(cut);
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::tally::Tally;
 use crate::worker::guarded;
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant::{Aborter, NetworkStats};
+use intendant_checkpoint::protocol::End;
 use intendant_core::lock;
 use intendant_metrics::process;
 use intendant_task::Split;
@@ -44,7 +45,7 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
     let origin = &begin(program, plan, subject)?;
     let is_first = plan.rank() == 0;
     let progress = &Progress::new(1, plan.epochs, is_first && plan.progress);
-    let (cuts, writer) = Cuts::new(plan, &ranges, (plan.rank(), 1), origin, None).unzip();
+    let (cuts, writer) = Cuts::new(plan, &ranges, (plan.rank(), 1), origin, None, None).unzip();
     let cuts = cuts.as_ref();
     let ending = &Ending::new(program.aborter());
     let grace = cuts.map_or(Duration::ZERO, |_| plan.checkpoints.grace);
@@ -289,7 +290,9 @@ fn epochs<P: Program>(
             let nothing = |_: &ByProgram<'_, P>| (Vec::new(), 0.0);
             match cutter.meet(&mut ByProgram(program), since, &place, nothing)? {
                 Next::Meeting(epochs) => (since, interval) = (0, epochs),
-                Next::End(signal) => {
+                // Programs have no copies, so that no other number of nodes is asked for.
+                Next::End(End::Nodes(_)) => {}
+                Next::End(End::Signal(signal)) => {
                     cutter.end(&mut ByProgram(program))?;
                     let (made, unsaved) = (Some(cutter.made()), cutter.unsaved());
                     let interrupted = Some((signal, cutter.saved()));

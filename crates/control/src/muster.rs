@@ -1,0 +1,197 @@
+//! What a process answers to those that muster, as a state machine without streams.
+//!
+//! Processes ask again and again, and get an answer at once: an offer that is not repeated for a while has no
+//! effect any more. A process is in one of these phases:
+//!
+//! - *in a view*, which goes on for all that it knows. It remembers who wants to join, and that another number
+//!   of nodes was asked for.
+//! - *following*: it asks another process, and names it.
+//! - *leading*: it collects offers, and decides.
+//! - *decided*: it tells the decision to those who ask.
+
+use crate::views::{Decision, Next, Offer, Process, decide};
+use intendant_core::Tick;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// How long an offer counts that is not repeated.
+const OFFER_US: u64 = 2_000_000;
+
+/// How long members are waited for of which nothing is known.
+const PATIENCE_US: u64 = 5_000_000;
+
+/// What is asked of a process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Asked {
+    /// To be a node of the next view.
+    Offer(Offer),
+    /// That the run goes on with so many nodes.
+    Scale(u16),
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// Ask again.
+    Wait,
+    /// Ask this process.
+    Elsewhere(SocketAddr),
+    /// The process that asks has no place in the run, for this reason.
+    Refused(String),
+    /// The next view, whose node 0 serves the coordinator at this address.
+    Go(Next, SocketAddr),
+    /// The process may end: the others have all values that it holds.
+    Released,
+    /// The run has so many nodes, and the wish is known.
+    Scaling { nodes: u16 },
+}
+
+#[derive(Debug)]
+enum Phase {
+    InView,
+    Following(SocketAddr),
+    Leading { since: Tick },
+    Decided(Next, SocketAddr),
+}
+
+/// See the [module documentation](self).
+#[derive(Debug)]
+pub(crate) struct Muster {
+    me: Offer,
+    phase: Phase,
+    offers: BTreeMap<u64, (Tick, Offer)>,
+    /// The number of nodes that was asked for last.
+    wanted: Option<u16>,
+    /// Processes that leave: what they hold is not needed any more from this view on, once its first cut is
+    /// settled.
+    released: Option<u64>,
+}
+
+impl Muster {
+    pub(crate) fn new(me: Offer) -> Self {
+        Self { me, phase: Phase::InView, offers: BTreeMap::new(), wanted: None, released: None }
+    }
+
+    /// What this process would tell others.
+    pub(crate) fn me(&mut self) -> &mut Offer {
+        &mut self.me
+    }
+
+    /// Processes that want to join, and have asked lately.
+    pub(crate) fn joining(&self, now: Tick) -> usize {
+        let fresh = |since: Tick| now.0.saturating_sub(since.0) < OFFER_US;
+        let wants = |offer: &Offer| {
+            !offer.leaves && !self.me.entered.as_ref().is_some_and(|view| view.has(offer.process.id))
+        };
+        self.offers.values().filter(|(since, offer)| fresh(*since) && wants(offer)).count()
+    }
+
+    /// The number of nodes that was asked for since this was called last.
+    pub(crate) fn take_wanted(&mut self) -> Option<u16> {
+        self.wanted.take()
+    }
+
+    /// The process has entered a view, or is about to.
+    pub(crate) fn enter(&mut self) {
+        self.phase = Phase::InView;
+        self.offers.clear();
+    }
+
+    /// A cut of the view is settled: those who left may end.
+    pub(crate) fn settle(&mut self, view: u64) {
+        self.released = Some(view);
+    }
+
+    /// The process asks another one.
+    pub(crate) fn follow(&mut self, at: SocketAddr) {
+        self.phase = Phase::Following(at);
+    }
+
+    /// The process decides from now on.
+    pub(crate) fn lead(&mut self, now: Tick) {
+        self.phase = Phase::Leading { since: now };
+    }
+
+    /// Answers.
+    pub(crate) fn answer(&mut self, now: Tick, asked: Asked) -> Answer {
+        match asked {
+            Asked::Scale(nodes) => match (&self.phase, &self.me.entered) {
+                (Phase::InView, Some(view)) => match view.members.first() {
+                    Some(first) if first.id != self.me.process.id => Answer::Elsewhere(first.address),
+                    Some(_) | None => {
+                        self.wanted = Some(nodes);
+                        Answer::Scaling { nodes: view.members.len() as u16 }
+                    }
+                },
+                (_, _) => Answer::Wait,
+            },
+            Asked::Offer(offer) => self.answer_offer(now, offer),
+        }
+    }
+
+    fn answer_offer(&mut self, now: Tick, offer: Offer) -> Answer {
+        if offer.settings != self.me.settings {
+            return Answer::Refused(
+                "it was started with other flags, data or another build than the nodes of the run".to_owned(),
+            );
+        }
+        if offer.leaves && self.released.is_some_and(|view| view > offer.seen) {
+            return Answer::Released;
+        }
+        let id = offer.process.id;
+        match &self.phase {
+            Phase::InView => {
+                let view = self.me.entered.as_ref();
+                let answer = match view.and_then(|view| view.members.first()) {
+                    Some(first)
+                        if first.id != self.me.process.id && !view.is_some_and(|view| view.has(id)) =>
+                    {
+                        Answer::Elsewhere(first.address)
+                    }
+                    Some(_) | None => Answer::Wait,
+                };
+                self.offers.insert(id, (now, offer));
+                answer
+            }
+            Phase::Following(at) => Answer::Elsewhere(*at),
+            Phase::Leading { .. } => {
+                self.offers.insert(id, (now, offer));
+                Answer::Wait
+            }
+            Phase::Decided(next, coordinator) => {
+                if next.view.has(id) && offer.seen < next.view.number {
+                    Answer::Go(next.clone(), *coordinator)
+                } else {
+                    // It leaves, it has come too late, or the view has failed for it.
+                    self.offers.insert(id, (now, offer));
+                    Answer::Wait
+                }
+            }
+        }
+    }
+
+    /// The leader decides if it can. `coordinator` is where the next view would meet.
+    pub(crate) fn decide(&mut self, now: Tick, coordinator: SocketAddr) -> Decision {
+        let Phase::Leading { since } = self.phase else { return Decision::Wait(Vec::new()) };
+        self.offers.retain(|_, (since, _)| now.0.saturating_sub(since.0) < OFFER_US);
+        let others = self.offers.iter().map(|(id, (_, offer))| (*id, offer.clone()));
+        let all = others.chain([(self.me.process.id, self.me.clone())]).collect();
+        let decision = decide(&all, now.0.saturating_sub(since.0) < PATIENCE_US);
+        if let Decision::Go(next) = &decision {
+            self.phase = Phase::Decided(next.clone(), coordinator);
+        }
+        decision
+    }
+
+    /// Members of the last view with a lower rank than this process, which would lead if they live.
+    pub(crate) fn before_me(&self) -> Vec<Process> {
+        let Some(view) = &self.me.entered else { return Vec::new() };
+        let before = view.members.iter().take_while(|member| member.id != self.me.process.id);
+        before.filter(|member| !self.me.gone.contains(&member.id)).copied().collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "muster_tests.rs"]
+mod tests;

@@ -1,0 +1,409 @@
+//! Copies of what nodes own, in the memory of other nodes, so that a run goes on when a node is lost
+//! (`--copies`).
+//!
+//! At each cut, while the cluster rests, a node copies the values that it owns: a *part* of the cut. When
+//! training goes on, its thread that writes also fetches the parts of the `k` nodes before it. When all nodes
+//! have theirs, the cut is *settled*, and older ones are dropped. A view that follows begins with the newest
+//! cut of which no part is missing: each node loads the values of its own keys from the parts that it holds,
+//! and fetches the others.
+//!
+//! Parts are those of [`crate::cut`]; this module holds and moves them. [`crate::views`] says when.
+//!
+//! What travels: a request ([`Wanted`]) and pieces. A piece of a part is its number of keys (u32), the keys
+//! (u64) and their rows, one after the other, little-endian.
+
+use crate::error::TrainError;
+use crate::origin::RunState;
+use hashbrown::HashMap;
+use intendant::control::standby::{Holder, Pieces, Standby};
+use intendant::control::views::{CutName, HeldCut, Next, View};
+use intendant_core::{Element, Initialiser, Key, Layout, NodeId, copy_from_bytes, copy_to_bytes, lock};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, RwLock};
+
+/// Bytes of rows in a piece, about.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The rows that a node owned at a cut.
+#[derive(Debug)]
+pub(crate) struct Part<E> {
+    keys: Vec<Key>,
+    values: Vec<E>,
+}
+
+impl<E: Element> Part<E> {
+    pub(crate) const fn new() -> Self {
+        Self { keys: Vec::new(), values: Vec::new() }
+    }
+
+    /// Adds keys and their rows, concatenated.
+    pub(crate) fn add(&mut self, keys: &[Key], values: &[E]) {
+        self.keys.extend_from_slice(keys);
+        self.values.extend_from_slice(values);
+    }
+
+    /// The keys, and where their rows are.
+    fn rows<'a>(&'a self, layout: &'a Layout) -> impl Iterator<Item = (Key, Range<usize>)> + 'a {
+        let mut at = 0;
+        self.keys.iter().map(move |key| {
+            let row = at..at + layout.len(*key);
+            at = row.end;
+            (*key, row)
+        })
+    }
+}
+
+/// A cut of which this node holds parts.
+struct Kept<E> {
+    name: CutName,
+    /// Nodes of its view.
+    nodes: usize,
+    parts: BTreeMap<usize, Arc<Part<E>>>,
+    /// What was trained until then; known when all nodes have copied.
+    state: Option<Arc<RunState>>,
+    settled: bool,
+}
+
+/// What another node asks for.
+#[derive(Debug, Serialize, Deserialize)]
+enum Wanted {
+    /// What was trained until a cut.
+    State(CutName),
+    /// A part of a cut, or some of its keys.
+    Part { cut: CutName, part: usize, only: Option<Needed> },
+}
+
+/// The keys that a node needs at the start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Needed {
+    /// Those whose home is node `rank` of `nodes`,
+    rank: u16,
+    nodes: usize,
+    /// and these.
+    replicated: BTreeSet<u64>,
+}
+
+impl Needed {
+    fn filter<'a>(&'a self, layout: &'a Layout) -> impl Fn(Key) -> bool + 'a {
+        move |key| layout.home(key) == NodeId(self.rank) || self.replicated.contains(&key.0)
+    }
+}
+
+/// The copies that a node holds.
+pub(crate) struct Copies<E> {
+    held: Arc<Held<E>>,
+    standby: Arc<Standby>,
+    /// Parts of other nodes that each node holds.
+    count: usize,
+}
+
+struct Held<E> {
+    layout: Layout,
+    /// The newest last.
+    cuts: Mutex<Vec<Kept<E>>>,
+}
+
+impl<E: Element> Copies<E> {
+    /// None yet, of a model with this layout; `standby` answers others from now on.
+    pub(crate) fn new(layout: Layout, standby: Arc<Standby>, count: usize) -> Self {
+        let held = Arc::new(Held { layout, cuts: Mutex::default() });
+        standby.hold(Arc::clone(&held) as Arc<dyn Holder>);
+        Self { held, standby, count }
+    }
+
+    /// How many of the nodes stay, if another number of nodes was asked for, or processes want to join; to be
+    /// called at node 0. Processes that are missing are asked for.
+    pub(crate) fn asked(&self, nodes: usize) -> Option<u16> {
+        let wanted = self.standby.take_wanted();
+        let missing = wanted.map_or(0, |wanted| usize::from(wanted).saturating_sub(nodes));
+        let address = self.standby.process().address;
+        if (0..missing).any(|_| !intendant::launch::ask_for_another(address.port())) {
+            tracing::warn!(
+                "{missing} more nodes are asked for, and this run's launcher starts none: start the program with --join \
+                 {address} {missing} times"
+            );
+        }
+        let fewer = wanted.filter(|wanted| usize::from(*wanted) < nodes && *wanted > 0);
+        fewer.or_else(|| (self.standby.joining() > 0).then(|| u16::try_from(nodes).unwrap_or(u16::MAX)))
+    }
+
+    /// This node has copied its part of a cut.
+    pub(crate) fn publish(&self, name: CutName, (rank, nodes): (usize, usize), part: Part<E>) {
+        let parts = BTreeMap::from([(rank, Arc::new(part))]);
+        lock(&self.held.cuts).push(Kept { name, nodes, parts, state: None, settled: false });
+    }
+
+    /// All nodes have copied their parts; this was trained until then.
+    pub(crate) fn copied(&self, name: CutName, state: RunState) {
+        if let Some(cut) = lock(&self.held.cuts).iter_mut().find(|cut| cut.name == name) {
+            cut.state = Some(Arc::new(state));
+        }
+        self.tell();
+    }
+
+    /// Fetches the parts of the nodes before this one.
+    ///
+    /// # Errors
+    /// A sentence that says which part is missing.
+    pub(crate) fn fetch(&self, name: CutName, view: &View, rank: usize) -> Result<(), String> {
+        let nodes = view.members.len();
+        for before in 1..=self.count.min(nodes - 1) {
+            let part = (rank + nodes - before) % nodes;
+            let from = view.members[part];
+            let fetched = self.fetch_part(from.address, &Wanted::Part { cut: name, part, only: None });
+            let fetched =
+                fetched.map_err(|error| format!("cannot copy the values of node {part}: {error}"))?;
+            if let Some(cut) = lock(&self.held.cuts).iter_mut().find(|cut| cut.name == name) {
+                cut.parts.insert(part, Arc::new(fetched));
+            }
+        }
+        self.tell();
+        Ok(())
+    }
+
+    /// All nodes hold what they should of a cut: older ones are not needed any more.
+    pub(crate) fn settle(&self, name: CutName) {
+        {
+            let mut cuts = lock(&self.held.cuts);
+            cuts.retain(|cut| cut.name >= name);
+            if let Some(cut) = cuts.iter_mut().find(|cut| cut.name == name) {
+                cut.settled = true;
+            }
+        }
+        self.tell();
+        self.standby.settle(name.view);
+    }
+
+    /// A cut is given up.
+    pub(crate) fn forget(&self, name: CutName) {
+        lock(&self.held.cuts).retain(|cut| cut.name != name);
+        self.tell();
+    }
+
+    /// Tells what this node holds to those who ask.
+    fn tell(&self) {
+        let cuts = lock(&self.held.cuts);
+        let known = cuts.iter().filter(|cut| cut.state.is_some());
+        let held = known.map(|cut| HeldCut {
+            name: cut.name,
+            parts: cut.nodes,
+            held: cut.parts.keys().copied().collect(),
+            settled: cut.settled,
+        });
+        self.standby.holds(held.collect());
+    }
+
+    fn fetch_part(&self, from: std::net::SocketAddr, wanted: &Wanted) -> Result<Part<E>, String> {
+        let (mut part, mut malformed) = (Part::new(), false);
+        let layout = &self.held.layout;
+        let request = postcard::to_stdvec(wanted).expect("a request can be serialised");
+        let each = &mut |piece: &[u8]| malformed |= add_piece(&mut part, layout, piece).is_none();
+        self.standby.fetch(from, request, each).map_err(|error| error.to_string())?;
+        if malformed { Err(format!("{from} sends rows that cannot be read")) } else { Ok(part) }
+    }
+
+    /// What was trained until the cut at which a view begins.
+    pub(crate) fn state(&self, next: &Next, cut: CutName) -> Result<RunState, TrainError> {
+        if let Some(state) =
+            lock(&self.held.cuts).iter().find(|kept| kept.name == cut).and_then(|kept| kept.state.clone())
+        {
+            return Ok((*state).clone());
+        }
+        let request = postcard::to_stdvec(&Wanted::State(cut)).expect("a request can be serialised");
+        let mut failure = "no process holds it".to_owned();
+        for source in next.sources.iter().flatten() {
+            let mut bytes = Vec::new();
+            match self
+                .standby
+                .fetch(source.address, request.clone(), &mut |piece| bytes.extend_from_slice(piece))
+            {
+                Ok(()) => {
+                    return serde_json::from_slice(&bytes).map_err(|error| {
+                        TrainError::Stopped(format!("the state of the run cannot be read: {error}"))
+                    });
+                }
+                Err(error) => failure = error.to_string(),
+            }
+        }
+        Err(TrainError::Stopped(format!("the state of the run cannot be fetched: {failure}")))
+    }
+
+    /// Loads what node `rank` of a view needs at the start: the values of the keys whose home it is, and of
+    /// those that all nodes have.
+    ///
+    /// # Errors
+    /// If a process that holds a part is lost meanwhile.
+    pub(crate) fn load(
+        &self,
+        (next, cut): (&Next, CutName),
+        rank: usize,
+        layout: &Layout,
+        replicated: BTreeSet<u64>,
+    ) -> Result<Table<E>, TrainError> {
+        let needed = Needed { rank: rank as u16, nodes: layout.nodes(), replicated };
+        let is_needed = needed.filter(layout);
+        let mut table = Table { index: HashMap::default(), parts: Vec::new() };
+        for (number, sources) in next.sources.iter().enumerate() {
+            let here = lock(&self.held.cuts)
+                .iter()
+                .find(|kept| kept.name == cut)
+                .and_then(|kept| kept.parts.get(&number).cloned());
+            let part = match here {
+                Some(part) => part,
+                None => Arc::new(self.load_part(cut, number, (sources, rank), &needed)?),
+            };
+            table.add(part, layout, &is_needed);
+        }
+        Ok(table)
+    }
+
+    fn load_part(
+        &self,
+        cut: CutName,
+        part: usize,
+        (sources, rank): (&[intendant::control::views::Process], usize),
+        needed: &Needed,
+    ) -> Result<Part<E>, TrainError> {
+        let wanted = Wanted::Part { cut, part, only: Some(needed.clone()) };
+        let mut failure = "no process holds it".to_owned();
+        // Nodes begin with different holders, so that these share the work.
+        for at in 0..sources.len() {
+            let source = &sources[(rank + at) % sources.len()];
+            match self.fetch_part(source.address, &wanted) {
+                Ok(part) => return Ok(part),
+                Err(error) => failure = error,
+            }
+        }
+        Err(TrainError::Unloaded(format!("part {part} of the values cannot be fetched: {failure}")))
+    }
+}
+
+/// Adds the rows of a piece; `None` if it is malformed.
+fn add_piece<E: Element>(part: &mut Part<E>, layout: &Layout, piece: &[u8]) -> Option<()> {
+    let (count, rest) = piece.split_first_chunk::<4>()?;
+    let (keys, rows) = rest.split_at_checked((u32::from_le_bytes(*count) as usize).checked_mul(8)?)?;
+    let (keys, []) = keys.as_chunks::<8>() else { return None };
+    let keys: Vec<Key> = keys.iter().map(|key| Key(u64::from_le_bytes(*key))).collect();
+    if keys.iter().any(|key| !layout.contains(*key)) {
+        return None;
+    }
+    let elements: usize = keys.iter().map(|key| layout.len(*key)).sum();
+    if rows.len() != elements.checked_mul(size_of::<E>())? {
+        return None;
+    }
+    let from = part.values.len();
+    part.values.resize(from + elements, E::ZERO);
+    copy_from_bytes(&mut part.values[from..], rows);
+    part.keys.extend_from_slice(&keys);
+    Some(())
+}
+
+/// The pieces of a part, made one by one.
+struct Cutting<E> {
+    part: Arc<Part<E>>,
+    layout: Layout,
+    only: Option<Needed>,
+    /// The next key, and its row.
+    next: usize,
+    row: usize,
+}
+
+impl<E: Element> Iterator for Cutting<E> {
+    type Item = bytes::Bytes;
+
+    fn next(&mut self) -> Option<bytes::Bytes> {
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
+        let is_needed = self.only.as_ref().map(|needed| needed.filter(&self.layout));
+        while let Some(key) = self.part.keys.get(self.next)
+            && rows.len() < PIECE_BYTES
+        {
+            let row = self.row..self.row + self.layout.len(*key);
+            (self.next, self.row) = (self.next + 1, row.end);
+            if is_needed.as_ref().is_none_or(|is_needed| is_needed(*key)) {
+                keys.push(*key);
+                copy_to_bytes(&self.part.values[row], &mut rows);
+            }
+        }
+        if keys.is_empty() {
+            return None;
+        }
+        let mut piece = Vec::with_capacity(4 + 8 * keys.len() + rows.len());
+        piece.extend((keys.len() as u32).to_le_bytes());
+        keys.iter().for_each(|key| piece.extend(key.0.to_le_bytes()));
+        piece.extend_from_slice(&rows);
+        Some(piece.into())
+    }
+}
+
+impl<E: Element> Holder for Held<E> {
+    fn hold(&self, wanted: &[u8]) -> Result<Pieces, String> {
+        let wanted: Wanted = postcard::from_bytes(wanted).map_err(|error| error.to_string())?;
+        let cuts = lock(&self.cuts);
+        let find = |name: CutName| {
+            let found = cuts.iter().find(|cut| cut.name == name);
+            found.ok_or_else(|| {
+                format!("this process does not hold cut {} of view {}", name.number, name.view)
+            })
+        };
+        match wanted {
+            Wanted::State(name) => {
+                let state = find(name)?.state.as_ref().ok_or("the cut is not whole")?;
+                let state = serde_json::to_vec(&**state).map_err(|error| error.to_string())?;
+                let pieces: Vec<bytes::Bytes> =
+                    state.chunks(PIECE_BYTES).map(bytes::Bytes::copy_from_slice).collect();
+                Ok(Box::new(pieces.into_iter()))
+            }
+            Wanted::Part { cut, part, only } => {
+                let part = find(cut)?.parts.get(&part).cloned();
+                let part = part.ok_or("this process does not hold that part")?;
+                let nodes = only.as_ref().map_or(1, |needed| needed.nodes);
+                let of = &self.layout;
+                let layout = of.redistribute(nodes, of.channels(), of.shards(), of.order(), of.seed());
+                let layout = layout.map_err(|error| error.to_string())?;
+                Ok(Box::new(Cutting { part, layout, only, next: 0, row: 0 }))
+            }
+        }
+    }
+}
+
+/// The rows with which a node begins.
+#[derive(Debug)]
+pub(crate) struct Table<E> {
+    /// Per key, its part and where its row begins.
+    index: HashMap<u64, (u32, usize), foldhash::fast::FixedState>,
+    parts: Vec<Arc<Part<E>>>,
+}
+
+impl<E: Element> Table<E> {
+    fn add(&mut self, part: Arc<Part<E>>, layout: &Layout, is_needed: impl Fn(Key) -> bool) {
+        let number = self.parts.len() as u32;
+        for (key, row) in part.rows(layout).filter(|(key, _)| is_needed(*key)) {
+            self.index.insert(key.0, (number, row.start));
+        }
+        self.parts.push(part);
+    }
+
+    fn read(&self, key: Key, row: &mut [E]) -> bool {
+        let Some((part, at)) = self.index.get(&key.0) else { return false };
+        let values = &self.parts[*part as usize].values;
+        row.copy_from_slice(&values[*at..*at + row.len()]);
+        true
+    }
+}
+
+/// A [`Table`] that is dropped when all values have been read from it.
+pub(crate) type Loaded<E> = Arc<RwLock<Option<Table<E>>>>;
+
+/// Initial values from a table. A key that is not in it has its initial value: it was never accessed, and a
+/// sparse store makes it later.
+pub(crate) fn init<E: Element>(loaded: &Loaded<E>, initial: &Initialiser<E>) -> Initialiser<E> {
+    let (loaded, initial) = (Arc::clone(loaded), Arc::clone(initial));
+    Arc::new(move |key: Key, row: &mut [E]| {
+        let table = loaded.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !table.as_ref().is_some_and(|table| table.read(key, row)) {
+            initial(key, row);
+        }
+    })
+}

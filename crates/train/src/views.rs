@@ -1,0 +1,291 @@
+//! A run whose nodes change (`--copies`): it goes on when nodes are lost, and others can join and leave.
+//!
+//! Such a run is a sequence of *views*. Each is an ordinary cluster, with ranks of its own, whose training
+//! goes on at a cut of the view before, as a run does that resumes from a checkpoint on another number of
+//! nodes. A view ends when a node is lost, or at a cut when another number of nodes is asked for. Then its
+//! processes [muster](intendant::control::views), and the next view begins.
+//!
+//! Two kinds of processes have no view: those that want to join, until they are let in, and those that have
+//! left.
+
+use crate::agreement::Terms;
+use crate::copies::{Copies, Loaded};
+use crate::cut::now;
+use crate::error::TrainError;
+use crate::origin::{Origin, Subject};
+use crate::plan::Plan;
+use intendant::control::standby::{Mustered, Standby};
+use intendant::control::views::{CutName, Next, Process, View};
+use intendant::{Endpoint, Lobby, NodeId, Rendezvous};
+use intendant_core::{Element, Layout};
+use intendant_task::Task;
+use serde::{Deserialize, Serialize};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+/// How long a process looks for the next view of a run that goes on.
+const MUSTER: Duration = Duration::from_secs(60);
+
+/// How long the nodes of a later view wait for each other: they have just agreed on it.
+const MEET: Duration = Duration::from_secs(10);
+
+/// How long a process that leaves holds values for the others.
+const LEAVE: Duration = Duration::from_secs(120);
+
+/// The changes of a run's nodes, as far as this process has seen them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Changes {
+    /// Views, with the first one.
+    pub count: u64,
+    /// Nodes that were lost.
+    pub lost: u64,
+    /// Nodes that have joined.
+    pub joined: u64,
+    /// Nodes that have left.
+    pub left: u64,
+    /// Time from the end of a view to the beginning of the training in the next one, on average,
+    /// milliseconds.
+    pub change_ms: f64,
+}
+
+/// The views of a run, as one of its processes sees them.
+pub(crate) struct Views<E> {
+    standby: Arc<Standby>,
+    pub(crate) copies: Arc<Copies<E>>,
+    /// The view that this process has entered.
+    view: Option<View>,
+    /// The view that it is to enter.
+    next: Option<Mustered>,
+    /// Where it wants to join.
+    door: Option<SocketAddr>,
+    /// As it was started.
+    rendezvous: Option<Rendezvous>,
+    loaded: Option<Loaded<E>>,
+    changes: Changes,
+    /// When the last view ended.
+    ended: Option<Instant>,
+}
+
+/// What the cuts of a view need to copy parts.
+#[derive(Clone)]
+pub(crate) struct Copying<E> {
+    pub(crate) copies: Arc<Copies<E>>,
+    pub(crate) view: View,
+    pub(crate) rank: usize,
+    /// The values with which the view began.
+    pub(crate) loaded: Option<Loaded<E>>,
+}
+
+impl<E: Element> Copying<E> {
+    /// The name of a cut of this view.
+    pub(crate) fn name(&self, cut: u64) -> CutName {
+        CutName { view: self.view.number, number: cut }
+    }
+
+    /// All nodes hold what they should of a cut.
+    pub(crate) fn settle(&self, cut: u64) {
+        self.copies.settle(self.name(cut));
+        if let Some(loaded) = &self.loaded {
+            // All values have been made.
+            *loaded.write().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+        }
+    }
+}
+
+impl<E: Element> Views<E> {
+    /// Opens what other processes ask, if the plan asks for copies. A process that wants to join is let in.
+    pub(crate) fn open<T: Task<Element = E>>(
+        task: &T,
+        plan: &Plan,
+        layout: &Layout,
+    ) -> Result<Option<Self>, TrainError> {
+        let Some(rendezvous) = plan.rendezvous.clone().or_else(|| joining(plan)) else { return Ok(None) };
+        if plan.copies == 0 {
+            return Ok(None);
+        }
+        let door = plan.join.as_deref().map(resolve).transpose()?;
+        let settings = Terms::new(task, plan).digest();
+        let standby = intendant::open_standby(&rendezvous, settings).map_err(TrainError::Cluster)?;
+        let standby = Arc::new(standby);
+        let copies = Arc::new(Copies::new(layout.clone(), Arc::clone(&standby), plan.copies));
+        let mut views = Self {
+            standby,
+            copies,
+            view: None,
+            next: None,
+            door,
+            rendezvous: Some(rendezvous),
+            loaded: None,
+            changes: Changes::default(),
+            ended: None,
+        };
+        if door.is_some() {
+            views.muster(&[])?;
+        }
+        Ok(Some(views))
+    }
+
+    /// The plan of the view that is next.
+    pub(crate) fn plan(&self, plan: &Plan) -> Plan {
+        let mut plan = plan.clone();
+        if let (Some(Mustered { next, coordinator, listener }), Some(rendezvous)) =
+            (&self.next, &self.rendezvous)
+        {
+            let members = &next.view.members;
+            let own = self.standby.process();
+            let rank = next.view.rank(own.id).unwrap_or_default();
+            let here: Vec<usize> =
+                (0..members.len()).filter(|at| members[*at].address.ip() == own.address.ip()).collect();
+            let local = here.iter().position(|at| *at == rank).unwrap_or_default();
+            let coordinator = Endpoint { host: coordinator.ip().to_string(), port: coordinator.port() };
+            let listener = listener.as_ref().and_then(|listener| listener.try_clone().ok());
+            let later =
+                rendezvous.later(NodeId(rank as u16), members.len(), (local, here.len()), coordinator);
+            let later = later.deadline(MEET);
+            plan.rendezvous = Some(match listener {
+                Some(listener) => later.listener(listener),
+                None => later,
+            });
+            plan.nodes = members.len();
+            plan.config.set("nodes", members.len() as i64);
+        }
+        plan
+    }
+
+    /// The process enters the view, together with all others.
+    pub(crate) fn enter(&mut self, lobby: &Lobby<E>) -> Result<(), TrainError> {
+        let next = self.next.as_ref().map(|mustered| &mustered.next.view);
+        if let Some(view) = next {
+            self.standby.entering(view);
+        }
+        let own = postcard::to_stdvec(&self.standby.process()).expect("a process can be serialised");
+        let told = lobby.gather("standby", own)?;
+        let members: Result<Vec<Process>, _> = told.iter().map(|told| postcard::from_bytes(told)).collect();
+        let members =
+            members.map_err(|error| TrainError::Stopped(format!("a node cannot be read: {error}")))?;
+        let number = next.map_or(1, |view| view.number);
+        let view = View { number, members };
+        self.standby.entered(&view);
+        self.changes.count += 1;
+        self.view = Some(view);
+        Ok(())
+    }
+
+    /// Where the view begins, if not at the start of the run. `layout` is that of the view, `replicated` has
+    /// the keys that every node holds.
+    pub(crate) fn origin(
+        &mut self,
+        (subject, plan): (&Subject<'_>, &Plan),
+        layout: &Layout,
+        replicated: impl FnOnce() -> std::collections::BTreeSet<u64>,
+    ) -> Result<Option<(Origin, Loaded<E>)>, TrainError> {
+        let Some(Mustered { next, .. }) = &self.next else { return Ok(None) };
+        let Some(cut) = next.cut else { return Ok(None) };
+        let state = self.copies.state(next, cut)?;
+        let table = self.copies.load((next, cut), usize::from(plan.rank()), layout, replicated())?;
+        let origin = Origin::of_copies(subject, plan, state)?;
+        let loaded: Loaded<E> = Arc::new(RwLock::new(Some(table)));
+        self.loaded = Some(Arc::clone(&loaded));
+        Ok(Some((origin, loaded)))
+    }
+
+    /// The training of the view begins: how the nodes have changed so far.
+    pub(crate) fn begins(&mut self) -> Changes {
+        if let Some(ended) = self.ended.take() {
+            let changes = (self.changes.count - 1) as f64;
+            let ms = (now() - ended).as_secs_f64() * 1e3;
+            self.changes.change_ms += (ms - self.changes.change_ms) / changes.max(1.0);
+        }
+        self.changes
+    }
+
+    /// What cuts of the view need.
+    pub(crate) fn copying(&self, rank: u16) -> Option<Copying<E>> {
+        let (copies, loaded) = (Arc::clone(&self.copies), self.loaded.clone());
+        self.view.clone().map(|view| Copying { copies, view, rank: rank.into(), loaded })
+    }
+
+    /// The view has ended with this error: finds the next one, if there can be one.
+    ///
+    /// # Errors
+    /// The error, or why there is none.
+    pub(crate) fn follow(&mut self, error: TrainError, plan: &Plan) -> Result<(), TrainError> {
+        self.loaded = None;
+        self.ended = Some(now());
+        let Some(view) = &self.view else {
+            // It has been let in, and the view did not come to be.
+            return if self.next.is_some() && error.loses_node() { self.muster(&[]) } else { Err(error) };
+        };
+        let gone = match &error {
+            TrainError::Regroups { nodes } if usize::from(plan.rank()) >= usize::from(*nodes) => {
+                self.standby.leave(LEAVE);
+                return Err(TrainError::Left);
+            }
+            TrainError::Regroups { nodes } => {
+                self.changes.left += view.members.len().saturating_sub(usize::from(*nodes)) as u64;
+                // Those that leave only hold what they have.
+                Vec::new()
+            }
+            error if error.loses_node() => {
+                tracing::warn!("{error}; looking for the nodes that are left");
+                // The ranks of a view that could not be entered are those of the next one.
+                let ranks = self.next.as_ref().map_or(view, |mustered| &mustered.next.view);
+                let lost = error.lost_node().and_then(|node| ranks.members.get(node.index()));
+                lost.map(|lost| lost.id).into_iter().collect()
+            }
+            _ => return Err(error),
+        };
+        self.muster(&gone)
+    }
+
+    fn muster(&mut self, gone: &[u64]) -> Result<(), TrainError> {
+        let before = self.view.clone();
+        let mustered = self.standby.muster(gone, self.door, MUSTER)?;
+        let Next { view, cut, lost, .. } = &mustered.next;
+        self.changes.lost += lost.len() as u64;
+        if let Some(before) = before {
+            let joined = view.members.iter().filter(|member| !before.has(member.id)).count();
+            self.changes.joined += joined as u64;
+        }
+        if view.rank(self.standby.process().id) == Some(0) {
+            let nodes = view.members.len();
+            let place = match cut {
+                Some(cut) => format!("cut {} of view {}", cut.number, cut.view),
+                None => "the start of the run".to_owned(),
+            };
+            let lost = match &lost[..] {
+                [] => String::new(),
+                lost => format!(", without {} nodes that are lost", lost.len()),
+            };
+            tracing::warn!("view {} has {nodes} nodes{lost}; it goes on at {place}", view.number);
+        }
+        self.next = Some(mustered);
+        Ok(())
+    }
+
+    /// Where others join the run.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.standby.process().address
+    }
+}
+
+/// The rendezvous of a process that joins a run later, as far as it is known.
+fn joining(plan: &Plan) -> Option<Rendezvous> {
+    let door = plan.join.as_deref()?;
+    let (host, port) = door.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let rendezvous = Rendezvous::new(NodeId(0), plan.nodes, host, port.parse().ok()?);
+    let token = Rendezvous::token_from_env().ok().flatten();
+    let rendezvous = rendezvous.tls(plan.tls.clone());
+    Some(match token {
+        Some(token) => rendezvous.token(token),
+        None => rendezvous,
+    })
+}
+
+fn resolve(door: &str) -> Result<SocketAddr, TrainError> {
+    let unknown = |what: String| TrainError::usage(format!("--join {door}: {what}; it is HOST:PORT"));
+    let mut addresses = door.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    addresses.next().ok_or_else(|| unknown("it has no address".to_owned()))
+}
