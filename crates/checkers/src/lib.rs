@@ -28,4 +28,5 @@ pub mod lapser;
 pub mod registers;
 pub mod restart;
 mod staleness;
+pub mod views;
 pub mod workload;

@@ -105,6 +105,8 @@ pub struct Protocol {
     seconds: f64,
     /// The cut whose parts are being written.
     pending: Option<u64>,
+    /// Whether the next meeting makes a cut in any case.
+    is_bare: bool,
     last_cut: Duration,
     last_meeting: Duration,
     /// Batches to the next meeting; at a meeting, those since the last one.
@@ -115,13 +117,27 @@ impl Protocol {
     /// The protocol at a worker of a run that makes a cut every so many seconds.
     #[must_use]
     pub const fn new(seat: Seat, seconds: f64, now: Duration) -> Self {
-        Self { seat, seconds, pending: None, last_cut: now, last_meeting: now, interval: FIRST_MEETING }
+        Self {
+            seat,
+            seconds,
+            pending: None,
+            is_bare: false,
+            last_cut: now,
+            last_meeting: now,
+            interval: FIRST_MEETING,
+        }
     }
 
     /// The same with a first meeting after so many batches, which is the same number at all workers.
     #[must_use]
     pub const fn meeting_after(self, batches: u64) -> Self {
         Self { interval: if batches == 0 { 1 } else { batches }, ..self }
+    }
+
+    /// The same of a run that depends on its cuts from the beginning: the first meeting makes one.
+    #[must_use]
+    pub const fn cutting_first(self) -> Self {
+        Self { is_bare: true, ..self }
     }
 
     /// Whether this worker leads. Its caller asks [`Protocol::is_due`], begins and commits cuts.
@@ -161,7 +177,7 @@ impl Protocol {
     pub fn is_due(&self, now: Duration, must: bool) -> bool {
         let since = now.saturating_sub(self.last_cut).as_secs_f64();
         // One at a time: the copy of a cut takes as much memory as its values.
-        self.is_leader() && (must || since >= self.seconds && self.pending.is_none())
+        self.is_leader() && (must || self.is_bare || since >= self.seconds && self.pending.is_none())
     }
 
     /// A cut was begun, or could not be: the next one is due so many seconds from now.
@@ -202,6 +218,7 @@ impl Protocol {
         let settled = self.settle(votes);
         if leader.cut.is_some() {
             self.pending = leader.cut;
+            self.is_bare = false;
         }
         self.interval = leader.next.max(1);
         let end = votes.iter().find_map(|vote| vote.end);

@@ -22,6 +22,7 @@ mod door;
 mod failure;
 mod gathers;
 mod health;
+pub mod holdings;
 mod introduction;
 mod listen;
 mod member;

@@ -8,7 +8,7 @@ fn process(id: u64) -> Process {
 }
 
 fn view() -> View {
-    View { number: 1, members: vec![process(10), process(11), process(12)] }
+    View { number: 1, members: vec![process(10), process(11), process(12)], begins: None, settled: false }
 }
 
 fn offer(id: u64, entered: bool) -> Offer {
@@ -38,11 +38,15 @@ fn the_leader_decides_when_the_others_have_come() {
     assert_eq!(leader.answer(Tick(0), Asked::Offer(offer(12, true))), Answer::Wait);
     leader.lead(Tick(10));
     let Decision::Go(next) = leader.decide(Tick(20), COORDINATOR) else { panic!("it has all that live") };
-    assert_eq!(next.view, View { number: 2, members: vec![process(10), process(12)] });
+    assert_eq!(
+        next.view,
+        View { number: 2, members: vec![process(10), process(12)], begins: None, settled: false }
+    );
     assert_eq!(leader.answer(Tick(30), Asked::Offer(offer(12, true))), Answer::Go(next, COORDINATOR));
     // Node 11 lives. It has come too late, and may join later.
     assert_eq!(leader.answer(Tick(40), Asked::Offer(offer(11, true))), Answer::Wait);
-    leader.me().entered = Some(View { number: 2, members: vec![process(10), process(12)] });
+    leader.me().entered =
+        Some(View { number: 2, members: vec![process(10), process(12)], begins: None, settled: false });
     leader.enter();
     assert_eq!(leader.joining(Tick(50)), 0);
     assert_eq!(leader.answer(Tick(60), Asked::Offer(offer(11, true))), Answer::Wait);
@@ -90,7 +94,7 @@ fn a_process_that_leaves_is_released_when_the_next_view_has_a_cut() {
     leader.answer(Tick(0), Asked::Offer(offer(11, true)));
     leader.answer(Tick(0), Asked::Offer(leaves.clone()));
     let Decision::Go(next) = leader.decide(Tick(1), COORDINATOR) else { panic!("all are there") };
-    assert_eq!(next.cut, None::<CutName>);
+    assert_eq!(next.view.begins, None::<CutName>);
     assert_eq!(leader.answer(Tick(2), Asked::Offer(leaves.clone())), Answer::Wait);
     leader.me().entered = Some(next.view.clone());
     leader.enter();

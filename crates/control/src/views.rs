@@ -37,6 +37,11 @@ pub struct View {
     pub number: u64,
     /// The processes, by rank.
     pub members: Vec<Process>,
+    /// The cut at which it begins; `None` at the start of the run.
+    pub begins: Option<CutName>,
+    /// Whether a cut was settled before. If not, a view that follows may begin at the start of the run, too: a
+    /// cut that is not settled can be whole, and have fewer copies than it should.
+    pub settled: bool,
 }
 
 impl View {
@@ -110,9 +115,7 @@ pub struct Next {
     pub view: View,
     /// The view that it follows. A process that hears of this one counts that one as entered.
     pub follows: View,
-    /// The cut at which it begins; `None` at the start of the run.
-    pub cut: Option<CutName>,
-    /// Per part of the cut, the processes that hold it.
+    /// Per part of the cut at which the view begins, the processes that hold it.
     pub sources: Vec<Vec<Process>>,
     /// Ranks of the last view that are not members of this one and have not left.
     pub lost: Vec<usize>,
@@ -152,7 +155,7 @@ pub fn decide(offers: &BTreeMap<u64, Offer>, is_patient: bool) -> Decision {
             "{present} of {all} nodes are left; to go on, a run needs more than half of them, or half of them with node 0"
         ));
     }
-    let (cut, sources) = match begins(offers, last) {
+    let (begins, sources) = match begins(offers, last) {
         Ok(begins) => begins,
         Err(reason) => return Decision::Stuck(reason),
     };
@@ -167,9 +170,15 @@ pub fn decide(offers: &BTreeMap<u64, Offer>, is_patient: bool) -> Decision {
         let views = [&offer.entered, &offer.entering].into_iter().flatten();
         views.map(|view| view.number).chain([offer.seen]).max().unwrap_or(0)
     };
+    let settled = last.settled || offers.values().flat_map(|offer| &offer.cuts).any(|cut| cut.settled);
     let number = offers.values().map(seen).max().unwrap_or(0) + 1;
     let lost = (0..last.members.len()).filter(|rank| !is_present(last.members[*rank].id)).collect();
-    Decision::Go(Next { view: View { number, members }, follows: last.clone(), cut, sources, lost })
+    Decision::Go(Next {
+        view: View { number, members, begins, settled },
+        follows: last.clone(),
+        sources,
+        lost,
+    })
 }
 
 /// The last view that a process may have entered.
@@ -234,7 +243,7 @@ fn begins(offers: &BTreeMap<u64, Offer>, last: &View) -> Result<Begins, String> 
         Some(part) => Err(format!(
             "all copies of the values of node {part} are lost; more --copies survive the loss of more nodes at once"
         )),
-        None if last.number == 1 => Ok((None, Vec::new())),
+        None if !last.settled => Ok((None, Vec::new())),
         None => Err("no copies of values are left".to_owned()),
     }
 }

@@ -6,7 +6,7 @@ fn process(id: u64) -> Process {
 }
 
 fn view(number: u64, ids: &[u64]) -> View {
-    View { number, members: ids.iter().copied().map(process).collect() }
+    View { number, members: ids.iter().copied().map(process).collect(), begins: None, settled: false }
 }
 
 fn offer(id: u64, entered: Option<&View>) -> Offer {
@@ -39,6 +39,10 @@ fn next(decision: Decision) -> Next {
     }
 }
 
+fn ids(next: &Next) -> Vec<u64> {
+    next.view.members.iter().map(|member| member.id).collect()
+}
+
 fn stuck(decision: Decision) -> String {
     match decision {
         Decision::Stuck(reason) => reason,
@@ -56,8 +60,9 @@ fn the_others_go_on_at_the_newest_cut_that_is_whole() {
     };
     let three = offers([of(10, 0), of(12, 2), of(13, 3)]);
     let next = next(decide(&three, true));
-    assert_eq!(next.view, view(2, &[10, 12, 13]));
-    assert_eq!((next.cut, next.lost), (Some(CutName { view: 1, number: 4 }), vec![1]));
+    let begins = Some(CutName { view: 1, number: 4 });
+    assert_eq!(next.view, View { begins, settled: true, ..view(2, &[10, 12, 13]) });
+    assert_eq!(next.lost, [1]);
     let sources: Vec<Vec<u64>> =
         next.sources.iter().map(|part| part.iter().map(|holder| holder.id).collect()).collect();
     assert_eq!(sources, [vec![10], vec![12], vec![12, 13], vec![10, 13]]);
@@ -92,12 +97,25 @@ fn a_part_of_which_no_copy_is_left_ends_the_run() {
 }
 
 #[test]
+fn a_run_without_a_settled_cut_may_begin_again() {
+    let again = view(2, &[10, 11, 12]);
+    let of = |id, view: &View| offer(id, Some(view));
+    assert_eq!(next(decide(&offers([of(10, &again), of(12, &again)]), false)).view, view(3, &[10, 12]));
+    let unsettled = View { begins: Some(CutName { view: 1, number: 3 }), ..again.clone() };
+    let begins = next(decide(&offers([of(10, &unsettled), of(12, &unsettled)]), false)).view.begins;
+    assert_eq!(begins, None);
+    let later = View { settled: true, ..again };
+    let reason = stuck(decide(&offers([of(10, &later), of(12, &later)]), false));
+    assert!(reason.starts_with("no copies"), "{reason}");
+}
+
+#[test]
 fn nodes_join_and_leave() {
     let first = view(1, &[10, 11, 12]);
     let of = |id: u64, rank| Offer { cuts: vec![held(1, 9, rank, 3)], ..offer(id, Some(&first)) };
     let leaves = Offer { leaves: true, ..of(11, 1) };
     let next = next(decide(&offers([of(10, 0), leaves, of(12, 2), offer(5, None)]), true));
-    assert_eq!(next.view, view(2, &[10, 12, 5]));
+    assert_eq!(ids(&next), [10, 12, 5]);
     // It holds its part until the others have it.
     assert!(next.sources[1].contains(&process(11)));
     assert_eq!(next.lost, [0usize; 0]);
@@ -122,9 +140,9 @@ fn a_view_that_may_have_been_entered_by_others_is_not_passed_over() {
         offer
     };
     let two = offers([values(entered(11), 1), values(entering(13), 3)]);
-    assert_eq!(next(decide(&two, false)).view, view(3, &[11, 13]));
+    assert_eq!(ids(&next(decide(&two, false))), [11, 13]);
     let three = offers([values(entering(10), 0), values(entering(11), 1), values(entering(13), 3)]);
-    assert_eq!(next(decide(&three, false)).view, view(3, &[10, 11, 13]));
+    assert_eq!(ids(&next(decide(&three, false))), [10, 11, 13]);
 }
 
 /// A process in the test below.
@@ -222,11 +240,14 @@ fn views_follow_each_other() {
                 .collect();
             let is_whole = parts.len() == nodes_of_settled;
             assert!(
-                !is_whole || next.cut >= Some(settled),
+                !is_whole || next.view.begins >= Some(settled),
                 "seed {seed}: {:?} is older than {settled:?}",
-                next.cut
+                next.view.begins
             );
-            assert!(next.cut.is_some() && next.sources.iter().all(|part| !part.is_empty()), "seed {seed}");
+            assert!(
+                next.view.begins.is_some() && next.sources.iter().all(|part| !part.is_empty()),
+                "seed {seed}"
+            );
             last = next.view.clone();
             for id in &passed {
                 let offer = &mut all.get_mut(id).expect("a member").offer;

@@ -249,6 +249,20 @@ markers! {
     ResumedElsewhere = "resumed_elsewhere",
     /// A run started again from its beginning, as there was no checkpoint yet.
     ResumedAtStart = "resumed_at_start",
+    /// A run with copies went on without a node that was lost.
+    WentOn = "went_on",
+    /// It went on in the middle of an epoch.
+    WentOnWithin = "went_on_within",
+    /// It went on without several nodes that were lost at once.
+    WentOnWithoutSeveral = "went_on_without_several",
+    /// A node was lost while the next view began.
+    LostWhileEntering = "lost_while_entering",
+    /// Nodes joined a run.
+    Joined = "joined",
+    /// Nodes left a run.
+    Left = "left",
+    /// Too many nodes were lost for a run to go on.
+    CannotGoOn = "cannot_go_on",
     /// A one-sided read had an image that was torn.
     TornRead = "torn_read",
     /// A one-sided read had an image that was older than what a get needed.

@@ -209,6 +209,12 @@ pub enum TaskFailure {
         /// When, ns.
         at_ns: u64,
     },
+    /// The run ended at a cut, because another number of nodes was asked for ([`CutConfig::regroup`]).
+    #[error("the run goes on with {nodes} nodes")]
+    Regrouped {
+        /// How many of its nodes stay.
+        nodes: u16,
+    },
     /// A checkpoint cannot be made, or cannot be read.
     #[error("checkpoint: {0}")]
     Checkpoint(String),

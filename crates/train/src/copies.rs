@@ -15,11 +15,12 @@
 use crate::error::TrainError;
 use crate::origin::RunState;
 use hashbrown::HashMap;
+use intendant::control::holdings;
 use intendant::control::standby::{Holder, Pieces, Standby};
-use intendant::control::views::{CutName, HeldCut, Next, View};
+use intendant::control::views::{CutName, Next, Process, View};
 use intendant_core::{Element, Initialiser, Key, Layout, NodeId, copy_from_bytes, copy_to_bytes, lock};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -55,16 +56,8 @@ impl<E: Element> Part<E> {
     }
 }
 
-/// A cut of which this node holds parts.
-struct Kept<E> {
-    name: CutName,
-    /// Nodes of its view.
-    nodes: usize,
-    parts: BTreeMap<usize, Arc<Part<E>>>,
-    /// What was trained until then; known when all nodes have copied.
-    state: Option<Arc<RunState>>,
-    settled: bool,
-}
+/// What this node holds.
+type Holdings<E> = holdings::Holdings<Arc<Part<E>>, Arc<RunState>>;
 
 /// What another node asks for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -101,8 +94,7 @@ pub(crate) struct Copies<E> {
 
 struct Held<E> {
     layout: Layout,
-    /// The newest last.
-    cuts: Mutex<Vec<Kept<E>>>,
+    cuts: Mutex<Holdings<E>>,
 }
 
 impl<E: Element> Copies<E> {
@@ -130,16 +122,13 @@ impl<E: Element> Copies<E> {
     }
 
     /// This node has copied its part of a cut.
-    pub(crate) fn publish(&self, name: CutName, (rank, nodes): (usize, usize), part: Part<E>) {
-        let parts = BTreeMap::from([(rank, Arc::new(part))]);
-        lock(&self.held.cuts).push(Kept { name, nodes, parts, state: None, settled: false });
+    pub(crate) fn publish(&self, name: CutName, place: (usize, usize), part: Part<E>) {
+        lock(&self.held.cuts).publish(name, place, Arc::new(part));
     }
 
     /// All nodes have copied their parts; this was trained until then.
     pub(crate) fn copied(&self, name: CutName, state: RunState) {
-        if let Some(cut) = lock(&self.held.cuts).iter_mut().find(|cut| cut.name == name) {
-            cut.state = Some(Arc::new(state));
-        }
+        lock(&self.held.cuts).copied(name, Arc::new(state));
         self.tell();
     }
 
@@ -148,16 +137,12 @@ impl<E: Element> Copies<E> {
     /// # Errors
     /// A sentence that says which part is missing.
     pub(crate) fn fetch(&self, name: CutName, view: &View, rank: usize) -> Result<(), String> {
-        let nodes = view.members.len();
-        for before in 1..=self.count.min(nodes - 1) {
-            let part = (rank + nodes - before) % nodes;
+        for part in holdings::before(rank, view.members.len(), self.count) {
             let from = view.members[part];
             let fetched = self.fetch_part(from.address, &Wanted::Part { cut: name, part, only: None });
             let fetched =
                 fetched.map_err(|error| format!("cannot copy the values of node {part}: {error}"))?;
-            if let Some(cut) = lock(&self.held.cuts).iter_mut().find(|cut| cut.name == name) {
-                cut.parts.insert(part, Arc::new(fetched));
-            }
+            lock(&self.held.cuts).add(name, part, Arc::new(fetched));
         }
         self.tell();
         Ok(())
@@ -165,34 +150,21 @@ impl<E: Element> Copies<E> {
 
     /// All nodes hold what they should of a cut: older ones are not needed any more.
     pub(crate) fn settle(&self, name: CutName) {
-        {
-            let mut cuts = lock(&self.held.cuts);
-            cuts.retain(|cut| cut.name >= name);
-            if let Some(cut) = cuts.iter_mut().find(|cut| cut.name == name) {
-                cut.settled = true;
-            }
-        }
+        lock(&self.held.cuts).settle(name);
         self.tell();
         self.standby.settle(name.view);
     }
 
     /// A cut is given up.
     pub(crate) fn forget(&self, name: CutName) {
-        lock(&self.held.cuts).retain(|cut| cut.name != name);
+        lock(&self.held.cuts).forget(name);
         self.tell();
     }
 
     /// Tells what this node holds to those who ask.
     fn tell(&self) {
-        let cuts = lock(&self.held.cuts);
-        let known = cuts.iter().filter(|cut| cut.state.is_some());
-        let held = known.map(|cut| HeldCut {
-            name: cut.name,
-            parts: cut.nodes,
-            held: cut.parts.keys().copied().collect(),
-            settled: cut.settled,
-        });
-        self.standby.holds(held.collect());
+        let held = lock(&self.held.cuts).held();
+        self.standby.holds(held);
     }
 
     fn fetch_part(&self, from: std::net::SocketAddr, wanted: &Wanted) -> Result<Part<E>, String> {
@@ -206,9 +178,8 @@ impl<E: Element> Copies<E> {
 
     /// What was trained until the cut at which a view begins.
     pub(crate) fn state(&self, next: &Next, cut: CutName) -> Result<RunState, TrainError> {
-        if let Some(state) =
-            lock(&self.held.cuts).iter().find(|kept| kept.name == cut).and_then(|kept| kept.state.clone())
-        {
+        let here = lock(&self.held.cuts).state(cut).cloned();
+        if let Some(state) = here {
             return Ok((*state).clone());
         }
         let request = postcard::to_stdvec(&Wanted::State(cut)).expect("a request can be serialised");
@@ -246,10 +217,7 @@ impl<E: Element> Copies<E> {
         let is_needed = needed.filter(layout);
         let mut table = Table { index: HashMap::default(), parts: Vec::new() };
         for (number, sources) in next.sources.iter().enumerate() {
-            let here = lock(&self.held.cuts)
-                .iter()
-                .find(|kept| kept.name == cut)
-                .and_then(|kept| kept.parts.get(&number).cloned());
+            let here = lock(&self.held.cuts).part(cut, number).cloned();
             let part = match here {
                 Some(part) => part,
                 None => Arc::new(self.load_part(cut, number, (sources, rank), &needed)?),
@@ -263,7 +231,7 @@ impl<E: Element> Copies<E> {
         &self,
         cut: CutName,
         part: usize,
-        (sources, rank): (&[intendant::control::views::Process], usize),
+        (sources, rank): (&[Process], usize),
         needed: &Needed,
     ) -> Result<Part<E>, TrainError> {
         let wanted = Wanted::Part { cut, part, only: Some(needed.clone()) };
@@ -341,22 +309,16 @@ impl<E: Element> Holder for Held<E> {
     fn hold(&self, wanted: &[u8]) -> Result<Pieces, String> {
         let wanted: Wanted = postcard::from_bytes(wanted).map_err(|error| error.to_string())?;
         let cuts = lock(&self.cuts);
-        let find = |name: CutName| {
-            let found = cuts.iter().find(|cut| cut.name == name);
-            found.ok_or_else(|| {
-                format!("this process does not hold cut {} of view {}", name.number, name.view)
-            })
-        };
         match wanted {
             Wanted::State(name) => {
-                let state = find(name)?.state.as_ref().ok_or("the cut is not whole")?;
+                let state = cuts.state(name).ok_or("this process does not know the cut")?;
                 let state = serde_json::to_vec(&**state).map_err(|error| error.to_string())?;
                 let pieces: Vec<bytes::Bytes> =
                     state.chunks(PIECE_BYTES).map(bytes::Bytes::copy_from_slice).collect();
                 Ok(Box::new(pieces.into_iter()))
             }
             Wanted::Part { cut, part, only } => {
-                let part = find(cut)?.parts.get(&part).cloned();
+                let part = cuts.part(cut, part).cloned();
                 let part = part.ok_or("this process does not hold that part")?;
                 let nodes = only.as_ref().map_or(1, |needed| needed.nodes);
                 let of = &self.layout;

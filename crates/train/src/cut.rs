@@ -67,8 +67,6 @@ pub(crate) struct Cutter<'a, E> {
     ledger: Ledger,
     /// Whether the last cut is settled and committed.
     has_ended: bool,
-    /// Whether no cut has been made yet of a run with copies: the first meeting makes one.
-    is_bare: bool,
     /// The model that is tested and exported, once it is chosen; `None` is the one in memory.
     chosen: Option<Option<Arc<Kept>>>,
 }
@@ -85,15 +83,15 @@ impl<'a, E: Element> Cutter<'a, E> {
         worker: usize,
     ) -> Self {
         let seat = Seat { node: cuts.rank, worker, workers: cuts.workers };
+        let protocol = Protocol::new(seat, cuts.seconds, Duration::ZERO);
         Self {
             cuts,
             subject,
             plan,
-            protocol: Protocol::new(seat, cuts.seconds, Duration::ZERO),
+            protocol: if cuts.copying.is_some() { protocol.cutting_first() } else { protocol },
             began: now(),
             ledger: Ledger::new(E::TYPE, cuts.ranges.clone(), cuts.best),
             has_ended: false,
-            is_bare: cuts.copying.is_some(),
             chosen: None,
         }
     }
@@ -133,13 +131,12 @@ impl<'a, E: Element> Cutter<'a, E> {
         place: &Place<'_>,
         so_far: impl FnOnce(&P) -> (Vec<u8>, f64),
     ) -> Result<Next, TrainError> {
-        let Heard { mut cut, end, .. } = self.ask(nodes, batches, place.must || self.is_bare)?;
+        let Heard { mut cut, end, .. } = self.ask(nodes, batches, place.must)?;
         if end.is_some() && cut.is_none() {
             cut = self.ask(nodes, batches, true)?.cut;
         }
         if let Some(cut) = cut {
             self.cut(nodes, cut, place, so_far)?;
-            self.is_bare = false;
         }
         self.protocol.leave(self.time());
         Ok(end.map_or(Next::Meeting(self.protocol.next_meeting()), Next::End))

@@ -236,6 +236,7 @@ impl Simulation {
                         TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
                         // No fault is configured that makes nodes die, and no cut is made.
                         TaskFailure::Violation(_)
+                        | TaskFailure::Regrouped { .. }
                         | TaskFailure::Crashed { .. }
                         | TaskFailure::Checkpoint(_) => TrainError::Simulation(failure),
                     })

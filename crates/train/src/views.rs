@@ -164,8 +164,16 @@ impl<E: Element> Views<E> {
         let members: Result<Vec<Process>, _> = told.iter().map(|told| postcard::from_bytes(told)).collect();
         let members =
             members.map_err(|error| TrainError::Stopped(format!("a node cannot be read: {error}")))?;
-        let number = next.map_or(1, |view| view.number);
-        let view = View { number, members };
+        let view = match next {
+            Some(next) if next.members == members => next.clone(),
+            Some(next) => {
+                return Err(TrainError::Stopped(format!(
+                    "view {} has other nodes than it should",
+                    next.number
+                )));
+            }
+            None => View { number: 1, members, begins: None, settled: false },
+        };
         self.standby.entered(&view);
         self.changes.count += 1;
         self.view = Some(view);
@@ -181,7 +189,7 @@ impl<E: Element> Views<E> {
         replicated: impl FnOnce() -> std::collections::BTreeSet<u64>,
     ) -> Result<Option<(Origin, Loaded<E>)>, TrainError> {
         let Some(Mustered { next, .. }) = &self.next else { return Ok(None) };
-        let Some(cut) = next.cut else { return Ok(None) };
+        let Some(cut) = next.view.begins else { return Ok(None) };
         let state = self.copies.state(next, cut)?;
         let table = self.copies.load((next, cut), usize::from(plan.rank()), layout, replicated())?;
         let origin = Origin::of_copies(subject, plan, state)?;
@@ -242,7 +250,7 @@ impl<E: Element> Views<E> {
     fn muster(&mut self, gone: &[u64]) -> Result<(), TrainError> {
         let before = self.view.clone();
         let mustered = self.standby.muster(gone, self.door, MUSTER)?;
-        let Next { view, cut, lost, .. } = &mustered.next;
+        let Next { view, lost, .. } = &mustered.next;
         self.changes.lost += lost.len() as u64;
         if let Some(before) = before {
             let joined = view.members.iter().filter(|member| !before.has(member.id)).count();
@@ -250,7 +258,7 @@ impl<E: Element> Views<E> {
         }
         if view.rank(self.standby.process().id) == Some(0) {
             let nodes = view.members.len();
-            let place = match cut {
+            let place = match view.begins {
                 Some(cut) => format!("cut {} of view {}", cut.number, cut.view),
                 None => "the start of the run".to_owned(),
             };

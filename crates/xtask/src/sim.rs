@@ -3,7 +3,7 @@
 
 use clap::Parser;
 use intendant_checkers::workload::{self, Mode, Run};
-use intendant_checkers::{lapser, restart};
+use intendant_checkers::{lapser, restart, views};
 use intendant_engine::Storage;
 use intendant_lapser::Variant;
 use intendant_sim::reach::{Marker, Reach};
@@ -33,6 +33,13 @@ pub(crate) struct Args {
         "pace", "faults", "expect", "trace", "variant",
     ])]
     restarts: bool,
+    /// Instead of random calls: training with copies that goes on when nodes are lost, join and leave. All but
+    /// the technique is drawn from the seed
+    #[arg(long, conflicts_with_all = [
+        "restarts", "initiator", "nodes", "ops", "caches", "location", "mode", "order", "storage", "staleness",
+        "pace", "faults", "expect", "trace", "variant",
+    ])]
+    views: bool,
     /// Number of nodes; if not given, 3 to 5, or 2 to 9 with static replicas
     #[arg(long)]
     nodes: Option<usize>,
@@ -116,6 +123,8 @@ enum Workload {
     Lapser(lapser::Mode),
     /// Training that crashes and starts again.
     Restarts,
+    /// Training whose nodes change.
+    Views(Technique),
 }
 
 impl Workload {
@@ -125,6 +134,7 @@ impl Workload {
             Self::Calls(mode) => mode.to_string(),
             Self::Lapser(mode) => mode.to_string(),
             Self::Restarts => "--restarts".to_owned(),
+            Self::Views(technique) => format!("--views --technique {technique}"),
         }
     }
 
@@ -134,6 +144,7 @@ impl Workload {
             Self::Calls(mode) => mode.expected(),
             Self::Lapser(mode) => mode.expected(),
             Self::Restarts => restart::expected(),
+            Self::Views(_) => views::expected(),
         }
     }
 }
@@ -210,6 +221,10 @@ impl Args {
     fn workload(&self) -> Result<Workload, String> {
         let mode = match self.technique {
             _ if self.restarts => return Ok(Workload::Restarts),
+            TechniqueArg::By(technique) if self.views => return Ok(Workload::Views(technique)),
+            TechniqueArg::Hub | TechniqueArg::Lapser if self.views => {
+                return Err("--views needs the technique of a parameter server".to_owned());
+            }
             TechniqueArg::Lapser => return self.lapser().map(Workload::Lapser),
             TechniqueArg::By(technique) => {
                 Mode { by_owners: self.initiator.is_some_and(|by| by.0), ..Mode::new(technique) }
@@ -352,7 +367,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         return Err(format!(
             "seed {seed} violates '{check}'; replay it with\n  cargo xtask sim {name} --seeds {seed}..{}{}",
             seed + 1,
-            if args.restarts { "" } else { " --trace" }
+            if args.restarts || args.views { "" } else { " --trace" }
         ));
     }
     if args.expect == Expect::Inconsistent {
@@ -423,7 +438,8 @@ fn run_one(workload: &Workload, seed: u64, args: &Args, total: &mut Totals) -> b
     match workload {
         Workload::Calls(mode) => run_calls(mode, seed, args, total),
         Workload::Lapser(mode) => run_lapser(mode, seed, args.trace, total),
-        Workload::Restarts => run_restarts(seed, total),
+        Workload::Restarts => run_restarts(|| restart::run(seed), seed, total),
+        Workload::Views(technique) => run_restarts(|| views::run(seed, *technique), seed, total),
     }
 }
 
@@ -467,8 +483,8 @@ fn run_lapser(mode: &lapser::Mode, seed: u64, trace: bool, total: &mut Totals) -
 }
 
 /// As [`run_one`], of a training that crashes and starts again.
-fn run_restarts(seed: u64, total: &mut Totals) -> bool {
-    let Ok(run) = catch_unwind(AssertUnwindSafe(|| restart::run(seed))) else { return panicked(seed, total) };
+fn run_restarts(run: impl Fn() -> restart::Run, seed: u64, total: &mut Totals) -> bool {
+    let Ok(run) = catch_unwind(AssertUnwindSafe(run)) else { return panicked(seed, total) };
     total.add_restarts(&run);
     match run.result {
         Ok(()) => false,

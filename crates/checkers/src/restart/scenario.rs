@@ -18,7 +18,7 @@ const EVENTS_MAX: u64 = 20_000_000;
 
 /// A kind of [`Moment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Voted,
     /// A pending cut was settled: its manifest is being written.
     Settled,
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const fn is(self, moment: Moment) -> bool {
+    pub(crate) const fn is(self, moment: Moment) -> bool {
         match moment {
             Moment::Voted { is_settled, begins } => match self {
                 Self::Voted => true,
@@ -49,7 +49,7 @@ impl Kind {
 
 /// When a node dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(crate) enum When {
     /// At a time, ns.
     At(u64),
     /// At the n-th moment of a kind, from 1.
@@ -58,23 +58,23 @@ pub(super) enum When {
 
 /// A start of the run: it trains until it crashes, or to the end.
 #[derive(Clone, Debug)]
-pub(super) struct Attempt {
-    pub(super) config: TaskConfig,
-    pub(super) crash: Option<(When, NodeId)>,
+pub(crate) struct Attempt {
+    pub(crate) config: TaskConfig,
+    pub(crate) crash: Option<(When, NodeId)>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Scenario {
-    pub(super) shape: Shape,
-    pub(super) double: bool,
+pub(crate) struct Scenario {
+    pub(crate) shape: Shape,
+    pub(crate) double: bool,
     /// All attempts have one node and one worker.
-    pub(super) alone: bool,
+    pub(crate) alone: bool,
     /// The last one does not crash.
-    pub(super) attempts: Vec<Attempt>,
+    pub(crate) attempts: Vec<Attempt>,
 }
 
 impl Scenario {
-    pub(super) fn draw(seed: u64, folder: &Folder) -> Self {
+    pub(crate) fn draw(seed: u64, folder: &Folder) -> Self {
         let dice = &mut Dice::new(random::stream(seed, &[0]));
         let shape = Shape {
             seed,
@@ -96,6 +96,18 @@ fn draw_attempt(dice: &mut Dice, shape: &Shape, alone: bool, crashes: bool, fold
     let (nodes, workers) =
         if alone { (1, 1) } else { (dice.between(1, 4) as usize, dice.between(1, 3) as usize) };
     let technique = dice.pick(&Technique::ALL);
+    let crash = |dice: &mut Dice| crashes.then(|| (draw_when(dice), NodeId(dice.below(nodes as u64) as u16)));
+    draw_start(dice, (shape, technique), (nodes, workers), crash, folder)
+}
+
+/// A start of a run with so many nodes and workers per node.
+pub(crate) fn draw_start(
+    dice: &mut Dice,
+    (shape, technique): (&Shape, Technique),
+    (nodes, workers): (usize, usize),
+    crash: impl FnOnce(&mut Dice) -> Option<(When, NodeId)>,
+    folder: &Folder,
+) -> Attempt {
     let policy = technique.policy();
     let asked = technique == Technique::FullReplication && dice.once_in(2);
     let pace = if asked {
@@ -117,7 +129,7 @@ fn draw_attempt(dice: &mut Dice, shape: &Shape, alone: bool, crashes: bool, fold
         synchronize: asked.then(|| NonZeroU32::new(dice.pick(&[1, 3]))).flatten(),
         ..Schedule::epochs(shape.epochs)
     };
-    let crash = crashes.then(|| (draw_when(dice), NodeId(dice.below(nodes as u64) as u16)));
+    let crash = crash(dice);
     let faults = match crash {
         Some((When::At(from_ns), node)) => {
             Faults::new(vec![Episode { from_ns, until_ns: u64::MAX, fault: Fault::Crash { node } }])
@@ -136,6 +148,8 @@ fn draw_attempt(dice: &mut Dice, shape: &Shape, alone: bool, crashes: bool, fold
         write: spread(dice),
         commit: spread(dice),
         linger: spread(dice),
+        copies: false,
+        regroup: None,
     };
     let config = TaskConfig {
         technique,
@@ -155,7 +169,7 @@ fn draw_attempt(dice: &mut Dice, shape: &Shape, alone: bool, crashes: bool, fold
     Attempt { config, crash }
 }
 
-fn draw_when(dice: &mut Dice) -> When {
+pub(crate) fn draw_when(dice: &mut Dice) -> When {
     let (kind, nth_max) = dice.pick(&[
         (Kind::Voted, 8),
         (Kind::Settled, 3),

@@ -18,23 +18,23 @@ use intendant_task::{
 };
 use std::sync::Arc;
 
-pub(super) const HOT: u64 = 3;
-pub(super) const NOISE: u64 = 16;
-pub(super) const STATE: u64 = 4;
+pub(crate) const HOT: u64 = 3;
+pub(crate) const NOISE: u64 = 16;
+pub(crate) const STATE: u64 = 4;
 /// Elements of each value of `hot`, `noise` and `state`.
-pub(super) const HOT_LEN: usize = 2;
+pub(crate) const HOT_LEN: usize = 2;
 const SAMPLES: usize = 2;
 
 /// What is trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) seed: u64,
-    pub(super) examples: u64,
-    pub(super) batch: u64,
-    pub(super) epochs: u32,
+pub(crate) struct Shape {
+    pub(crate) seed: u64,
+    pub(crate) examples: u64,
+    pub(crate) batch: u64,
+    pub(crate) epochs: u32,
     /// Epochs have subepochs: as many as there are workers.
-    pub(super) blocked: bool,
-    pub(super) in_place: bool,
+    pub(crate) blocked: bool,
+    pub(crate) in_place: bool,
 }
 
 impl Shape {
@@ -42,12 +42,12 @@ impl Shape {
         EpochOrder::new(self.seed, epoch, self.examples, self.batch)
     }
 
-    pub(super) fn batches(&self) -> u64 {
+    pub(crate) fn batches(&self) -> u64 {
         self.order(0).batches()
     }
 
     /// The examples of a batch of all.
-    pub(super) fn examples_of(&self, epoch: u32, batch: u64) -> Vec<u64> {
+    pub(crate) fn examples_of(&self, epoch: u32, batch: u64) -> Vec<u64> {
         self.order(epoch).batch(batch).collect()
     }
 
@@ -55,7 +55,7 @@ impl Shape {
         stream(self.seed, &[u64::from(epoch), example])
     }
 
-    pub(super) fn digest(&self, epoch: u32, examples: impl Iterator<Item = u64>) -> u64 {
+    pub(crate) fn digest(&self, epoch: u32, examples: impl Iterator<Item = u64>) -> u64 {
         examples.fold(0, |sum, example| sum.wrapping_add(self.word(epoch, example)))
     }
 
@@ -76,7 +76,7 @@ impl Shape {
 
     /// The batches that are left of an epoch, by their numbers among all of them, as a reader of the names of
     /// batches lists them.
-    pub(super) fn left(&self, rest: &Rest) -> Vec<u64> {
+    pub(crate) fn left(&self, rest: &Rest) -> Vec<u64> {
         let of = |worker| Partition { worker, workers: rest.workers, nodes: rest.nodes, threads: 1 };
         let mut left = Vec::new();
         for stretch in &rest.stretches {
@@ -95,7 +95,7 @@ impl Shape {
     }
 
     /// The rate of each epoch: it adapts to the sums of all earlier ones.
-    pub(super) fn rates(&self) -> Vec<u64> {
+    pub(crate) fn rates(&self) -> Vec<u64> {
         let digests = (0..self.epochs).map(|epoch| self.digest(epoch, 0..self.examples));
         let rates = digests.scan(1, |rate, digest| {
             let now = *rate;
@@ -110,21 +110,21 @@ fn adapted(rate: u64, digest: u64) -> u64 {
     (3 * rate + digest % 7) % 32 + 1
 }
 
-pub(super) struct Marks<E> {
-    pub(super) shape: Shape,
+pub(crate) struct Marks<E> {
+    pub(crate) shape: Shape,
     model: Model<E>,
     noise: DistributionId,
 }
 
 /// A batch.
-pub(super) struct Batch {
+pub(crate) struct Batch {
     epoch: u32,
     number: u64,
     examples: usize,
 }
 
 impl<E: Element> Marks<E> {
-    pub(super) fn new(shape: Shape) -> Self {
+    pub(crate) fn new(shape: Shape) -> Self {
         let first = shape.examples + HOT;
         let mut sampler = Sampler::builder();
         let noise = Distribution::uniform(first..first + NOISE).expect("there are keys");
@@ -248,6 +248,6 @@ impl<E: Element> Task for Marks<E> {
 }
 
 /// How many samples so many batches draw.
-pub(super) const fn samples(batches: u64) -> u64 {
+pub(crate) const fn samples(batches: u64) -> u64 {
     batches * SAMPLES as u64
 }

@@ -196,7 +196,14 @@ impl Mode {
             | Marker::CrashedBeforeManifest
             | Marker::ResumedWithin
             | Marker::ResumedElsewhere
-            | Marker::ResumedAtStart => (1, false),
+            | Marker::ResumedAtStart
+            | Marker::WentOn
+            | Marker::WentOnWithin
+            | Marker::WentOnWithoutSeveral
+            | Marker::LostWhileEntering
+            | Marker::Joined
+            | Marker::Left
+            | Marker::CannotGoOn => (1, false),
             // So are one-sided operations: `crate::lapser`.
             Marker::TornRead
             | Marker::StaleRead

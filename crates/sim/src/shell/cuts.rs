@@ -13,7 +13,7 @@ use super::{Moment, TaskFailure};
 use crate::Spread;
 use crate::invariants::{Cover, Finding};
 use crate::meeting::Stream;
-use intendant_checkpoint::protocol::{Heard, Protocol, Seat, Settled, Vote};
+use intendant_checkpoint::protocol::{End, Heard, Protocol, Seat, Settled, Vote};
 use intendant_checkpoint::{Checkpoint, Folder, Manifest, Range, Rows};
 use intendant_core::{Clock, Element, Initialiser, Key, Layout};
 use intendant_task::{Event, Reduction, Rest, Start, Task};
@@ -39,6 +39,11 @@ pub struct CutConfig {
     pub commit: Spread,
     /// How long other nodes live when one has died.
     pub linger: Spread,
+    /// Whether nodes hold copies of each other's values: the first meeting makes a cut.
+    pub copies: bool,
+    /// From when on, ns, node 0 asks for another number of nodes, and for how many; the run then ends at a
+    /// cut, as [`TaskFailure::Regrouped`].
+    pub regroup: Option<(u64, u16)>,
 }
 
 /// What a run needs besides its parameters, to go on where a cut was made.
@@ -57,6 +62,8 @@ pub struct Cut {
     pub number: u64,
     /// The values of all keys when nothing was in flight, concatenated.
     pub values: Vec<f64>,
+    /// The node that owned each key.
+    pub owners: Vec<u16>,
     /// What was trained until then.
     pub trained: Trained,
 }
@@ -66,6 +73,8 @@ pub struct Cut {
 pub struct Origin<E> {
     /// The cut, as it was read.
     pub cut: Cut,
+    /// Whether the cut is the newest one of the folder.
+    is_read: bool,
     start: Start,
     init: Initialiser<E>,
 }
@@ -95,11 +104,39 @@ impl<E: Element> Origin<E> {
             values.extend(value.into_iter().map(E::to_f64));
         }
         let start = Start { epochs: trained.epochs.clone(), rest };
-        let cut = Cut { number: manifest.cut, values, trained };
+        let cut = Cut { number: manifest.cut, values, owners: Vec::new(), trained };
         let init: Initialiser<E> = Arc::new(move |key: Key, value: &mut [E]| {
             checkpoint.read(key, value).expect("it was read before, and files stay while they are open");
         });
-        Ok(Some(Self { cut, start, init }))
+        Ok(Some(Self { cut, is_read: true, start, init }))
+    }
+
+    /// Begins where a cut was made, with the values that it has.
+    ///
+    /// # Errors
+    /// If it is not one of the task.
+    pub fn of_cut<T: Task<Element = E>>(task: &T, cut: Cut) -> Result<Self, TaskFailure> {
+        let rest = cut.trained.under_way.as_ref().map(|(_, rest)| Arc::new(rest.clone()));
+        if let Some(rest) = &rest {
+            rest.check(task).map_err(|error| TaskFailure::Checkpoint(error.to_string()))?;
+        }
+        let start = Start { epochs: cut.trained.epochs.clone(), rest };
+        let mut at = 0;
+        let rows: Vec<Vec<E>> = (0..task.model().keys())
+            .map(|key| {
+                let row = at..at + task.model().range(Key(key)).row();
+                at = row.end;
+                cut.values[row].iter().map(|value| E::from_f64(*value)).collect()
+            })
+            .collect();
+        let init: Initialiser<E> =
+            Arc::new(move |key: Key, value: &mut [E]| value.copy_from_slice(&rows[key.index()]));
+        Ok(Self { cut, is_read: false, start, init })
+    }
+
+    /// The newest cut of the folder, by its number.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.is_read.then_some(self.cut.number)
     }
 
     /// Where training begins.
@@ -147,6 +184,8 @@ pub(super) struct Cuts<E> {
     /// The leader: what its manifest says of the pending cut.
     pending: Option<serde_json::Value>,
     copying: Option<Copying<E>>,
+    /// The number of nodes with which the run goes on after the cut that is due, or that is being made.
+    ending: Option<u16>,
 }
 
 /// A cut whose values are being copied.
@@ -155,6 +194,7 @@ struct Copying<E> {
     rows: Vec<Rows<E>>,
     cover: Cover,
     values: Vec<Vec<E>>,
+    owners: Vec<u16>,
     /// Nodes that have not copied all of theirs.
     open: usize,
 }
@@ -169,7 +209,10 @@ impl<E: Element> Cuts<E> {
     ) -> Self {
         let all = layout.nodes() * workers;
         let seat = |at: usize| Seat { node: (at / workers) as u16, worker: at % workers, workers };
-        let protocol = |at| Protocol::new(seat(at), config.seconds, Duration::ZERO);
+        let protocol = |at| {
+            let protocol = Protocol::new(seat(at), config.seconds, Duration::ZERO);
+            if config.copies { protocol.cutting_first() } else { protocol }
+        };
         Self {
             disk: Disk::new(config, layout.nodes(), seed, newest),
             ranges: layout.ranges().iter().map(Range::from).collect(),
@@ -179,6 +222,7 @@ impl<E: Element> Cuts<E> {
             between: None,
             pending: None,
             copying: None,
+            ending: None,
         }
     }
 
@@ -186,8 +230,9 @@ impl<E: Element> Cuts<E> {
         self.protocols[0].next_meeting()
     }
 
-    fn is_end(&self) -> bool {
-        self.between.as_ref().is_some_and(|(_, is_end)| *is_end)
+    /// Whether a cut is made in any case.
+    fn must(&self) -> bool {
+        self.ending.is_some() || self.between.as_ref().is_some_and(|(_, is_end)| *is_end)
     }
 
     /// All workers hear all votes.
@@ -229,7 +274,7 @@ impl<T: Task> TaskRun<'_, T> {
             Stage::Vote | Stage::LastVote => {
                 let node = worker / self.config.workers;
                 let is_last = stage == Stage::LastVote;
-                let (protocol, is_end) = (&cuts.protocols[worker], cuts.is_end());
+                let (protocol, is_end) = (&cuts.protocols[worker], cuts.must());
                 let mut written = None;
                 if protocol.tells_of_part() {
                     written = cuts.disk.written(node);
@@ -254,7 +299,9 @@ impl<T: Task> TaskRun<'_, T> {
                 } else {
                     protocol.vote(now, batches, begun, written)
                 };
-                cuts.votes[worker] = Some(vote);
+                let regroup = self.config.cuts.as_ref().and_then(|config| config.regroup);
+                let asks = regroup.filter(|(from_ns, _)| worker == 0 && !is_last && now_ns >= *from_ns);
+                cuts.votes[worker] = Some(vote.asking_for_end(asks.map(|(_, nodes)| End::Nodes(nodes))));
                 if self.meet(worker, Waiting::Votes) {
                     self.voted(is_last)?;
                 }
@@ -284,6 +331,12 @@ impl<T: Task> TaskRun<'_, T> {
             cuts.settle(settled, now_ns).map_err(violation(&self.cluster))?;
         }
         self.dies = self.observer.moment(Moment::Voted { is_settled, begins: heard.cut.is_some() });
+        if let Some(nodes) = cuts.ending.filter(|_| is_last) {
+            return Err(TaskFailure::Regrouped { nodes });
+        }
+        if let Some(End::Nodes(nodes)) = heard.end {
+            cuts.ending = Some(nodes);
+        }
         if is_last {
             // No node leaves before the last cut is a checkpoint.
             let end_ns = cuts.disk.busy_until_ns(0).unwrap_or(now_ns);
@@ -295,9 +348,13 @@ impl<T: Task> TaskRun<'_, T> {
                 rows: vec![Rows::new(&cuts.ranges); layout.nodes()],
                 cover: Cover::new(0..layout.keys()),
                 values: vec![Vec::new(); layout.keys() as usize],
+                owners: vec![0; layout.keys() as usize],
                 open: layout.nodes(),
             });
             self.go_on(Stage::Flush, 0);
+        } else if cuts.ending.is_some() {
+            // The run ends at a cut: they meet again at once, for one.
+            self.go_on(Stage::Vote, 0);
         } else {
             self.meeting_over();
         }
@@ -352,13 +409,16 @@ impl<T: Task> TaskRun<'_, T> {
         for key in keys {
             let (value, after) = rest.split_at(self.cluster.layout().len(*key));
             copying.values[key.index()] = value.to_vec();
+            copying.owners[key.index()] = node as u16;
             rest = after;
         }
         copying.open -= usize::from(is_all);
         if copying.open > 0 {
             return Ok(());
         }
-        let Some(Copying { cut, rows, cover, values, .. }) = cuts.copying.take() else { return Ok(()) };
+        let Some(Copying { cut, rows, cover, values, owners, .. }) = cuts.copying.take() else {
+            return Ok(());
+        };
         cover.finish().map_err(violation(&self.cluster))?;
         let values = values.concat();
         if values != self.cluster.values() {
@@ -373,9 +433,13 @@ impl<T: Task> TaskRun<'_, T> {
         let Some(cuts) = &mut self.cuts else { return Ok(()) };
         cuts.pending = Some(state);
         let values = values.into_iter().map(Element::to_f64).collect();
-        self.observer.cut(&Cut { number: cut, values, trained });
+        self.observer.cut(&Cut { number: cut, values, owners, trained });
         self.dies = self.observer.moment(Moment::Copied);
-        self.meeting_over();
+        if self.cuts.as_ref().is_some_and(|cuts| cuts.ending.is_some()) {
+            self.go_on(Stage::LastVote, 0);
+        } else {
+            self.meeting_over();
+        }
         Ok(())
     }
 

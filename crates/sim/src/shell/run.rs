@@ -110,7 +110,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         observer: &'a mut dyn Observer,
     ) -> Self {
         let start = origin.map(|origin| origin.start().clone()).unwrap_or_default();
-        let newest = origin.map(|origin| origin.cut.number);
+        let newest = origin.and_then(Origin::newest);
         let cuts = config
             .cuts
             .as_ref()

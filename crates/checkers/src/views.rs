@@ -1,0 +1,517 @@
+//! Runs with copies: training that goes on when nodes are lost, join and leave, and never starts again.
+//!
+//! Engines, protocol of cuts, the decision on the next view, what nodes hold of cuts, and the programs that
+//! divide what is left are those of real runs. The task and most checks are those of [`crate::restart`]. In
+//! addition:
+//!
+//! | check | what holds |
+//! | --- | --- |
+//! | `goes-on` | a run goes on if enough of its nodes are left, and no more were lost since a cut was settled than there are copies |
+//! | `newest` | it goes on at the newest cut that was settled, or at a newer one |
+//! | `cover`, `loaded` | the parts that are left have every key once, with the values of the cut |
+//! | `state` | what was trained until then is what the cut says |
+
+use crate::restart::scenario::{Attempt, When, draw_start, draw_when};
+use crate::restart::task::{Marks, Shape};
+use crate::restart::{Failure, Run, check_cut, check_outcome};
+use intendant_checkpoint::Folder;
+use intendant_control::holdings::{self, before};
+use intendant_control::views::{CutName, Decision, Next, Offer, Process, View, decide};
+use intendant_core::{Element, NodeId, random};
+use intendant_sim::reach::{Marker, Reach};
+use intendant_sim::{
+    Cut, Dice, Finding, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained, resume_task,
+    run_task,
+};
+use intendant_task::{Schedule, Task};
+use intendant_techniques::Technique;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Changes of the nodes of a run at most.
+const CHANGES_MAX: u64 = 5;
+
+/// Nodes of a run at most.
+const NODES_MAX: u64 = 6;
+
+/// The keys that a node owned at a cut.
+type Part = Rc<Vec<u64>>;
+type Holdings = holdings::Holdings<Part, Trained>;
+
+/// Markers that a set of so many runs must reach.
+#[must_use]
+pub fn expected() -> Vec<(Marker, u64)> {
+    vec![
+        (Marker::WentOn, 10),
+        (Marker::WentOnWithin, 40),
+        (Marker::WentOnWithoutSeveral, 100),
+        (Marker::LostWhileEntering, 100),
+        (Marker::Joined, 20),
+        (Marker::Left, 40),
+        (Marker::CannotGoOn, 200),
+    ]
+}
+
+/// Runs one seed with a technique.
+#[must_use]
+pub fn run(seed: u64, technique: Technique) -> Run {
+    let mut run = Run { result: Ok(()), hash: 0, events: 0, reach: Reach::default() };
+    // In memory, where the system has such a place: what is tested is not the disk.
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    run.result = match made {
+        Err(error) => Err(Failure::Folder(error.to_string())),
+        Ok(place) => {
+            let dice = Dice::new(random::stream(seed, &[2]));
+            if seed.is_multiple_of(4) {
+                Training::<f64>::begin(seed, technique, dice)
+                    .and_then(|training| training.run(place.path(), &mut run))
+            } else {
+                Training::<f32>::begin(seed, technique, dice)
+                    .and_then(|training| training.run(place.path(), &mut run))
+            }
+        }
+    };
+    run
+}
+
+/// How the nodes of a view change.
+#[derive(Clone, Debug)]
+enum Change {
+    /// The run ends before.
+    None,
+    /// The first of these nodes dies then, and the others before they muster.
+    Crash(When, Vec<usize>),
+    /// So many nodes stay, and so many join, from then on.
+    Regroup { at_ns: u64, stay: u16, join: u64 },
+}
+
+/// A process.
+#[derive(Clone)]
+struct Node {
+    offer: Offer,
+    holdings: Holdings,
+}
+
+impl Node {
+    fn new(id: u64) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1 + id as u16));
+        let offer = Offer {
+            process: Process { id, address },
+            settings: 0,
+            entered: None,
+            entering: None,
+            cuts: Vec::new(),
+            gone: Vec::new(),
+            leaves: false,
+            seen: 0,
+        };
+        Self { offer, holdings: Holdings::default() }
+    }
+}
+
+/// Sees what happens in a view, and keeps what its nodes hold.
+struct Watcher<'a> {
+    crash: Option<(When, NodeId)>,
+    seen: u64,
+    view: u64,
+    copies: usize,
+    /// By rank.
+    nodes: Vec<Holdings>,
+    /// The cut that is being copied or written.
+    pending: Option<CutName>,
+    cuts: &'a mut BTreeMap<CutName, Cut>,
+    settled: Option<CutName>,
+    dice: Dice,
+}
+
+impl Watcher<'_> {
+    /// A step of a gather that all nodes take; if one dies there, some may have taken it.
+    fn all(&mut self, dies: bool, mut step: impl FnMut(&mut Holdings)) {
+        for node in &mut self.nodes {
+            if !dies || self.dice.once_in(2) {
+                step(node);
+            }
+        }
+    }
+}
+
+impl Observer for Watcher<'_> {
+    fn moment(&mut self, moment: Moment) -> Option<NodeId> {
+        let dies = match self.crash {
+            Some((When::Nth(kind, nth), node)) => {
+                self.seen += u64::from(kind.is(moment));
+                (kind.is(moment) && self.seen == nth).then_some(node)
+            }
+            Some((When::At(_), _)) | None => None,
+        };
+        match (moment, self.pending) {
+            (Moment::Copied, Some(name)) => {
+                let state = self.cuts[&name].trained.clone();
+                self.all(dies.is_some(), |node| node.copied(name, state.clone()));
+            }
+            (Moment::Written(NodeId(node)), Some(name)) => {
+                let (rank, nodes) = (usize::from(node), self.nodes.len());
+                for part in before(rank, nodes, self.copies) {
+                    if let Some(content) = self.nodes[part].part(name, part).cloned() {
+                        self.nodes[rank].add(name, part, content);
+                    }
+                }
+            }
+            (Moment::Voted { is_settled: true, .. }, Some(name)) => {
+                self.settled = Some(name);
+                self.all(dies.is_some(), |node| node.settle(name));
+            }
+            (
+                Moment::Voted { .. }
+                | Moment::Resting
+                | Moment::Copied
+                | Moment::Written(_)
+                | Moment::Committed(_),
+                _,
+            ) => {}
+        }
+        dies
+    }
+
+    fn cut(&mut self, cut: &Cut) {
+        let name = CutName { view: self.view, number: cut.number };
+        let nodes = self.nodes.len();
+        for (rank, node) in self.nodes.iter_mut().enumerate() {
+            let own = (0..).zip(&cut.owners).filter(|(_, owner)| usize::from(**owner) == rank);
+            node.publish(name, (rank, nodes), Rc::new(own.map(|(key, _)| key).collect()));
+        }
+        self.pending = Some(name);
+        self.cuts.insert(name, cut.clone());
+    }
+}
+
+/// A run, from its first view to its end.
+struct Training<E: Element> {
+    technique: Technique,
+    shape: Shape,
+    task: Arc<Marks<E>>,
+    reference: TaskOutcome<E>,
+    copies: usize,
+    dice: Dice,
+    /// Processes that live.
+    nodes: BTreeMap<u64, Node>,
+    /// The number of the next process.
+    next_id: u64,
+    view: View,
+    cuts: BTreeMap<CutName, Cut>,
+    /// The newest cut that all nodes held.
+    settled: Option<CutName>,
+    /// Nodes that were lost since then.
+    lost: usize,
+    /// How many of these losses the copies of that cut make up for.
+    spare: usize,
+    reach: Reach,
+}
+
+impl<E: Element> Training<E> {
+    fn begin(seed: u64, technique: Technique, mut dice: Dice) -> Result<Self, Failure> {
+        let shape = Shape {
+            seed,
+            examples: dice.between(20, 200),
+            batch: dice.between(1, 3),
+            epochs: dice.between(1, 3) as u32,
+            blocked: dice.once_in(4),
+            in_place: dice.once_in(3),
+        };
+        let task = Arc::new(Marks::<E>::new(shape));
+        let schedule = Schedule { test: false, ..Schedule::epochs(shape.epochs) };
+        let reference = run_task(&task, &TaskConfig::new(1, 1, schedule), &mut ());
+        let reference = reference.map_err(Failure::Reference)?;
+        let copies = dice.between(1, 2);
+        let count = dice.between(copies + 1, NODES_MAX);
+        let mut nodes: BTreeMap<u64, Node> = (0..count).map(|id| (id, Node::new(id))).collect();
+        let members = nodes.values().map(|node| node.offer.process).collect();
+        let view = View { number: 1, members, begins: None, settled: false };
+        nodes.values_mut().for_each(|node| node.offer.entered = Some(view.clone()));
+        Ok(Self {
+            technique,
+            shape,
+            task,
+            reference,
+            copies: copies as usize,
+            dice,
+            nodes,
+            next_id: count,
+            view,
+            cuts: BTreeMap::new(),
+            settled: None,
+            lost: 0,
+            spare: copies as usize,
+            reach: Reach::default(),
+        })
+    }
+
+    fn run(mut self, place: &Path, run: &mut Run) -> Result<(), Failure> {
+        let changes = self.dice.between(1, CHANGES_MAX);
+        let mut origin: Option<Origin<E>> = None;
+        for attempt in 0..=changes {
+            let found = |(check, what): Finding| Failure::Check { attempt: attempt as usize, check, what };
+            // The parts are written as well, to a folder of the view; they are not read.
+            let folder = Folder::at(place.join(attempt.to_string()));
+            let folder = &folder.map_err(|error| Failure::Folder(error.to_string()))?;
+            let change = if attempt < changes { self.draw_change() } else { Change::None };
+            let ended =
+                self.train(&change, origin.as_ref(), folder, run).map_err(|failure| match failure {
+                    Ok(finding) => found(finding),
+                    Err(source) => Failure::Task { attempt: attempt as usize, source },
+                })?;
+            if ended {
+                run.reach.merge(&self.reach);
+                return Ok(());
+            }
+            origin = match self.muster(&change).map_err(found)? {
+                None => {
+                    run.reach.merge(&self.reach);
+                    return Ok(());
+                }
+                Some(next) => self.load(&next).map_err(found)?,
+            };
+        }
+        Err(Failure::Folder("the last view did not end".to_owned()))
+    }
+
+    fn draw_change(&mut self) -> Change {
+        let (count, dice) = (self.view.members.len() as u64, &mut self.dice);
+        if dice.once_in(3) {
+            let stay = if dice.once_in(2) { dice.between(1, count) } else { count };
+            let join = if stay == count { dice.between(1, 2) } else { dice.below(2) };
+            let join = join.min(NODES_MAX.saturating_sub(stay));
+            let within = 1 << dice.between(10, 24);
+            return Change::Regroup { at_ns: dice.below(within), stay: stay as u16, join };
+        }
+        // Sometimes more than copies make up for.
+        let deaths =
+            if dice.once_in(10) { dice.between(1, count) } else { dice.between(1, self.copies as u64) };
+        let mut ranks: Vec<usize> = (0..count as usize).collect();
+        while ranks.len() as u64 > deaths {
+            let at = dice.below(ranks.len() as u64) as usize;
+            ranks.remove(at);
+        }
+        let first = dice.below(ranks.len() as u64) as usize;
+        ranks.swap(0, first);
+        Change::Crash(draw_when(dice), ranks)
+    }
+
+    /// Trains in a view. Returns whether the run has ended.
+    fn train(
+        &mut self,
+        change: &Change,
+        origin: Option<&Origin<E>>,
+        folder: &Folder,
+        run: &mut Run,
+    ) -> Result<bool, Result<Finding, TaskFailure>> {
+        let nodes = self.view.members.len();
+        let workers = self.dice.between(1, 2) as usize;
+        let crash = match change {
+            Change::Crash(when, ranks) => Some((*when, NodeId(ranks[0] as u16))),
+            Change::None | Change::Regroup { .. } => None,
+        };
+        let what = (&self.shape, self.technique);
+        let Attempt { mut config, crash } =
+            draw_start(&mut self.dice, what, (nodes, workers), |_| crash, folder);
+        if let Some(cuts) = &mut config.cuts {
+            cuts.copies = true;
+            if let Change::Regroup { at_ns, stay, .. } = change {
+                cuts.regroup = Some((*at_ns, *stay));
+            }
+        }
+        let members: Vec<u64> = self.view.members.iter().map(|member| member.id).collect();
+        let mut watcher = Watcher {
+            crash,
+            seen: 0,
+            view: self.view.number,
+            copies: self.copies,
+            nodes: members.iter().map(|id| self.nodes[id].holdings.clone()).collect(),
+            pending: None,
+            cuts: &mut self.cuts,
+            settled: self.settled,
+            dice: Dice::new(self.dice.word()),
+        };
+        let outcome = resume_task(&self.task, &config, origin, &mut watcher);
+        let Watcher { nodes: holdings, settled, .. } = watcher;
+        self.settled = settled;
+        for (id, holdings) in members.iter().zip(holdings) {
+            if let Some(node) = self.nodes.get_mut(id) {
+                node.offer.cuts = holdings.held();
+                node.holdings = holdings;
+            }
+        }
+        for cut in self.cuts.values().filter(|cut| !cut.owners.is_empty()) {
+            check_cut(&self.shape, cut).map_err(Ok)?;
+        }
+        match outcome {
+            Err(TaskFailure::Crashed { .. } | TaskFailure::Regrouped { .. }) => Ok(false),
+            Err(source) => Err(Err(source)),
+            Ok(outcome) => {
+                run.hash = run.hash.wrapping_add(outcome.hash);
+                run.events += outcome.events;
+                run.reach.merge(&outcome.reach);
+                // A view that begins at the end of the training makes no cut.
+                let last = self.settled.max(self.view.begins).and_then(|name| self.cuts.get(&name));
+                check_outcome((&self.shape, false), &outcome, &self.reference, last).map_err(Ok)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// The nodes change, and those that are left decide on the next view; `None` if they cannot go on, and
+    /// need not.
+    fn muster(&mut self, change: &Change) -> Result<Option<Next>, Finding> {
+        if self.settled.is_some_and(|settled| settled.view == self.view.number) {
+            self.nodes.retain(|id, node| self.view.has(*id) || !node.offer.leaves);
+            // A view of few nodes has fewer copies.
+            (self.lost, self.spare) = (0, self.copies.min(self.view.members.len() - 1));
+        }
+        match change {
+            Change::None => return Err(("goes-on", "the run ended early".to_owned())),
+            Change::Crash(_, ranks) => {
+                let ids: Vec<u64> = ranks.iter().map(|rank| self.view.members[*rank].id).collect();
+                ids.iter().for_each(|id| drop(self.nodes.remove(id)));
+                self.lost += ids.len();
+                self.nodes.values_mut().for_each(|node| node.offer.gone.extend(&ids));
+            }
+            Change::Regroup { stay, join, .. } => {
+                for leaver in self.view.members.iter().skip((*stay).into()) {
+                    if let Some(node) = self.nodes.get_mut(&leaver.id) {
+                        node.offer.leaves = true;
+                        self.reach.mark(Marker::Left);
+                    }
+                }
+                for _ in 0..*join {
+                    self.nodes.insert(self.next_id, Node::new(self.next_id));
+                    self.next_id += 1;
+                    self.reach.mark(Marker::Joined);
+                }
+            }
+        }
+        loop {
+            let offers = self.nodes.iter().map(|(id, node)| (*id, node.offer.clone())).collect();
+            let last = self.view.members.clone();
+            let next = match decide(&offers, self.dice.once_in(2)) {
+                Decision::Go(next) => next,
+                Decision::Wait(missing) => {
+                    return Err((
+                        "goes-on",
+                        format!("{missing:?} are waited for, which are known to be gone"),
+                    ));
+                }
+                Decision::Stuck(reason) => {
+                    let left = last.iter().filter(|member| self.nodes.contains_key(&member.id)).count();
+                    let is_quorum = left * 2 > last.len();
+                    // Whether others have begun a view is not known while it begins.
+                    let entering = self.nodes.values().any(|node| node.offer.entering.is_some());
+                    if is_quorum && self.lost <= self.spare && !entering {
+                        return Err((
+                            "goes-on",
+                            format!("{left} of {} nodes cannot go on: {reason}", last.len()),
+                        ));
+                    }
+                    self.reach.mark(Marker::CannotGoOn);
+                    return Ok(None);
+                }
+            };
+            if self.lost <= self.spare && next.view.begins < self.settled {
+                let (cut, settled) = (next.view.begins, self.settled);
+                return Err(("newest", format!("the run goes on at {cut:?}, and {settled:?} was settled")));
+            }
+            for member in &next.view.members {
+                if let Some(node) = self.nodes.get_mut(&member.id) {
+                    node.offer.seen = next.view.number;
+                    (node.offer.entered, node.offer.entering) = (Some(next.follows.clone()), None);
+                }
+            }
+            if next.view.members.len() > 1 && self.dice.once_in(6) {
+                // One dies while the view begins. Some have called the first gather, and none has passed it.
+                let dies = next.view.members[self.dice.below(next.view.members.len() as u64) as usize].id;
+                let all = self.dice.once_in(3);
+                for member in &next.view.members {
+                    let calls = all || self.dice.once_in(2);
+                    if let Some(node) = self.nodes.get_mut(&member.id).filter(|_| calls) {
+                        node.offer.entering = Some(next.view.clone());
+                    }
+                }
+                self.nodes.remove(&dies);
+                self.nodes.values_mut().for_each(|node| node.offer.gone.push(dies));
+                self.lost += 1;
+                self.reach.mark(Marker::LostWhileEntering);
+                continue;
+            }
+            if self.lost > 0 {
+                self.reach.mark(if self.lost > 1 { Marker::WentOnWithoutSeveral } else { Marker::WentOn });
+            }
+            return Ok(Some(next));
+        }
+    }
+
+    /// The nodes of a view enter it, and load the values of the cut at which it begins.
+    fn load(&mut self, next: &Next) -> Result<Option<Origin<E>>, Finding> {
+        let origin = next.view.begins.map(|name| self.assemble(next, name)).transpose()?;
+        for node in self.nodes.values_mut().filter(|node| !node.offer.leaves) {
+            node.offer.gone.clear();
+            (node.offer.entered, node.offer.entering) = (Some(next.view.clone()), None);
+        }
+        // Those that leave hold their parts until the view has a cut.
+        self.nodes.retain(|id, node| next.view.has(*id) || node.offer.leaves);
+        self.view = next.view.clone();
+        Ok(origin)
+    }
+
+    fn assemble(&mut self, next: &Next, name: CutName) -> Result<Origin<E>, Finding> {
+        let cut = &self.cuts[&name];
+        let mut rows: Vec<Option<&[f64]>> = vec![None; cut.owners.len()];
+        let mut places = Vec::with_capacity(rows.len());
+        let mut at = 0;
+        for key in 0..rows.len() as u64 {
+            let row = at..at + self.task.model().range(intendant_core::Key(key)).row();
+            at = row.end;
+            places.push(row);
+        }
+        for (part, sources) in next.sources.iter().enumerate() {
+            let source = sources[self.dice.below(sources.len() as u64) as usize];
+            let held = self.nodes.get(&source.id).and_then(|node| node.holdings.part(name, part));
+            let Some(keys) = held else {
+                return Err((
+                    "loaded",
+                    format!("process {} does not hold part {part} of {name:?}", source.id),
+                ));
+            };
+            for key in keys.iter() {
+                let row = &cut.values[places[*key as usize].clone()];
+                if rows[*key as usize].replace(row).is_some() {
+                    return Err(("cover", format!("key {key} is in two parts of {name:?}")));
+                }
+            }
+        }
+        let Some(rows) = rows.into_iter().collect::<Option<Vec<_>>>() else {
+            return Err(("cover", format!("a key is in no part of {name:?}")));
+        };
+        let states = next.sources.iter().flatten().filter_map(|source| {
+            let node = self.nodes.get(&source.id)?;
+            node.holdings.state(name)
+        });
+        let mut known = false;
+        for state in states {
+            known = true;
+            if *state != cut.trained {
+                return Err(("state", format!("a process has another state of {name:?}")));
+            }
+        }
+        if !known {
+            return Err(("state", format!("no process knows what was trained until {name:?}")));
+        }
+        if cut.trained.under_way.is_some() {
+            self.reach.mark(Marker::WentOnWithin);
+        }
+        let cut = Cut { values: rows.concat(), ..cut.clone() };
+        Origin::of_cut(&*self.task, cut).map_err(|error| ("loaded", error.to_string()))
+    }
+}
