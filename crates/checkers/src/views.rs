@@ -230,7 +230,7 @@ impl<E: Element> Training<E> {
         let count = dice.between(copies + 1, NODES_MAX);
         let mut nodes: BTreeMap<u64, Node> = (0..count).map(|id| (id, Node::new(id))).collect();
         let members = nodes.values().map(|node| node.offer.process).collect();
-        let view = View { number: 1, members, begins: None, settled: false };
+        let view = View::first(members);
         nodes.values_mut().for_each(|node| node.offer.entered = Some(view.clone()));
         Ok(Self {
             technique,

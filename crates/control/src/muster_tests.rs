@@ -8,7 +8,12 @@ fn process(id: u64) -> Process {
 }
 
 fn view() -> View {
-    View { number: 1, members: vec![process(10), process(11), process(12)], begins: None, settled: false }
+    View::first(vec![process(10), process(11), process(12)])
+}
+
+/// The view after it, without process 11.
+fn second() -> View {
+    View { number: 2, names: vec![0, 2], next_name: 3, ..View::first(vec![process(10), process(12)]) }
 }
 
 fn offer(id: u64, entered: bool) -> Offer {
@@ -38,15 +43,11 @@ fn the_leader_decides_when_the_others_have_come() {
     assert_eq!(leader.answer(Tick(0), Asked::Offer(offer(12, true))), Answer::Wait);
     leader.lead(Tick(10));
     let Decision::Go(next) = leader.decide(Tick(20), COORDINATOR) else { panic!("it has all that live") };
-    assert_eq!(
-        next.view,
-        View { number: 2, members: vec![process(10), process(12)], begins: None, settled: false }
-    );
+    assert_eq!(next.view, second());
     assert_eq!(leader.answer(Tick(30), Asked::Offer(offer(12, true))), Answer::Go(next, COORDINATOR));
     // Node 11 lives. It has come too late, and may join later.
     assert_eq!(leader.answer(Tick(40), Asked::Offer(offer(11, true))), Answer::Wait);
-    leader.me().entered =
-        Some(View { number: 2, members: vec![process(10), process(12)], begins: None, settled: false });
+    leader.me().entered = Some(second());
     leader.enter();
     assert_eq!(leader.joining(Tick(50)), 0);
     assert_eq!(leader.answer(Tick(60), Asked::Offer(offer(11, true))), Answer::Wait);

@@ -37,6 +37,10 @@ pub struct View {
     pub number: u64,
     /// The processes, by rank.
     pub members: Vec<Process>,
+    /// Their names, by rank: small numbers that they keep from view to view.
+    pub names: Vec<u64>,
+    /// The least number that no process has had as its name.
+    pub next_name: u64,
     /// The cut at which it begins; `None` at the start of the run.
     pub begins: Option<CutName>,
     /// Whether a cut was settled before. If not, a view that follows may begin at the start of the run, too: a
@@ -45,6 +49,14 @@ pub struct View {
 }
 
 impl View {
+    /// The first view of a run.
+    #[must_use]
+    pub fn first(members: Vec<Process>) -> Self {
+        let next_name = members.len() as u64;
+        let names = (0..next_name).collect();
+        Self { number: 1, members, names, next_name, begins: None, settled: false }
+    }
+
     /// Whether a process is one of the members.
     #[must_use]
     pub fn has(&self, id: u64) -> bool {
@@ -160,9 +172,12 @@ pub fn decide(offers: &BTreeMap<u64, Offer>, is_patient: bool) -> Decision {
         Err(reason) => return Decision::Stuck(reason),
     };
     let stays = |id: &u64| offers.get(id).is_some_and(|offer| !offer.leaves);
-    let old = last.members.iter().filter(|member| stays(&member.id)).copied();
+    let old = last.members.iter().zip(&last.names).filter(|(member, _)| stays(&member.id));
     let new = offers.values().filter(|offer| !last.has(offer.process.id) && !offer.leaves);
-    let members: Vec<Process> = old.chain(new.map(|offer| offer.process)).collect();
+    let new = new.zip(last.next_name..).map(|(offer, name)| (offer.process, name));
+    let (members, names): (Vec<Process>, Vec<u64>) =
+        old.map(|(member, name)| (*member, *name)).chain(new).unzip();
+    let next_name = names.iter().map(|name| name + 1).fold(last.next_name, u64::max);
     if members.is_empty() {
         return Decision::Stuck("all nodes leave".to_owned());
     }
@@ -174,7 +189,7 @@ pub fn decide(offers: &BTreeMap<u64, Offer>, is_patient: bool) -> Decision {
     let number = offers.values().map(seen).max().unwrap_or(0) + 1;
     let lost = (0..last.members.len()).filter(|rank| !is_present(last.members[*rank].id)).collect();
     Decision::Go(Next {
-        view: View { number, members, begins, settled },
+        view: View { number, members, names, next_name, begins, settled },
         follows: last.clone(),
         sources,
         lost,

@@ -59,6 +59,9 @@ pub enum KeyOrder {
     /// keys like this [thesis §3.2.1, footnote 9].
     #[default]
     Random,
+    /// Consistent hashing: nodes have points on a ring, and the home of a key is the node whose point follows
+    /// the key's. When a node joins or leaves, only its own keys change their home [OSDI'14 §4.2].
+    Ring,
 }
 
 impl fmt::Display for KeyOrder {
@@ -67,6 +70,7 @@ impl fmt::Display for KeyOrder {
             Self::Range => "range",
             Self::Hash => "hash",
             Self::Random => "random",
+            Self::Ring => "ring",
         })
     }
 }
@@ -75,7 +79,7 @@ impl FromStr for KeyOrder {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        by_name("an order of keys", name, [Self::Range, Self::Hash, Self::Random])
+        by_name("an order of keys", name, [Self::Range, Self::Hash, Self::Random, Self::Ring])
     }
 }
 
@@ -206,6 +210,33 @@ pub struct Layout {
     permutations: Vec<random::Permutation>,
     /// The homes of all keys, if there are few keys and computing a home takes long.
     homes: Option<Arc<[u8]>>,
+    /// The names of the nodes, by rank.
+    names: Arc<[u64]>,
+    /// With [`KeyOrder::Ring`], the nodes of its equal sections; else empty.
+    ring: Arc<[u16]>,
+}
+
+/// Sections of a ring of homes, as a power of two: keys in one section have the same home.
+const SECTION_BITS: u32 = 12;
+
+/// Points of a node on the ring: the more there are, the more equal are the nodes' shares.
+const POINTS: u64 = 512;
+
+/// The nodes of the sections of a ring on which nodes with these names have their points.
+fn ring(names: &[u64], seed: u64) -> Arc<[u16]> {
+    let points = |(rank, name): (usize, &u64)| {
+        let name = *name;
+        (0..POINTS).map(move |point| (random::stream(seed, &[name, point]), rank as u16))
+    };
+    let mut points: Vec<(u64, u16)> = names.iter().enumerate().flat_map(points).collect();
+    points.sort_unstable();
+    let sections = 0..1u64 << SECTION_BITS;
+    let node = |section: u64| {
+        let at = section << (u64::BITS - SECTION_BITS);
+        let next = points.partition_point(|(point, _)| *point < at);
+        points[next % points.len()].1
+    };
+    sections.map(node).collect()
 }
 
 /// Keys whose homes are remembered, at most: the table should fit into a cache. Computing a home takes about
@@ -217,6 +248,7 @@ const HOMES_MAX: u64 = 1 << 20;
 pub struct LayoutBuilder {
     ranges: Vec<Part>,
     nodes: usize,
+    names: Option<Arc<[u64]>>,
     shards: usize,
     channels: usize,
     order: KeyOrder,
@@ -256,6 +288,16 @@ impl LayoutBuilder {
     #[must_use]
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
+        self.names = None;
+        self
+    }
+
+    /// The nodes, by rank, with names that they keep when others come and go: with [`KeyOrder::Ring`] they
+    /// keep their keys then. The names are the ranks unless set.
+    #[must_use]
+    pub fn names(mut self, names: &[u64]) -> Self {
+        self.nodes = names.len();
+        self.names = Some(names.into());
         self
     }
 
@@ -364,6 +406,8 @@ impl LayoutBuilder {
             })
             .collect();
         let rules = ranges.iter().any(|range| range.rule.is_some());
+        let names = self.names.unwrap_or_else(|| (0..self.nodes as u64).collect());
+        let ring = if self.order == KeyOrder::Ring { ring(&names, self.seed) } else { Arc::default() };
         let mut layout = Layout {
             ranges,
             keys: start,
@@ -380,6 +424,8 @@ impl LayoutBuilder {
             combine: self.combine,
             permutations,
             homes: None,
+            names,
+            ring,
         };
         let few = layout.keys <= HOMES_MAX && (2..=1 << u8::BITS).contains(&layout.nodes);
         if few && layout.order == KeyOrder::Random {
@@ -396,6 +442,7 @@ impl Layout {
         LayoutBuilder {
             ranges: Vec::new(),
             nodes: 1,
+            names: None,
             shards: limits::SHARDS_DEFAULT,
             channels: 1,
             order: KeyOrder::default(),
@@ -404,7 +451,8 @@ impl Layout {
         }
     }
 
-    /// The same model over another number of nodes, channels or with another key order.
+    /// The same model over another number of nodes, channels or with another key order. Nodes keep their
+    /// names if their number stays the same.
     ///
     /// # Errors
     /// See [`LayoutError`].
@@ -418,7 +466,25 @@ impl Layout {
     ) -> Result<Self, LayoutError> {
         let part = |r: &KeyRange| (r.name.clone(), r.keys.end - r.keys.start, r.visible(), r.rule.clone());
         let ranges = self.ranges.iter().map(part).collect();
-        LayoutBuilder { ranges, nodes, shards, channels, order, seed, combine: self.combine }.build()
+        let names = (nodes == self.nodes).then(|| Arc::clone(&self.names));
+        LayoutBuilder { ranges, nodes, names, shards, channels, order, seed, combine: self.combine }.build()
+    }
+
+    /// The same model over nodes with these names.
+    ///
+    /// # Errors
+    /// See [`LayoutError`].
+    pub fn over(&self, names: &[u64]) -> Result<Self, LayoutError> {
+        let part = |r: &KeyRange| (r.name.clone(), r.keys.end - r.keys.start, r.visible(), r.rule.clone());
+        let ranges = self.ranges.iter().map(part).collect();
+        let (shards, channels, order, seed) = (self.shards(), self.channels, self.order, self.seed);
+        let (nodes, names, combine) = (names.len(), Some(names.into()), self.combine);
+        LayoutBuilder { ranges, nodes, names, shards, channels, order, seed, combine }.build()
+    }
+
+    /// The names of the nodes, by rank.
+    pub fn names(&self) -> &[u64] {
+        &self.names
     }
 
     /// The key ranges, ascending and without gaps.
@@ -642,6 +708,7 @@ impl Layout {
             KeyOrder::Range => part(key.0 - range.start, len),
             KeyOrder::Hash => NodeId((random::mix(key.0) % nodes) as u16),
             KeyOrder::Random => part(self.permutations[at].apply(key.0 - range.start), len),
+            KeyOrder::Ring => NodeId(self.ring[(random::mix(key.0) >> (u64::BITS - SECTION_BITS)) as usize]),
         }
     }
 
@@ -664,7 +731,11 @@ impl Layout {
             KeyOrder::Range => 0,
             KeyOrder::Hash => 1,
             KeyOrder::Random => 2,
+            KeyOrder::Ring => 3,
         };
+        if self.order == KeyOrder::Ring {
+            self.names.iter().for_each(|name| hasher.update(&name.to_le_bytes()));
+        }
         let combine = match self.combine {
             Combine::Sum => 0,
             Combine::AdaGrad => 1,

@@ -308,9 +308,10 @@ pub(crate) struct CommonArgs {
     )]
     pub(crate) channels: usize,
 
-    /// How keys are assigned to their home nodes: range, hash or random
-    #[arg(long, value_name = "ORDER", default_value = "random", help_heading = CLUSTER)]
-    pub(crate) key_order: KeyOrder,
+    /// How keys are assigned to their home nodes: range, hash, random or ring [default: random; with --copies
+    /// ring]
+    #[arg(long, value_name = "ORDER", help_heading = CLUSTER)]
+    pub(crate) key_order: Option<KeyOrder>,
 
     /// How a node stores its values: dense (an array over all keys) or sparse (a hash table)
     #[arg(long, value_name = "KIND", default_value = "dense", help_heading = CLUSTER)]

@@ -71,9 +71,9 @@ enum Wanted {
 /// The keys that a node needs at the start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Needed {
-    /// Those whose home is node `rank` of `nodes`,
+    /// Those whose home is node `rank` of the nodes with these names,
     rank: u16,
-    nodes: usize,
+    names: Vec<u64>,
     /// and these.
     replicated: BTreeSet<u64>,
 }
@@ -213,7 +213,7 @@ impl<E: Element> Copies<E> {
         layout: &Layout,
         replicated: BTreeSet<u64>,
     ) -> Result<Table<E>, TrainError> {
-        let needed = Needed { rank: rank as u16, nodes: layout.nodes(), replicated };
+        let needed = Needed { rank: rank as u16, names: layout.names().to_vec(), replicated };
         let is_needed = needed.filter(layout);
         let mut table = Table { index: HashMap::default(), parts: Vec::new() };
         for (number, sources) in next.sources.iter().enumerate() {
@@ -320,10 +320,10 @@ impl<E: Element> Holder for Held<E> {
             Wanted::Part { cut, part, only } => {
                 let part = cuts.part(cut, part).cloned();
                 let part = part.ok_or("this process does not hold that part")?;
-                let nodes = only.as_ref().map_or(1, |needed| needed.nodes);
-                let of = &self.layout;
-                let layout = of.redistribute(nodes, of.channels(), of.shards(), of.order(), of.seed());
-                let layout = layout.map_err(|error| error.to_string())?;
+                let layout = match &only {
+                    Some(needed) => self.layout.over(&needed.names).map_err(|error| error.to_string())?,
+                    None => self.layout.clone(),
+                };
                 Ok(Box::new(Cutting { part, layout, only, next: 0, row: 0 }))
             }
         }

@@ -119,6 +119,8 @@ pub struct Plan {
     pub config: Config,
     /// How many nodes hold a copy of what each node owns, beside itself.
     pub(crate) copies: usize,
+    /// The names of the nodes of a view, by rank, if they are not their ranks.
+    pub(crate) names: Option<Vec<u64>>,
     /// The process whose run this one joins.
     pub(crate) join: Option<String>,
     /// The certificates of the cluster, if its connections are encrypted.
@@ -258,6 +260,10 @@ impl Plan {
             check_outputs(&args, inputs)?;
         }
         config.set("nodes", nodes as i64);
+        // When nodes come and go, few keys should move.
+        let default = if args.copies > 0 { KeyOrder::Ring } else { KeyOrder::default() };
+        let key_order = args.key_order.unwrap_or(default);
+        config.set("key-order", key_order.to_string());
         Ok(Self {
             data: args.data,
             test: args.test,
@@ -274,7 +280,7 @@ impl Plan {
             workers: args.workers,
             technique: args.technique,
             channels: args.channels,
-            key_order: args.key_order,
+            key_order,
             storage: args.storage,
             local_access: args.local_access,
             order: args.order,
@@ -306,6 +312,7 @@ impl Plan {
             verbose: args.verbose,
             config,
             copies: args.copies,
+            names: None,
             join: args.join,
             tls,
             rendezvous,

@@ -103,7 +103,11 @@ fn run_view<T: Task>(
 ) -> Result<Outcome, TrainError> {
     let model = task.model();
     let layout = model.layout().combine(task.combine());
-    let layout = layout.nodes(plan.nodes).channels(plan.channels).order(plan.key_order).seed(plan.seed);
+    let layout = layout.channels(plan.channels).order(plan.key_order).seed(plan.seed);
+    let layout = match &plan.names {
+        Some(names) => layout.names(names),
+        None => layout.nodes(plan.nodes),
+    };
     let layout = layout.build().map_err(TrainError::usage)?;
     let ranges = layout.ranges().to_vec();
     let mut resolved = replication::resolve(task.as_ref(), plan, &layout)?;

@@ -20,6 +20,7 @@ use intendant::{Endpoint, Lobby, NodeId, Rendezvous};
 use intendant_core::{Element, Layout};
 use intendant_task::Task;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
@@ -148,6 +149,7 @@ impl<E: Element> Views<E> {
                 None => later,
             });
             plan.nodes = members.len();
+            plan.names = Some(next.view.names.clone());
             plan.config.set("nodes", members.len() as i64);
         }
         plan
@@ -172,7 +174,7 @@ impl<E: Element> Views<E> {
                     next.number
                 )));
             }
-            None => View { number: 1, members, begins: None, settled: false },
+            None => View::first(members),
         };
         self.standby.entered(&view);
         self.changes.count += 1;
@@ -186,7 +188,7 @@ impl<E: Element> Views<E> {
         &mut self,
         (subject, plan): (&Subject<'_>, &Plan),
         layout: &Layout,
-        replicated: impl FnOnce() -> std::collections::BTreeSet<u64>,
+        replicated: impl FnOnce() -> BTreeSet<u64>,
     ) -> Result<Option<(Origin, Loaded<E>)>, TrainError> {
         let Some(Mustered { next, .. }) = &self.next else { return Ok(None) };
         let Some(cut) = next.view.begins else { return Ok(None) };

@@ -3,16 +3,16 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn orders() -> impl Strategy<Value = KeyOrder> {
-    prop_oneof![Just(KeyOrder::Range), Just(KeyOrder::Hash), Just(KeyOrder::Random)]
+    prop_oneof![Just(KeyOrder::Range), Just(KeyOrder::Hash), Just(KeyOrder::Random), Just(KeyOrder::Ring)]
 }
 
 #[test]
 fn orders_are_known_by_name() {
-    for order in [KeyOrder::Range, KeyOrder::Hash, KeyOrder::Random] {
+    for order in [KeyOrder::Range, KeyOrder::Hash, KeyOrder::Random, KeyOrder::Ring] {
         assert_eq!(order.to_string().parse(), Ok(order));
     }
     let error = "Hash".parse::<KeyOrder>().unwrap_err().to_string();
-    assert_eq!(error, "'Hash' is not an order of keys; use range, hash or random");
+    assert_eq!(error, "'Hash' is not an order of keys; use range, hash, random or ring");
 }
 
 fn layouts() -> impl Strategy<Value = Layout> {
@@ -83,7 +83,7 @@ proptest! {
 
 #[test]
 fn a_node_uses_all_of_its_latches() {
-    for order in [KeyOrder::Range, KeyOrder::Hash, KeyOrder::Random] {
+    for order in [KeyOrder::Range, KeyOrder::Hash, KeyOrder::Random, KeyOrder::Ring] {
         let layout = Layout::builder()
             .range("k", 100_000, 4)
             .nodes(4)
@@ -224,4 +224,32 @@ fn a_rule_is_for_values_of_the_range_s_length() {
     assert_eq!(of(3).map(|layout| (layout.len(Key(0)), layout.visible(Key(0)))), Ok((6, 3)));
     let error = of(4).unwrap_err().to_string();
     assert_eq!(error, "key range 'k' has values of 4 elements, and its rule sum is for 3");
+}
+
+#[test]
+fn on_a_ring_only_the_keys_of_a_node_that_comes_or_goes_move() {
+    let over = |names: &[u64]| {
+        Layout::builder().range("k", 20_000, 1).order(KeyOrder::Ring).seed(5).names(names).build().unwrap()
+    };
+    let homes = |layout: &Layout| -> Vec<u64> {
+        (0..layout.keys()).map(|key| layout.names()[layout.home(Key(key)).index()]).collect()
+    };
+    let four = over(&[0, 1, 2, 3]);
+    let before = homes(&four);
+    for name in 0..4 {
+        let share = before.iter().filter(|home| **home == name).count();
+        assert!((4_000..6_000).contains(&share), "{share} keys of node {name}");
+    }
+    // Node 1 goes: its keys are divided among the others.
+    let after = homes(&four.over(&[0, 2, 3]).unwrap());
+    let moved = || before.iter().zip(&after).filter(|(before, after)| before != after);
+    assert!(moved().all(|(before, _)| *before == 1) && moved().count() > 4_000);
+    for name in [0, 2, 3] {
+        assert!(moved().filter(|(_, after)| **after == name).count() > 1_000);
+    }
+    // A fifth comes: it takes keys from all others.
+    let after = homes(&four.over(&[0, 1, 2, 3, 7]).unwrap());
+    assert!(before.iter().zip(&after).all(|(before, after)| before == after || *after == 7));
+    assert!((3_000..5_000).contains(&after.iter().filter(|home| **home == 7).count()));
+    assert_ne!(four.digest(), over(&[0, 1, 2, 7]).digest());
 }
