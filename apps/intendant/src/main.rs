@@ -3,7 +3,8 @@
 //!
 //! `args` is the command line; `program` runs `intendant-NAME`; `doctor` checks the machine; `checkpoint`
 //! reads checkpoints; `trace` reads traces; `dashboard` shows traces and clusters in a browser; `certs` makes
-//! certificates; `scale` asks a run for another number of nodes. The library launches clusters, because programs do that as well (`--nodes N`).
+//! certificates; `scale` asks a run for another number of nodes. The library launches clusters, because
+//! programs do that as well (`--nodes N`).
 #![forbid(unsafe_code)]
 
 mod args;

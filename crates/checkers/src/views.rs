@@ -6,7 +6,7 @@
 //!
 //! | check | what holds |
 //! | --- | --- |
-//! | `goes-on` | a run goes on if enough of its nodes are left, and no more were lost since a cut was settled than there are copies |
+//! | `goes-on` | a run goes on if enough nodes are left, and no more were lost than copies make up for |
 //! | `newest` | it goes on at the newest cut that was settled, or at a newer one |
 //! | `cover`, `loaded` | the parts that are left have every key once, with the values of the cut |
 //! | `state` | what was trained until then is what the cut says |
@@ -15,8 +15,6 @@ use crate::restart::scenario::{Attempt, When, draw_start, draw_when};
 use crate::restart::task::{Marks, Shape};
 use crate::restart::{Failure, Run, check_cut, check_outcome};
 use intendant_checkpoint::Folder;
-use intendant_control::holdings::{self, before};
-use intendant_control::views::{CutName, Decision, Next, Offer, Process, View, decide};
 use intendant_core::{Element, NodeId, random};
 use intendant_sim::reach::{Marker, Reach};
 use intendant_sim::{
@@ -25,6 +23,7 @@ use intendant_sim::{
 };
 use intendant_task::{Schedule, Task};
 use intendant_techniques::Technique;
+use intendant_views::{CutName, Decision, Next, Offer, Process, View, before, decide};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -39,7 +38,7 @@ const NODES_MAX: u64 = 6;
 
 /// The keys that a node owned at a cut.
 type Part = Rc<Vec<u64>>;
-type Holdings = holdings::Holdings<Part, Trained>;
+type Holdings = intendant_views::Holdings<Part, Trained>;
 
 /// Markers that a set of so many runs must reach.
 #[must_use]
@@ -99,16 +98,7 @@ struct Node {
 impl Node {
     fn new(id: u64) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], 1 + id as u16));
-        let offer = Offer {
-            process: Process { id, address },
-            settings: 0,
-            entered: None,
-            entering: None,
-            cuts: Vec::new(),
-            gone: Vec::new(),
-            leaves: false,
-            seen: 0,
-        };
+        let offer = Offer::of(Process { id, address }, None);
         Self { offer, holdings: Holdings::default() }
     }
 }

@@ -4,9 +4,9 @@
 //! gRPC stream over TCP). The parts: `coordinator` and `gathers` are state machines that take the time as an
 //! argument. `watch` detects silent peers, `signs` reports that data arrives. `server` at the coordinator and
 //! `member` at each node connect them to streams and a clock. `listen` opens the coordinator's socket, `door`
-//! accepts on it, `wire` is a connection with TLS or without. [`views`], `muster` and [`standby`] are for runs
-//! that go on without a node, or with others: what processes are to each other from one cluster to the next. `failure` lists the reasons for which a cluster
-//! fails. [`health`] queries a coordinator from outside.
+//! accepts on it, `wire` is a connection with TLS or without. [`standby`] connects the decisions of
+//! `intendant-views`, for runs whose nodes change. `failure` lists the reasons for which a cluster fails.
+//! [`health`] queries a coordinator from outside.
 //!
 //! Guarantees: a node whose process ends is named at once; a node that is stopped or unreachable is named
 //! after 5 s of silence. All other nodes know within one more second. A node that was itself stopped or
@@ -22,16 +22,13 @@ mod door;
 mod failure;
 mod gathers;
 mod health;
-pub mod holdings;
 mod introduction;
 mod listen;
 mod member;
-mod muster;
 mod proto;
 mod server;
 mod signs;
 pub mod standby;
-pub mod views;
 mod watch;
 mod wire;
 

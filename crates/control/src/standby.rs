@@ -1,4 +1,4 @@
-//! The shell of [`crate::views`] and `muster`: what a process answers in all views, and how it finds the
+//! The shell of `intendant-views`: what a process answers in all views, and how it finds the
 //! next one. It decides nothing.
 //!
 //! A process opens its [`Standby`] before the first view and keeps it to its end. Others reach it at one
@@ -7,15 +7,14 @@
 use crate::clock::MonotonicClock;
 use crate::credentials::{NO_TOKEN_HERE, authorised, given_token, root_cause};
 use crate::door::{self, Pass};
-use crate::muster::{Answer, Asked, Muster};
 use crate::proto::Word;
 use crate::proto::standby_client::StandbyClient;
 use crate::proto::standby_server::{Standby as Service, StandbyServer};
-use crate::views::{Decision, HeldCut, Next, Offer, Process, View};
 use crate::wire::{DialError, dial};
 use bytes::Bytes;
 use intendant_core::lock;
 use intendant_transport::{Tls, Token};
+use intendant_views::{Answer, Asked, Decision, HeldCut, Muster, Next, Offer, Process, View};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -177,16 +176,7 @@ impl Standby {
         listener.set_nonblocking(true)?;
         let id = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         let process = Process { id, address: listener.local_addr()? };
-        let me = Offer {
-            process,
-            settings,
-            entered: None,
-            entering: None,
-            cuts: Vec::new(),
-            gone: Vec::new(),
-            leaves: false,
-            seen: 0,
-        };
+        let me = Offer { settings, ..Offer::of(process, None) };
         let shared = Arc::new(Shared {
             muster: Mutex::new(Muster::new(me)),
             holder: Mutex::default(),

@@ -294,8 +294,8 @@ impl Rendezvous {
         self
     }
 
-    /// The same process as node `rank` of `nodes` of a later cluster, which meets at `coordinator`. `local` is
-    /// [`Rendezvous::local`].
+    /// The same process as node `rank` of `nodes` of a later cluster, which meets at `coordinator`. `local`
+    /// is [`Rendezvous::local`].
     #[must_use]
     pub fn later(&self, rank: NodeId, nodes: usize, local: (usize, usize), coordinator: Endpoint) -> Self {
         Self { rank, nodes, local, coordinator, listener: None, warnings: Vec::new(), ..self.clone() }

@@ -15,10 +15,9 @@
 use crate::error::TrainError;
 use crate::origin::RunState;
 use hashbrown::HashMap;
-use intendant::control::holdings;
 use intendant::control::standby::{Holder, Pieces, Standby};
-use intendant::control::views::{CutName, Next, Process, View};
 use intendant_core::{Element, Initialiser, Key, Layout, NodeId, copy_from_bytes, copy_to_bytes, lock};
+use intendant_views::{CutName, Next, Process, View, before};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -57,7 +56,7 @@ impl<E: Element> Part<E> {
 }
 
 /// What this node holds.
-type Holdings<E> = holdings::Holdings<Arc<Part<E>>, Arc<RunState>>;
+type Holdings<E> = intendant_views::Holdings<Arc<Part<E>>, Arc<RunState>>;
 
 /// What another node asks for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -137,7 +136,7 @@ impl<E: Element> Copies<E> {
     /// # Errors
     /// A sentence that says which part is missing.
     pub(crate) fn fetch(&self, name: CutName, view: &View, rank: usize) -> Result<(), String> {
-        for part in holdings::before(rank, view.members.len(), self.count) {
+        for part in before(rank, view.members.len(), self.count) {
             let from = view.members[part];
             let fetched = self.fetch_part(from.address, &Wanted::Part { cut: name, part, only: None });
             let fetched =

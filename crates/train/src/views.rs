@@ -3,7 +3,7 @@
 //! Such a run is a sequence of *views*. Each is an ordinary cluster, with ranks of its own, whose training
 //! goes on at a cut of the view before, as a run does that resumes from a checkpoint on another number of
 //! nodes. A view ends when a node is lost, or at a cut when another number of nodes is asked for. Then its
-//! processes [muster](intendant::control::views), and the next view begins.
+//! processes [muster](intendant_views), and the next view begins.
 //!
 //! Two kinds of processes have no view: those that want to join, until they are let in, and those that have
 //! left.
@@ -15,10 +15,10 @@ use crate::error::TrainError;
 use crate::origin::{Origin, Subject};
 use crate::plan::Plan;
 use intendant::control::standby::{Mustered, Standby};
-use intendant::control::views::{CutName, Next, Process, View};
 use intendant::{Endpoint, Lobby, NodeId, Rendezvous};
 use intendant_core::{Element, Layout};
 use intendant_task::Task;
+use intendant_views::{CutName, Next, Process, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -33,11 +33,11 @@ pub(crate) struct Args {
         "pace", "faults", "expect", "trace", "variant",
     ])]
     restarts: bool,
-    /// Instead of random calls: training with copies that goes on when nodes are lost, join and leave. All but
-    /// the technique is drawn from the seed
+    /// Instead of random calls: training with copies that goes on when nodes are lost, join and leave. All
+    /// but the technique is drawn from the seed
     #[arg(long, conflicts_with_all = [
-        "restarts", "initiator", "nodes", "ops", "caches", "location", "mode", "order", "storage", "staleness",
-        "pace", "faults", "expect", "trace", "variant",
+        "restarts", "initiator", "nodes", "ops", "caches", "location", "mode", "order", "storage",
+        "staleness", "pace", "faults", "expect", "trace", "variant",
     ])]
     views: bool,
     /// Number of nodes; if not given, 3 to 5, or 2 to 9 with static replicas

@@ -44,7 +44,7 @@ enum Length {
 
 /// The simulated sets: name, options of `cargo xtask sim` besides the seeds, length. The sets of lapse are
 /// the columns of [thesis Tab. 3.2], and one with chained operations, which make the last column consistent.
-const SIMULATIONS: [(&str, &str, Length); 38] = [
+const SIMULATIONS: [(&str, &str, Length); 42] = [
     ("classic sync fifo", "--technique classic --mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--technique classic --mode sync --order chain", Length::Usual),
     ("classic async fifo", "--technique classic --mode async --order fifo", Length::Usual),
@@ -88,6 +88,10 @@ const SIMULATIONS: [(&str, &str, Length); 38] = [
     ("lapse, long runs", "--technique lapse --ops 10000", Length::Long),
     ("by owners, long runs", "--technique lapse --initiator owner --ops 10000", Length::Long),
     ("crashes and restarts", "--restarts", Length::Usual),
+    ("nodes change", "--views --technique adaptive", Length::Usual),
+    ("nodes change, classic", "--views --technique classic", Length::Usual),
+    ("nodes change, ssp", "--views --technique ssp", Length::Usual),
+    ("nodes change, nups", "--views --technique nups", Length::Usual),
     ("lapser, push", "--technique lapser --variant push", Length::Usual),
     ("lapser, push by slack", "--technique lapser --variant push-by-slack", Length::Usual),
     ("lapser, pull", "--technique lapser --variant pull", Length::Usual),
@@ -183,6 +187,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("intendant-formats", &["core"]),
     ("intendant-bpmf", &["core"]),
     ("intendant-checkpoint", &["core"]),
+    ("intendant-views", &["core"]),
     ("intendant-trace", &["core"]),
     ("intendant-analysis", &["core", "trace"]),
     ("intendant-wire", &["core"]),
@@ -197,7 +202,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("intendant-metrics", &["core", "segment", "transport"]),
     ("intendant-dashboard", &["core", "segment", "trace", "analysis", "transport"]),
     ("intendant-launch", &["core", "segment", "transport"]),
-    ("intendant-control", &["core", "segment", "transport", "launch"]),
+    ("intendant-control", &["core", "segment", "views", "transport", "launch"]),
     (
         "intendant",
         &[
@@ -212,6 +217,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "engine",
             "transport",
             "launch",
+            "views",
             "control",
             "segment",
             "onesided",

@@ -5,3 +5,4 @@ mod determinism;
 mod history;
 mod lapser;
 mod restart;
+mod views;

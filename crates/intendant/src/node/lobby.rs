@@ -69,7 +69,7 @@ fn coordinator_address(rendezvous: &Rendezvous) -> io::Result<SocketAddr> {
 }
 
 /// Opens what a process of a run whose nodes may change keeps open for the others, on the address at which
-/// its data plane is reached. `settings` is [`intendant_control::views::Offer::settings`].
+/// its data plane is reached. `settings` is a digest of what all processes of the run have in common.
 ///
 /// # Errors
 /// If there is no way to the machine of node 0, or the operating system refuses a socket.

@@ -110,8 +110,8 @@ impl Child {
         let before_exec = move || {
             die_with_parent(launcher)?;
             for fd in inherit.into_iter().flatten() {
-                // SAFETY: the callers keep what the descriptors belong to until after the spawn, and a fork copies
-                // descriptors.
+                // SAFETY: the callers keep what the descriptors belong to until after the spawn, and a fork
+                // copies descriptors.
                 #[expect(unsafe_code, reason = "a descriptor on the other side of a fork")]
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) };
                 fcntl_setfd(fd, FdFlags::empty())?;

@@ -1,5 +1,5 @@
-//! What nodes tell their launcher, through a pipe: that they have saved their state since it started them, and
-//! that their run wants another process.
+//! What nodes tell their launcher, through a pipe: that they have saved their state since it started them,
+//! and that their run wants another process.
 //!
 //! What is saved, and where, is the nodes' business; so a signal is all that they send of that.
 

@@ -3,13 +3,13 @@
 //! Processes ask again and again, and get an answer at once: an offer that is not repeated for a while has no
 //! effect any more. A process is in one of these phases:
 //!
-//! - *in a view*, which goes on for all that it knows. It remembers who wants to join, and that another number
-//!   of nodes was asked for.
+//! - *in a view*, which goes on for all that it knows. It remembers who wants to join, and that another
+//!   number of nodes was asked for.
 //! - *following*: it asks another process, and names it.
 //! - *leading*: it collects offers, and decides.
 //! - *decided*: it tells the decision to those who ask.
 
-use crate::views::{Decision, Next, Offer, Process, decide};
+use crate::decide::{Decision, Next, Offer, Process, decide};
 use intendant_core::Tick;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const PATIENCE_US: u64 = 5_000_000;
 
 /// What is asked of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Asked {
+pub enum Asked {
     /// To be a node of the next view.
     Offer(Offer),
     /// That the run goes on with so many nodes.
@@ -32,7 +32,7 @@ pub(crate) enum Asked {
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// Ask again.
     Wait,
     /// Ask this process.
@@ -44,7 +44,10 @@ pub(crate) enum Answer {
     /// The process may end: the others have all values that it holds.
     Released,
     /// The run has so many nodes, and the wish is known.
-    Scaling { nodes: u16 },
+    Scaling {
+        /// How many it has.
+        nodes: u16,
+    },
 }
 
 #[derive(Debug)]
@@ -55,9 +58,10 @@ enum Phase {
     Decided(Next, SocketAddr),
 }
 
-/// See the [module documentation](self).
+/// What a process answers to those that muster. It is in a view, follows another process, leads, or has
+/// decided.
 #[derive(Debug)]
-pub(crate) struct Muster {
+pub struct Muster {
     me: Offer,
     phase: Phase,
     offers: BTreeMap<u64, (Tick, Offer)>,
@@ -69,17 +73,20 @@ pub(crate) struct Muster {
 }
 
 impl Muster {
-    pub(crate) fn new(me: Offer) -> Self {
+    /// That of a process that is in a view, or wants to be in one.
+    #[must_use]
+    pub fn new(me: Offer) -> Self {
         Self { me, phase: Phase::InView, offers: BTreeMap::new(), wanted: None, released: None }
     }
 
     /// What this process would tell others.
-    pub(crate) fn me(&mut self) -> &mut Offer {
+    pub fn me(&mut self) -> &mut Offer {
         &mut self.me
     }
 
     /// Processes that want to join, and have asked lately.
-    pub(crate) fn joining(&self, now: Tick) -> usize {
+    #[must_use]
+    pub fn joining(&self, now: Tick) -> usize {
         let fresh = |since: Tick| now.0.saturating_sub(since.0) < OFFER_US;
         let wants = |offer: &Offer| {
             !offer.leaves && !self.me.entered.as_ref().is_some_and(|view| view.has(offer.process.id))
@@ -88,33 +95,33 @@ impl Muster {
     }
 
     /// The number of nodes that was asked for since this was called last.
-    pub(crate) fn take_wanted(&mut self) -> Option<u16> {
+    pub fn take_wanted(&mut self) -> Option<u16> {
         self.wanted.take()
     }
 
     /// The process has entered a view, or is about to.
-    pub(crate) fn enter(&mut self) {
+    pub fn enter(&mut self) {
         self.phase = Phase::InView;
         self.offers.clear();
     }
 
     /// A cut of the view is settled: those who left may end.
-    pub(crate) fn settle(&mut self, view: u64) {
+    pub fn settle(&mut self, view: u64) {
         self.released = Some(view);
     }
 
     /// The process asks another one.
-    pub(crate) fn follow(&mut self, at: SocketAddr) {
+    pub fn follow(&mut self, at: SocketAddr) {
         self.phase = Phase::Following(at);
     }
 
     /// The process decides from now on.
-    pub(crate) fn lead(&mut self, now: Tick) {
+    pub fn lead(&mut self, now: Tick) {
         self.phase = Phase::Leading { since: now };
     }
 
     /// Answers.
-    pub(crate) fn answer(&mut self, now: Tick, asked: Asked) -> Answer {
+    pub fn answer(&mut self, now: Tick, asked: Asked) -> Answer {
         match asked {
             Asked::Scale(nodes) => match (&self.phase, &self.me.entered) {
                 (Phase::InView, Some(view)) => match view.members.first() {
@@ -172,7 +179,7 @@ impl Muster {
     }
 
     /// The leader decides if it can. `coordinator` is where the next view would meet.
-    pub(crate) fn decide(&mut self, now: Tick, coordinator: SocketAddr) -> Decision {
+    pub fn decide(&mut self, now: Tick, coordinator: SocketAddr) -> Decision {
         let Phase::Leading { since } = self.phase else { return Decision::Wait(Vec::new()) };
         self.offers.retain(|_, (since, _)| now.0.saturating_sub(since.0) < OFFER_US);
         let others = self.offers.iter().map(|(id, (_, offer))| (*id, offer.clone()));
@@ -185,7 +192,8 @@ impl Muster {
     }
 
     /// Members of the last view with a lower rank than this process, which would lead if they live.
-    pub(crate) fn before_me(&self) -> Vec<Process> {
+    #[must_use]
+    pub fn before_me(&self) -> Vec<Process> {
         let Some(view) = &self.me.entered else { return Vec::new() };
         let before = view.members.iter().take_while(|member| member.id != self.me.process.id);
         before.filter(|member| !self.me.gone.contains(&member.id)).copied().collect()

@@ -1,5 +1,5 @@
 use super::*;
-use crate::views::{CutName, View};
+use crate::decide::{CutName, View};
 
 const SETTINGS: u64 = 7;
 

@@ -43,8 +43,8 @@ pub struct View {
     pub next_name: u64,
     /// The cut at which it begins; `None` at the start of the run.
     pub begins: Option<CutName>,
-    /// Whether a cut was settled before. If not, a view that follows may begin at the start of the run, too: a
-    /// cut that is not settled can be whole, and have fewer copies than it should.
+    /// Whether a cut was settled before. If not, a view that follows may begin at the start of the run, too:
+    /// a cut that is not settled can be whole, and have fewer copies than it should.
     pub settled: bool,
 }
 
@@ -118,6 +118,24 @@ pub struct Offer {
     pub leaves: bool,
     /// The greatest number of a view that it knows.
     pub seen: u64,
+}
+
+impl Offer {
+    /// That of a process that holds nothing; `entered` is the view that it comes from.
+    #[must_use]
+    pub fn of(process: Process, entered: Option<View>) -> Self {
+        let seen = entered.as_ref().map_or(0, |view| view.number);
+        Self {
+            process,
+            settings: 0,
+            entered,
+            entering: None,
+            cuts: Vec::new(),
+            gone: Vec::new(),
+            leaves: false,
+            seen,
+        }
+    }
 }
 
 /// A view that follows another one, and where it begins.
@@ -264,5 +282,5 @@ fn begins(offers: &BTreeMap<u64, Offer>, last: &View) -> Result<Begins, String> 
 }
 
 #[cfg(test)]
-#[path = "views_tests.rs"]
+#[path = "decide_tests.rs"]
 mod tests;
