@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Kills (SIGKILL) each of four nodes of training runs with --copies 1 in turn, and lets a fifth node join and two
-# leave. Checks that each run goes on within 10 s, and trains what it would have trained undisturbed: the same
-# data, every example of every epoch once, to the same quality.
+# Kills (SIGKILL) each of four nodes of training runs with --copies 1 in turn, and lets a fifth node join and
+# two leave. Checks that each run goes on within 10 s, and trains what it would have trained undisturbed: the
+# same data, every example of every epoch once, to the same quality.
 #
 # Usage: scripts/copies.sh [FOLDER [TASK...]]
-#        FOLDER has the programs of all applications; by default it is that of the last build below target. The
-#        tasks are kge, lr and sketch by default
+#        FOLDER has the programs of all applications; by default it is that of the last build below target.
+#        The tasks are kge, lr and sketch by default
 # Prints a line per run. Ends with 1 at the first thing that is not as documented.
 set -euo pipefail
 here=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
@@ -36,7 +36,7 @@ flags_of() {
   case $1 in
     kge) echo --data builtin:codex-s --epochs 12 --valid-every 0 --dim 16 --technique adaptive ;;
     lr) echo --data builtin:sparse:100000x5000x30 --epochs 60 --valid-every 0 --technique classic ;;
-    sketch) echo --data builtin:zipf:4000000x50000 --epochs 8 --batch-bytes 4096 --valid-every 0 --technique classic ;;
+    sketch) echo --data builtin:zipf:400000x50000 --epochs 12 --batch-bytes 4096 --valid-every 0 --technique classic ;;
     *) echo "copies.sh: no flags for $1" >&2; exit 2 ;;
   esac
 }

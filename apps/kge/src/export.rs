@@ -54,6 +54,7 @@ impl Export {
 impl<E: Element> Exporter<E> for Export {
     fn begin(&mut self, folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError> {
         self.folder = folder.to_owned();
+        self.matrices = Matrices::default();
         for range in ranges {
             // The second half of a value is the state of the optimiser.
             let dim = range.len / 2;

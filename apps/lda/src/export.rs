@@ -79,6 +79,7 @@ impl Export {
 impl<E: Element> Exporter<E> for Export {
     fn begin(&mut self, folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError> {
         self.folder = folder.to_owned();
+        self.matrices = Matrices::default();
         for range in ranges {
             let name = match range.name.as_str() {
                 "word" => WORD_TOPIC,

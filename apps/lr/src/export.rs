@@ -73,6 +73,7 @@ impl<E: Element> Export<E> {
 impl<E: Element> Exporter<E> for Export<E> {
     fn begin(&mut self, folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError> {
         self.folder = folder.to_owned();
+        self.matrices.clear();
         for range in ranges {
             let name = if range.name == INTERCEPT { INTERCEPT } else { WEIGHTS };
             let matrix = Matrix::create::<E>(folder, name, range.keys.end - range.keys.start, 1)?;

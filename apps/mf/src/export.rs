@@ -39,6 +39,7 @@ impl Export {
 impl<E: Element> Exporter<E> for Export {
     fn begin(&mut self, folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError> {
         self.folder = folder.to_owned();
+        self.matrices = Matrices::default();
         let rank = self.rank;
         for range in ranges {
             let bias = format!("{}_bias", range.name);

@@ -36,6 +36,7 @@ pub(crate) fn lines(items: &[Estimated], to: &mut dyn Write) -> io::Result<()> {
 impl<E: Element> Exporter<E> for Export<E> {
     fn begin(&mut self, folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError> {
         self.folder = folder.to_owned();
+        self.matrices = Matrices::default();
         for range in ranges.iter().filter(|range| range.name == COUNTERS) {
             self.matrices.add::<E>(folder, range, &[(COUNTERS, 0..range.len)])?;
         }

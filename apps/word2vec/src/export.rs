@@ -96,6 +96,8 @@ impl Export {
 impl<E: Element> Exporter<E> for Export {
     fn begin(&mut self, folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError> {
         self.folder = folder.to_owned();
+        self.matrices = Matrices::default();
+        self.names.clear();
         for range in ranges {
             self.matrices.add::<E>(folder, range, &[(&range.name, 0..self.dim)])?;
             self.names.push(range.name.clone());

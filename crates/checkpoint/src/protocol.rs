@@ -105,7 +105,8 @@ pub struct Protocol {
     seconds: f64,
     /// The cut whose parts are being written.
     pending: Option<u64>,
-    /// Whether the next meeting makes a cut in any case.
+    /// Whether the run depends on its cuts, and whether it has none yet: then each meeting begins one.
+    depends: bool,
     is_bare: bool,
     last_cut: Duration,
     last_meeting: Duration,
@@ -121,6 +122,7 @@ impl Protocol {
             seat,
             seconds,
             pending: None,
+            depends: false,
             is_bare: false,
             last_cut: now,
             last_meeting: now,
@@ -137,7 +139,7 @@ impl Protocol {
     /// The same of a run that depends on its cuts from the beginning: the first meeting makes one.
     #[must_use]
     pub const fn cutting_first(self) -> Self {
-        Self { is_bare: true, ..self }
+        Self { depends: true, is_bare: true, ..self }
     }
 
     /// Whether this worker leads. Its caller asks [`Protocol::is_due`], begins and commits cuts.
@@ -240,7 +242,10 @@ impl Protocol {
         for (node, part) in written.into_iter().enumerate() {
             match part {
                 Ok(part) => parts.push(part),
-                Err(reason) => return Some(Settled::Failed { cut, node, reason }),
+                Err(reason) => {
+                    self.is_bare = self.depends;
+                    return Some(Settled::Failed { cut, node, reason });
+                }
             }
         }
         Some(Settled::Complete { cut, parts })

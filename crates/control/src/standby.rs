@@ -10,10 +10,10 @@ use crate::door::{self, Pass};
 use crate::proto::Word;
 use crate::proto::standby_client::StandbyClient;
 use crate::proto::standby_server::{Standby as Service, StandbyServer};
-use crate::wire::{DialError, dial};
+use crate::wire::{DialError, Dialled, dial};
 use bytes::Bytes;
 use intendant_core::lock;
-use intendant_transport::{Tls, Token};
+use intendant_transport::{Tls, TlsError, Token};
 use intendant_views::{Answer, Asked, Decision, HeldCut, Muster, Next, Offer, Process, View};
 use std::collections::HashMap;
 use std::io;
@@ -37,8 +37,14 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
+/// How long a piece of values may take.
+const PIECE: Duration = Duration::from_secs(5);
+
 /// How often in a row there may be no answer before another process is asked.
 const SILENCES: u32 = 3;
+
+/// How often in a row a process may be sent elsewhere.
+const REDIRECTIONS: u32 = 40;
 
 /// How often the leader asks whether a process lives that would lead.
 const PROBE: Duration = Duration::from_millis(500);
@@ -90,7 +96,7 @@ struct Caller {
     protocol: u32,
     token: Option<Token>,
     tls: Option<Tls>,
-    connections: Mutex<HashMap<SocketAddr, Channel>>,
+    connections: Mutex<HashMap<SocketAddr, Arc<Dialled>>>,
 }
 
 /// A place in the next view.
@@ -118,6 +124,12 @@ pub enum MusterError {
         address: SocketAddr,
         /// Why.
         reason: String,
+    },
+    /// The run has ended before the process was let in, or has lost the node that it asked.
+    #[error("no process is at {address} any more: the run has ended, or has lost that node")]
+    Over {
+        /// Where it was.
+        address: SocketAddr,
     },
     /// There was no answer, or no decision.
     #[error("no run could be joined within {seconds} s: {detail}")]
@@ -148,6 +160,16 @@ enum NoAnswer {
     Gone,
     /// This happened, and may pass.
     Silent(String),
+}
+
+impl NoAnswer {
+    /// The same of a process that was named by another one.
+    fn passing(self) -> Self {
+        match self {
+            Self::Gone => Self::Silent("the process that leads is gone".to_owned()),
+            Self::Silent(_) => self,
+        }
+    }
 }
 
 impl Standby {
@@ -260,7 +282,10 @@ impl Standby {
             let me = muster.me();
             me.seen = me.seen.max(found.next.view.number);
             // Else a process that is lost while the next view begins could make this one pass that view over.
-            (me.entered, me.entering) = (Some(found.next.follows.clone()), None);
+            let follows = &found.next.follows;
+            if me.entered.as_ref().is_none_or(|entered| entered.number <= follows.number) {
+                (me.entered, me.entering) = (Some(follows.clone()), None);
+            }
         }
         found
     }
@@ -276,7 +301,7 @@ impl Standby {
                 let others =
                     shared.candidates(None).into_iter().filter(|(id, _)| *id != Some(self.process.id));
                 let Some((id, address)) = others.into_iter().next() else { return };
-                match shared.ask_until(address, deadline, false).await {
+                match shared.ask_until(address, deadline, false, &mut false).await {
                     Ok(Answer::Released) => return,
                     Ok(_) if tokio::time::Instant::now() < deadline => {}
                     Ok(_) => return,
@@ -293,23 +318,52 @@ impl Standby {
     pub fn fetch(
         &self,
         from: SocketAddr,
-        wanted: Vec<u8>,
+        wanted: &[u8],
         each: &mut dyn FnMut(&[u8]),
     ) -> Result<(), FetchError> {
-        self.runtime().block_on(async {
-            let failed = |detail: String| FetchError { address: from, detail };
-            let mut client = self.shared.caller.client(from).await.map_err(|error| match error {
-                NoAnswer::Gone => failed("the process is gone".to_owned()),
-                NoAnswer::Silent(detail) => failed(detail),
-            })?;
-            let request = self.shared.caller.word(wanted);
-            let stream = client.fetch(request).await.map_err(|status| failed(said(&status)))?;
-            let mut stream = stream.into_inner();
-            while let Some(piece) = stream.message().await.map_err(|status| failed(said(&status)))? {
-                each(&piece.content);
+        let mut is_first = true;
+        loop {
+            let mut began = false;
+            let fetched = self.runtime().block_on(self.fetch_once(from, wanted, &mut |piece| {
+                began = true;
+                each(piece);
+            }));
+            // A connection that was used before may have broken since.
+            match fetched {
+                Err(_) if std::mem::take(&mut is_first) && !began => {}
+                fetched => return fetched.map_err(|detail| FetchError { address: from, detail }),
             }
-            Ok(())
-        })
+        }
+    }
+
+    async fn fetch_once(
+        &self,
+        from: SocketAddr,
+        wanted: &[u8],
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), String> {
+        let caller = &self.shared.caller;
+        let fetched = async {
+            let (mut client, _) = caller.client(from).await.map_err(|error| match error {
+                NoAnswer::Gone => "the process is gone".to_owned(),
+                NoAnswer::Silent(detail) => detail,
+            })?;
+            let late = |_| "it does not answer".to_owned();
+            let asked = tokio::time::timeout(PIECE, client.fetch(caller.word(wanted.to_vec())));
+            let mut stream = asked.await.map_err(late)?.map_err(|status| said(&status))?.into_inner();
+            loop {
+                let piece = tokio::time::timeout(PIECE, stream.message()).await.map_err(late)?;
+                match piece.map_err(|status| said(&status))? {
+                    Some(piece) => each(&piece.content),
+                    None => return Ok(()),
+                }
+            }
+        };
+        let fetched: Result<(), String> = fetched.await;
+        if fetched.is_err() {
+            lock(&caller.connections).remove(&from);
+        }
+        fetched
     }
 
     fn runtime(&self) -> &Runtime {
@@ -321,6 +375,7 @@ impl Standby {
         let deadline = tokio::time::Instant::now() + within;
         let mut detail = "no process answers".to_owned();
         let mut stuck: Option<tokio::time::Instant> = None;
+        let (mut door, mut was_there) = (door, false);
         loop {
             let candidates = shared.candidates(door);
             for (id, address) in candidates {
@@ -329,16 +384,27 @@ impl Standby {
                 }
                 if id == Some(self.process.id) {
                     match self.lead(deadline, &mut stuck).await? {
-                        Some(found) => return Ok(found),
+                        Some(Ok(found)) => return Ok(found),
+                        Some(Err(at)) => {
+                            (door, was_there) = (Some(at), true);
+                            break;
+                        }
                         None => break,
                     }
                 }
-                match shared.ask_until(address, deadline, door.is_some()).await {
+                let joins = id.is_none();
+                match shared.ask_until(address, deadline, joins, &mut was_there).await {
                     Ok(Answer::Go(next, coordinator)) => {
                         return Ok(Mustered { next, coordinator, listener: None });
                     }
                     Ok(Answer::Refused(reason)) => return Err(MusterError::Refused { address, reason }),
+                    Ok(Answer::Outside(first)) => {
+                        shared.start_over();
+                        (door, was_there) = (Some(first), true);
+                        break;
+                    }
                     Ok(Answer::Wait | Answer::Elsewhere(_) | Answer::Scaling { .. } | Answer::Released) => {}
+                    Err(NoAnswer::Gone) if joins && was_there => return Err(MusterError::Over { address }),
                     Err(NoAnswer::Gone) => {
                         detail = format!("no process is at {address}");
                         if let Some(id) = id {
@@ -355,12 +421,13 @@ impl Standby {
         }
     }
 
-    /// Leads until there is a decision, or another process leads.
+    /// Leads until there is a decision, or another process leads (`None`), or is in a later view of the run (its
+    /// address).
     async fn lead(
         &self,
         deadline: tokio::time::Instant,
         stuck: &mut Option<tokio::time::Instant>,
-    ) -> Result<Option<Mustered>, MusterError> {
+    ) -> Result<Option<Result<Mustered, SocketAddr>>, MusterError> {
         let shared = &self.shared;
         let listener = TcpListener::bind((self.host, 0))?;
         let coordinator = listener.local_addr()?;
@@ -371,7 +438,7 @@ impl Standby {
             let now = tokio::time::Instant::now();
             match decision {
                 Decision::Go(next) => {
-                    return Ok(Some(Mustered { next, coordinator, listener: Some(listener) }));
+                    return Ok(Some(Ok(Mustered { next, coordinator, listener: Some(listener) })));
                 }
                 Decision::Wait(_) => {}
                 Decision::Stuck(reason) => {
@@ -382,12 +449,19 @@ impl Standby {
             }
             if now >= probe {
                 probe = now + PROBE;
-                let before = lock(&shared.muster).before_me();
-                for process in before {
+                let others = lock(&shared.muster).others();
+                for (process, is_before) in others {
                     let offer = Asked::Offer(shared.offer());
                     let asked = shared.caller.ask(process.address, &offer);
-                    if let Ok(Ok(Answer::Wait)) = tokio::time::timeout(PROBE, asked).await {
-                        return Ok(None);
+                    match tokio::time::timeout(PROBE, asked).await {
+                        // It leads, or does not know yet that the view has ended.
+                        Ok(Ok(Answer::Wait)) if is_before => return Ok(None),
+                        // The run is in another view. The caller asks this process, and hears of it.
+                        Ok(Ok(Answer::Outside(_))) => {
+                            shared.start_over();
+                            return Ok(Some(Err(process.address)));
+                        }
+                        Ok(_) | Err(_) => {}
                     }
                 }
             }
@@ -461,7 +535,7 @@ pub fn scale(
                 Ok(Ok(Answer::Refused(detail)) | Err(NoAnswer::Silent(detail))) => {
                     return Err(unheard(at, &detail));
                 }
-                Ok(Ok(Answer::Wait | Answer::Go(..) | Answer::Released)) => {}
+                Ok(Ok(Answer::Wait | Answer::Go(..) | Answer::Released | Answer::Outside(_))) => {}
                 Ok(Err(NoAnswer::Gone)) => return Err(unheard(at, "no process is there")),
                 Err(_) => return Err(unheard(at, "it does not answer")),
             }
@@ -472,6 +546,12 @@ pub fn scale(
 }
 
 impl Shared {
+    /// The run is in a later view, of which this process is no member.
+    fn start_over(&self) {
+        tracing::warn!("the run has gone on without this process, which asks to join it again");
+        lock(&self.muster).start_over();
+    }
+
     fn offer(&self) -> Offer {
         lock(&self.muster).me().clone()
     }
@@ -496,16 +576,18 @@ impl Shared {
         first: SocketAddr,
         deadline: tokio::time::Instant,
         joins: bool,
+        was_there: &mut bool,
     ) -> Result<Answer, NoAnswer> {
-        let (mut at, mut silences) = (first, 0);
+        let (mut at, mut silences, mut redirections) = (first, 0, 0);
         let own = lock(&self.muster).me().process.address;
         let mut mention = tokio::time::Instant::now() + MENTION;
         lock(&self.muster).follow(at);
-        while tokio::time::Instant::now() < deadline {
+        // A process that wants to join waits as long as it is answered.
+        while tokio::time::Instant::now() < deadline || (joins && *was_there) {
             let asked = Asked::Offer(self.offer());
             match tokio::time::timeout(ANSWER, self.caller.ask(at, &asked)).await {
                 Ok(Ok(Answer::Wait)) => {
-                    silences = 0;
+                    (silences, redirections, *was_there) = (0, 0, true);
                     if joins && tokio::time::Instant::now() >= mention {
                         tracing::info!("waiting to join the run at {at}");
                         mention += MENTION * 4;
@@ -513,7 +595,10 @@ impl Shared {
                 }
                 Ok(Ok(Answer::Elsewhere(next))) if next == own => return Ok(Answer::Wait),
                 Ok(Ok(Answer::Elsewhere(next))) => {
-                    silences += u32::from(at != first);
+                    redirections += 1;
+                    if redirections > REDIRECTIONS {
+                        return Ok(Answer::Wait);
+                    }
                     at = next;
                     lock(&self.muster).follow(at);
                 }
@@ -522,7 +607,7 @@ impl Shared {
                 Ok(Err(error)) => {
                     silences += 1;
                     if silences >= SILENCES {
-                        return Err(error);
+                        return Err(error.passing());
                     }
                     at = first;
                 }
@@ -547,10 +632,10 @@ impl Caller {
     }
 
     /// A connection to a process.
-    async fn client(&self, at: SocketAddr) -> Result<StandbyClient<Channel>, NoAnswer> {
+    async fn client(&self, at: SocketAddr) -> Result<(StandbyClient<Channel>, Arc<Dialled>), NoAnswer> {
         let known = lock(&self.connections).get(&at).cloned();
-        let channel = match known {
-            Some(channel) => channel,
+        let dialled = match known {
+            Some(dialled) => dialled,
             None => {
                 let dialled = dial(at, self.tls.as_ref()).await.map_err(|error| match error {
                     DialError::Io(error)
@@ -561,23 +646,26 @@ impl Caller {
                     DialError::Io(error) => NoAnswer::Silent(root_cause(&error)),
                     DialError::Tls(error) => NoAnswer::Silent(error.to_string()),
                 })?;
-                lock(&self.connections).insert(at, dialled.channel.clone());
-                dialled.channel
+                let dialled = Arc::new(dialled);
+                lock(&self.connections).insert(at, Arc::clone(&dialled));
+                dialled
             }
         };
-        Ok(StandbyClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX))
+        let client = StandbyClient::new(dialled.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        Ok((client, dialled))
     }
 
     /// Asks once.
     async fn ask(&self, at: SocketAddr, asked: &Asked) -> Result<Answer, NoAnswer> {
         let content = postcard::to_stdvec(asked).expect("what is asked can be serialised");
-        let mut client = self.client(at).await?;
+        let (mut client, dialled) = self.client(at).await?;
         match client.muster(self.word(content)).await {
             Ok(answer) => postcard::from_bytes(&answer.into_inner().content)
                 .map_err(|error| NoAnswer::Silent(format!("its answer cannot be read: {error}"))),
             Err(status) => {
                 lock(&self.connections).remove(&at);
                 match status.code() {
+                    _ if dialled.needs_tls() => Err(NoAnswer::Silent(TlsError::TlsPeer.to_string())),
                     tonic::Code::Unauthenticated | tonic::Code::FailedPrecondition => {
                         Ok(Answer::Refused(status.message().to_owned()))
                     }

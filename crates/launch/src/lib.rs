@@ -13,7 +13,8 @@ mod rendezvous;
 
 pub use placement::Launcher;
 pub use processes::{
-    Launch, LaunchError, REPEATED_SIGNAL, ask_for_another, ignores_hang_up, is_launched, tell_saved,
+    Launch, LaunchError, REPEATED_SIGNAL, ask_for_another, ignores_hang_up, is_launched, tell_done,
+    tell_saved,
 };
 pub use rendezvous::{
     Endpoint, JOIN_DEADLINE_DEFAULT, Listener, Rendezvous, RendezvousError, VARIABLES, is_readable_by_others,

@@ -18,7 +18,7 @@ mod guardian;
 mod saves;
 mod supervise;
 
-pub use saves::{ask_for_another, tell_saved};
+pub use saves::{ask_for_another, tell_done, tell_saved};
 pub use supervise::{REPEATED_SIGNAL, ignores_hang_up};
 
 use crate::rendezvous::variable;
@@ -170,8 +170,8 @@ impl Launch {
         self
     }
 
-    /// The others go on when a signal kills a node, and end well without it; they can ask for more
-    /// ([`ask_for_another`]). Otherwise all end.
+    /// The others go on when a signal kills a node, and end well without it if they tell so ([`tell_done`]);
+    /// they can ask for more ([`ask_for_another`]), whose ends count for nothing. Otherwise all end.
     #[must_use]
     pub fn survives(mut self, survives: bool) -> Self {
         self.survives = survives;
@@ -233,6 +233,8 @@ impl Launch {
                 if saves.any() {
                     restarts = 0;
                 }
+                // What was asked for is of no use any more.
+                saves.wanted();
                 if !may_restart || restarts == self.max_restarts {
                     return Ok(code);
                 }

@@ -450,10 +450,12 @@ pub(crate) struct CommonArgs {
     /// Let so many other nodes hold a copy of what each node owns, as it was at the last cut
     /// (--checkpoint-seconds). When up to so many nodes are lost, the others go on from there; nodes can join
     /// (--join) and leave (`intendant scale`). It needs no --checkpoint
-    #[arg(
-        long, value_name = "K", default_value_t = 0, conflicts_with = "simulate", help_heading = CHECKPOINTS
-    )]
+    #[arg(long, value_name = "K", default_value_t = 0, help_heading = CHECKPOINTS)]
     pub(crate) copies: usize,
+
+    /// Simulate that this node dies after so many seconds; the others go on. With --simulate and --copies
+    #[arg(long, value_name = "NODE@S", value_parser = parse::crash, help_heading = SIMULATION)]
+    pub(crate) crash: Option<crate::simulation::Crash>,
 
     /// Join a run with --copies: the address that its node 0 has told, or that of any other node of it. The
     /// other flags are those of the run

@@ -23,6 +23,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, RwLock};
 
+/// Replicated keys that are listed in a request, at most.
+const LISTED_MAX: usize = 1 << 16;
+
+/// Keys that are looked at for a piece, at most: others wait for their answers meanwhile.
+const LOOKED_AT_MAX: usize = 1 << 17;
+
 /// Bytes of rows in a piece, about.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -171,7 +177,7 @@ impl<E: Element> Copies<E> {
         let layout = &self.held.layout;
         let request = postcard::to_stdvec(wanted).expect("a request can be serialised");
         let each = &mut |piece: &[u8]| malformed |= add_piece(&mut part, layout, piece).is_none();
-        self.standby.fetch(from, request, each).map_err(|error| error.to_string())?;
+        self.standby.fetch(from, &request, each).map_err(|error| error.to_string())?;
         if malformed { Err(format!("{from} sends rows that cannot be read")) } else { Ok(part) }
     }
 
@@ -185,10 +191,7 @@ impl<E: Element> Copies<E> {
         let mut failure = "no process holds it".to_owned();
         for source in next.sources.iter().flatten() {
             let mut bytes = Vec::new();
-            match self
-                .standby
-                .fetch(source.address, request.clone(), &mut |piece| bytes.extend_from_slice(piece))
-            {
+            match self.standby.fetch(source.address, &request, &mut |piece| bytes.extend_from_slice(piece)) {
                 Ok(()) => {
                     return serde_json::from_slice(&bytes).map_err(|error| {
                         TrainError::Stopped(format!("the state of the run cannot be read: {error}"))
@@ -197,7 +200,7 @@ impl<E: Element> Copies<E> {
                 Err(error) => failure = error.to_string(),
             }
         }
-        Err(TrainError::Stopped(format!("the state of the run cannot be fetched: {failure}")))
+        Err(TrainError::Unloaded(format!("the state of the run cannot be fetched: {failure}")))
     }
 
     /// Loads what node `rank` of a view needs at the start: the values of the keys whose home it is, and of
@@ -215,6 +218,7 @@ impl<E: Element> Copies<E> {
         let needed = Needed { rank: rank as u16, names: layout.names().to_vec(), replicated };
         let is_needed = needed.filter(layout);
         let mut table = Table { index: HashMap::default(), parts: Vec::new() };
+        let expected = (0..layout.keys()).filter(|key| is_needed(Key(*key))).count();
         for (number, sources) in next.sources.iter().enumerate() {
             let here = lock(&self.held.cuts).part(cut, number).cloned();
             let part = match here {
@@ -222,6 +226,13 @@ impl<E: Element> Copies<E> {
                 None => Arc::new(self.load_part(cut, number, (sources, rank), &needed)?),
             };
             table.add(part, layout, &is_needed);
+        }
+        if table.index.len() < expected {
+            let missing = expected - table.index.len();
+            return Err(TrainError::Stopped(format!(
+                "{missing} keys of node {rank} are in no part of cut {} of view {}",
+                cut.number, cut.view
+            )));
         }
         Ok(table)
     }
@@ -233,7 +244,9 @@ impl<E: Element> Copies<E> {
         (sources, rank): (&[Process], usize),
         needed: &Needed,
     ) -> Result<Part<E>, TrainError> {
-        let wanted = Wanted::Part { cut, part, only: Some(needed.clone()) };
+        // A long list takes as long as what it leaves out.
+        let only = (needed.replicated.len() <= LISTED_MAX).then(|| needed.clone());
+        let wanted = Wanted::Part { cut, part, only };
         let mut failure = "no process holds it".to_owned();
         // Nodes begin with different holders, so that these share the work.
         for at in 0..sources.len() {
@@ -283,8 +296,10 @@ impl<E: Element> Iterator for Cutting<E> {
     fn next(&mut self) -> Option<bytes::Bytes> {
         let (mut keys, mut rows) = (Vec::new(), Vec::new());
         let is_needed = self.only.as_ref().map(|needed| needed.filter(&self.layout));
+        let until = self.next.saturating_add(LOOKED_AT_MAX);
         while let Some(key) = self.part.keys.get(self.next)
             && rows.len() < PIECE_BYTES
+            && self.next < until
         {
             let row = self.row..self.row + self.layout.len(*key);
             (self.next, self.row) = (self.next + 1, row.end);
@@ -293,7 +308,7 @@ impl<E: Element> Iterator for Cutting<E> {
                 copy_to_bytes(&self.part.values[row], &mut rows);
             }
         }
-        if keys.is_empty() {
+        if keys.is_empty() && self.next == self.part.keys.len() {
             return None;
         }
         let mut piece = Vec::with_capacity(4 + 8 * keys.len() + rows.len());
@@ -307,17 +322,17 @@ impl<E: Element> Iterator for Cutting<E> {
 impl<E: Element> Holder for Held<E> {
     fn hold(&self, wanted: &[u8]) -> Result<Pieces, String> {
         let wanted: Wanted = postcard::from_bytes(wanted).map_err(|error| error.to_string())?;
-        let cuts = lock(&self.cuts);
         match wanted {
             Wanted::State(name) => {
-                let state = cuts.state(name).ok_or("this process does not know the cut")?;
-                let state = serde_json::to_vec(&**state).map_err(|error| error.to_string())?;
+                let state = lock(&self.cuts).state(name).cloned();
+                let state = state.ok_or("this process does not know the cut")?;
+                let state = serde_json::to_vec(&*state).map_err(|error| error.to_string())?;
                 let pieces: Vec<bytes::Bytes> =
                     state.chunks(PIECE_BYTES).map(bytes::Bytes::copy_from_slice).collect();
                 Ok(Box::new(pieces.into_iter()))
             }
             Wanted::Part { cut, part, only } => {
-                let part = cuts.part(cut, part).cloned();
+                let part = lock(&self.cuts).part(cut, part).cloned();
                 let part = part.ok_or("this process does not hold that part")?;
                 let layout = match &only {
                     Some(needed) => self.layout.over(&needed.names).map_err(|error| error.to_string())?,
@@ -357,8 +372,7 @@ impl<E: Element> Table<E> {
 /// A [`Table`] that is dropped when all values have been read from it.
 pub(crate) type Loaded<E> = Arc<RwLock<Option<Table<E>>>>;
 
-/// Initial values from a table. A key that is not in it has its initial value: it was never accessed, and a
-/// sparse store makes it later.
+/// Initial values from a table. Keys that are not in it belong to other nodes.
 pub(crate) fn init<E: Element>(loaded: &Loaded<E>, initial: &Initialiser<E>) -> Initialiser<E> {
     let (loaded, initial) = (Arc::clone(loaded), Arc::clone(initial));
     Arc::new(move |key: Key, row: &mut [E]| {

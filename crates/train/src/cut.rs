@@ -168,7 +168,8 @@ impl<'a, E: Element> Cutter<'a, E> {
 
     /// Why the last cut is no checkpoint, at the leader.
     pub(crate) fn unsaved(&mut self) -> Option<TrainError> {
-        self.ledger.unsaved()
+        // Without a folder, the last cut was only for a loss that has not come.
+        self.ledger.unsaved().filter(|_| self.cuts.saves())
     }
 
     /// The place of the last cut, if it is a checkpoint, at the leader.

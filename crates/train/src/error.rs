@@ -290,9 +290,8 @@ impl TrainError {
             }
             Self::Panicked { .. } => exit::PANICKED,
             Self::Muster(MusterError::Refused { .. }) => exit::USAGE,
-            Self::Muster(MusterError::Stuck(_) | MusterError::Late { .. }) | Self::Unloaded(_) => {
-                exit::PEER_LOST
-            }
+            Self::Muster(MusterError::Stuck(_) | MusterError::Late { .. } | MusterError::Over { .. })
+            | Self::Unloaded(_) => exit::PEER_LOST,
             Self::Left => 0,
             Self::Muster(_) | Self::Regroups { .. } => exit::OTHER,
             Self::Checkpoint(_)

@@ -288,7 +288,7 @@ impl Origin {
             under_way,
             rest: rest.map(Arc::new),
             made: state.made,
-            _claim: folder.map(claim).transpose()?,
+            _claim: folder.and_then(reclaim),
             ..Self::default()
         })
     }
@@ -445,6 +445,20 @@ fn claim(folder: &Folder) -> Result<Claim, TrainError> {
         let _ = pause.recv_timeout(CLAIM_PAUSE);
     }
     folder.claim().map_err(refused)
+}
+
+/// Claims a folder of checkpoints for a run that has lost its node 0. That may be stopped, or its machine gone,
+/// and its claim still there; but it cannot be a node of this run any more.
+fn reclaim(folder: &Folder) -> Option<Claim> {
+    match folder.claim() {
+        Ok(claim) => Some(claim),
+        Err(error) => {
+            tracing::warn!(
+                "checkpoints are written without a claim, as that of the lost node 0 is there: {error}"
+            );
+            None
+        }
+    }
 }
 
 fn digest_of(sum: &str) -> u64 {

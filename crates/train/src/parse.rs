@@ -67,6 +67,20 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A node that dies, and when, as in `2@1.5`.
+pub(crate) fn crash(text: &str) -> Result<crate::simulation::Crash, String> {
+    let parts =
+        text.split_once('@').and_then(|(node, at)| Some((node.parse().ok()?, at.parse::<f64>().ok()?)));
+    match parts {
+        Some((node, seconds)) if seconds.is_finite() && seconds >= 0.0 => {
+            Ok(crate::simulation::Crash { node, seconds })
+        }
+        Some(_) | None => {
+            Err("a node and the seconds after which it dies, as in 2@1.5, are expected".to_owned())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

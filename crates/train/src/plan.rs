@@ -190,6 +190,8 @@ impl Plan {
                 )));
             }
             Some(rendezvous) => rendezvous.nodes(),
+            // One of several: how many there are, the run says.
+            None if args.join.is_some() => args.nodes.max(2),
             None => args.nodes,
         };
         if args.technique == Technique::Single && nodes > 1 {
@@ -248,7 +250,9 @@ impl Plan {
         check_copies(&args, nodes, rendezvous.as_ref())?;
         // A process that starts nodes reads the files as well: one error instead of one from each node.
         let tls = match args.tls.files()? {
-            Some(files) if nodes > 1 || rendezvous.is_some() => Some(tls::load(&files)?),
+            Some(files) if nodes > 1 || rendezvous.is_some() || args.join.is_some() => {
+                Some(tls::load(&files)?)
+            }
             Some(_) | None => None,
         };
         let rendezvous = rendezvous.map(|rendezvous| match &tls {
@@ -499,6 +503,12 @@ fn check_copies(args: &CommonArgs, nodes: usize, rendezvous: Option<&Rendezvous>
             "--copies: a trace is of one cluster, and the nodes of this run may change: leave --trace out"
                 .into(),
         );
+    }
+    if args.metrics.is_some() || args.otlp.is_some() {
+        let flag = if args.metrics.is_some() { "--metrics" } else { "--otlp" };
+        return refused(format!(
+            "--copies: {flag} serves the numbers of one cluster, and the nodes of this run may change: leave it out"
+        ));
     }
     if args.keep == Keep::Best {
         return refused(

@@ -33,7 +33,7 @@ use crate::traced;
 use crate::views::{Changes, Copying, Views};
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use intendant::{Lobby, Mark};
+use intendant::{Lobby, Mark, Storage};
 use intendant_checkpoint::protocol::End;
 use intendant_core::{Element, Key, KeyRange, lock};
 use intendant_sampling::Sampler;
@@ -80,7 +80,11 @@ pub fn run<T: Task>(
     let monitor = &Monitor::listen(plan)?;
     let layout = model.layout().combine(task.combine()).order(plan.key_order).seed(plan.seed);
     let layout = layout.build().map_err(TrainError::usage)?;
-    let Some(mut views) = Views::open(task.as_ref(), plan, &layout)? else {
+    let replicated = replication::resolve(task.as_ref(), plan, &layout)?.replication.assignment.digest();
+    // Settings that follow from others are compared as well.
+    let mut settled = plan.clone();
+    plan.sampling.resolve(&model.sampler, task.name(), &mut settled.config)?;
+    let Some(mut views) = Views::open(task.as_ref(), &settled, &layout, replicated)? else {
         return run_view(task, plan, exporter, monitor, None);
     };
     loop {
@@ -190,10 +194,20 @@ fn run_view<T: Task>(
             let replication = resolved.replication.clone();
             let seen = (settings, traced::config(plan, task.name()));
             let mut node = cluster::start(values, plan, replication, &sampler, seen, begin)?;
-            let copying = views.as_ref().and_then(|views| views.copying(node.rank()));
+            let copying =
+                views.as_ref().and_then(|views| views.copying(node.rank(), plan.storage == Storage::Dense));
             let (mut node_run, workers) = (node_run(node.rank(), &origin), node.workers());
             (node_run.copying, node_run.changes) = (copying, views.as_mut().map(|views| views.begins()));
             let trained = node_run.train(&node, workers, exporter)?;
+            if views.is_some() {
+                // Results first: if node 0 is lost before they are written, the others go on, and write them.
+                let outcome = node_run.finish(trained);
+                if outcome.is_ok() && plan.rank() == 0 {
+                    intendant::launch::tell_done();
+                }
+                node.shutdown()??;
+                return outcome;
+            }
             // A run that loses a node while it ends has failed. A failed run has neither report nor model.
             let traced = node.shutdown()?;
             let outcome = node_run.finish(trained)?;

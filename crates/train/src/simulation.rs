@@ -19,6 +19,7 @@ use crate::report::{Epoch, Report, Simulated};
 use crate::run::{self, Outcome};
 use crate::tally::Tally;
 use crate::traced::Traces;
+use crate::views::Changes;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
 use intendant::{Event, NodeId, ReplicationConfig};
@@ -27,8 +28,8 @@ use intendant_sampling::Sampler;
 use intendant_sim::cluster::Checks;
 use intendant_sim::presets::{self, PresetError};
 use intendant_sim::{
-    Charge, Delays, EpochOutcome, Machine, Network, Observer, TaskConfig, TaskFailure, TaskOutcome,
-    Unevenness, run_task,
+    Charge, Cut, CutConfig, Delays, Episode, EpochOutcome, Fault, Faults, Machine, Moment, Network, Observer,
+    Origin, Spread, TaskConfig, TaskFailure, TaskOutcome, Unevenness, resume_task, run_task,
 };
 use intendant_task::Task;
 use intendant_trace::Header;
@@ -58,6 +59,8 @@ pub struct Simulation {
     /// Upper bound of the keys of an operation on rows of other nodes, if there is one.
     pub operation_keys: Option<NonZeroUsize>,
     unevenness: Unevenness,
+    /// The node that dies, if one does.
+    crash: Option<Crash>,
     /// The durations that follow from these.
     pub delays: Delays,
     /// What is computed beside what is sent.
@@ -88,6 +91,18 @@ fn lookup<X>(
     parse(&text).map_err(|PresetError { line, reason }| error(line, reason))
 }
 
+/// A node that dies, and when.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Crash {
+    pub(crate) node: u16,
+    /// Virtual.
+    pub(crate) seconds: f64,
+}
+
+/// The time from the loss of a node until the others have agreed on the next view and met, without that for
+/// the values: as long as it takes four processes of one machine (`scripts/copies.sh`).
+const AGREE_NS: u64 = 100_000_000;
+
 /// Batches that take longer than this are no batches.
 const UNEVEN_MAX: f64 = 1000.0;
 
@@ -110,6 +125,7 @@ impl Simulation {
                 ("--uneven", args.uneven.is_some()),
                 ("--operation-keys", args.operation_keys.is_some()),
                 ("--bound", args.bound.is_some()),
+                ("--crash", args.crash.is_some()),
             ];
             return match given.iter().find(|(_, given)| *given) {
                 Some((flag, _)) => {
@@ -150,10 +166,83 @@ impl Simulation {
             )));
         }
         let unevenness = Unevenness::up_to(uneven);
-        Ok(Some(Self { net, machine, charge, charge_compute, operation_keys, unevenness, delays, bounds }))
+        let crash = args.crash;
+        if let Some(Crash { node, .. }) = crash {
+            if args.copies == 0 {
+                return Err(TrainError::usage("--crash: the others go on only with copies; add --copies K"));
+            }
+            if usize::from(node) >= args.nodes {
+                let last = args.nodes.saturating_sub(1);
+                return Err(TrainError::usage(format!(
+                    "--crash: node {node} does not exist; nodes are 0 to {last}"
+                )));
+            }
+        }
+        Ok(Some(Self {
+            net,
+            machine,
+            charge,
+            charge_compute,
+            operation_keys,
+            unevenness,
+            crash,
+            delays,
+            bounds,
+        }))
     }
 
-    fn config(&self, plan: &Plan, replication: ReplicationConfig, sampler: &Sampler) -> TaskConfig {
+    /// How long bytes of values travel from one node to another.
+    fn travel_ns(&self, bytes: u64) -> u64 {
+        let charged = bytes as f64 * self.charge * self.delays.network.byte_ps as f64;
+        (charged / 1e3) as u64
+    }
+
+    /// Trains until a node dies, and goes on without it.
+    fn train<T: Task>(
+        &self,
+        task: &std::sync::Arc<T>,
+        plan: &Plan,
+        config: &TaskConfig,
+        watcher: &mut Watcher<'_>,
+    ) -> Result<(TaskOutcome<T::Element>, Option<Changes>), TaskFailure> {
+        let Some(crash) = self.crash else {
+            let changes = (plan.copies > 0).then(|| Changes { count: 1, ..Changes::default() });
+            return Ok((run_task(task, config, watcher)?, changes));
+        };
+        let from_ns = (crash.seconds * 1e9) as u64;
+        let fault = Fault::Crash { node: NodeId(crash.node) };
+        let faults = Faults::new(vec![Episode { from_ns, until_ns: u64::MAX, fault }]);
+        let faults = faults.map_err(|error| TaskFailure::Checkpoint(error.to_string()))?;
+        let at_ns = match run_task(task, &TaskConfig { faults, ..config.clone() }, watcher) {
+            Err(TaskFailure::Crashed { at_ns, .. }) => at_ns,
+            // It has ended before.
+            ended => return Ok((ended?, Some(Changes { count: 1, ..Changes::default() }))),
+        };
+        let cut = watcher.settled.take();
+        let done = cut.as_ref().map_or(0, |cut| cut.trained.epochs.len());
+        let mut epochs = std::mem::take(&mut watcher.epochs);
+        epochs.truncate(done);
+        let before_ns = at_ns - epochs.iter().map(|epoch| epoch.virtual_ns).sum::<u64>();
+        let change_ns = AGREE_NS + self.travel_ns(part_bytes(task.as_ref(), plan));
+        let origin = cut.map(|cut| Origin::of_cut(task.as_ref(), cut)).transpose()?;
+        let config = TaskConfig { nodes: config.nodes - 1, ..config.clone() };
+        let mut outcome = resume_task(task, &config, origin.as_ref(), watcher)?;
+        if let Some(first) = outcome.epochs.first_mut() {
+            first.virtual_ns += before_ns + change_ns;
+        }
+        outcome.virtual_ns += at_ns + change_ns;
+        outcome.epochs.splice(0..0, epochs);
+        let changes = Changes { count: 2, lost: 1, change_ms: change_ns as f64 / 1e6, ..Changes::default() };
+        Ok((outcome, Some(changes)))
+    }
+
+    fn config(
+        &self,
+        plan: &Plan,
+        replication: ReplicationConfig,
+        sampler: &Sampler,
+        part_bytes: u64,
+    ) -> TaskConfig {
         let technique = match plan.technique {
             // On one node, a server is the memory that its workers share.
             Technique::Single | Technique::Exchange(_) => intendant::Technique::Classic,
@@ -178,6 +267,17 @@ impl Simulation {
             checks: Checks::Quiet,
             trace: plan.trace.as_ref().map(|(_, filter)| filter.clone()),
             bounds: self.bounds.0.clone(),
+            cuts: (plan.copies > 0).then(|| CutConfig {
+                folder: None,
+                seconds: plan.checkpoints.seconds,
+                kept: 1,
+                copy_bytes_max: 1 << 16,
+                write: Spread::fixed(self.travel_ns(part_bytes).saturating_mul(plan.copies as u64)),
+                commit: Spread::fixed(0),
+                linger: Spread::fixed(0),
+                copies: true,
+                regroup: None,
+            }),
             layout_seed: plan.seed,
             seed: plan.seed,
             ..TaskConfig::new(plan.nodes, plan.workers, plan.schedule(sampler))
@@ -224,28 +324,32 @@ impl Simulation {
                 history: history.as_mut(),
                 traces: traces.as_mut(),
                 bounds: &self.bounds,
+                epochs: Vec::new(),
+                pending: None,
+                settled: None,
             };
             let trained = guarded("the simulation", || {
-                run_task(task, &self.config(plan, resolved.replication.clone(), sampler), &mut watcher)
-                    .map_err(|failure| match failure {
-                        TaskFailure::Diverged { source, .. } => TrainError::Diverged(source),
-                        TaskFailure::Sample { worker, source } => {
-                            TrainError::Sample { worker: worker % plan.workers, source }
-                        }
-                        TaskFailure::Layout(error) => TrainError::usage(error),
-                        TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
-                        // No fault is configured that makes nodes die, and no cut is made.
-                        TaskFailure::Violation(_)
-                        | TaskFailure::Regrouped { .. }
-                        | TaskFailure::Crashed { .. }
-                        | TaskFailure::Checkpoint(_) => TrainError::Simulation(failure),
-                    })
+                let replication = resolved.replication.clone();
+                let config = self.config(plan, replication, sampler, part_bytes(task.as_ref(), plan));
+                self.train(task, plan, &config, &mut watcher).map_err(|failure| match failure {
+                    TaskFailure::Diverged { source, .. } => TrainError::Diverged(source),
+                    TaskFailure::Sample { worker, source } => {
+                        TrainError::Sample { worker: worker % plan.workers, source }
+                    }
+                    TaskFailure::Layout(error) => TrainError::usage(error),
+                    TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
+                    // A node that dies is expected, and no other number of nodes is asked for.
+                    TaskFailure::Violation(_)
+                    | TaskFailure::Regrouped { .. }
+                    | TaskFailure::Crashed { .. }
+                    | TaskFailure::Checkpoint(_) => TrainError::Simulation(failure),
+                })
             });
             drop(end);
             trained
         });
         drop((claim, progress));
-        let outcome = trained?;
+        let (outcome, changes) = trained?;
         if !explained.keys.is_empty() {
             let nodes = (0..).zip(outcome.explanations.iter().cloned());
             let said = nodes.map(|(node, keys)| explain::describe(node, keys));
@@ -257,7 +361,8 @@ impl Simulation {
             }
             (Some(_) | None, _) => None,
         };
-        let report = self.report(task.as_ref(), plan, resolved, sampler, &outcome);
+        let mut report = self.report(task.as_ref(), plan, resolved, sampler, &outcome);
+        report.views = changes;
         if let Some(history) = &mut history {
             history.end(&report.test);
         }
@@ -318,6 +423,11 @@ struct Watcher<'a> {
     history: Option<&'a mut History>,
     traces: Option<&'a mut Traces>,
     bounds: &'a Bounds,
+    /// The epochs so far.
+    epochs: Vec<EpochOutcome>,
+    /// The newest cut, and the newest one that all nodes hold.
+    pending: Option<Cut>,
+    settled: Option<Cut>,
 }
 
 impl Observer for Watcher<'_> {
@@ -326,7 +436,19 @@ impl Observer for Watcher<'_> {
         self.progress.update(worker, progress);
     }
 
+    fn moment(&mut self, moment: Moment) -> Option<NodeId> {
+        if matches!(moment, Moment::Voted { is_settled: true, .. }) {
+            self.settled = self.pending.take();
+        }
+        None
+    }
+
+    fn cut(&mut self, cut: &Cut) {
+        self.pending = Some(cut.clone());
+    }
+
     fn epoch(&mut self, number: usize, epoch: &EpochOutcome) {
+        self.epochs.push(epoch.clone());
         let sum = sum(epoch);
         self.progress.epoch_ended(0, number, &sum);
         if let Some(history) = &mut self.history {
@@ -350,6 +472,13 @@ impl Observer for Watcher<'_> {
     fn stop(&mut self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
+}
+
+/// Bytes of an equal share of all values.
+fn part_bytes<T: Task>(task: &T, plan: &Plan) -> u64 {
+    let model = task.model();
+    let elements: u64 = model.ranges.iter().map(|range| range.keys * range.row() as u64).sum();
+    elements * size_of::<T::Element>() as u64 / plan.nodes as u64
 }
 
 /// An epoch in the form of runs on threads.

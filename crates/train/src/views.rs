@@ -29,10 +29,13 @@ use std::time::{Duration, Instant};
 const MUSTER: Duration = Duration::from_secs(60);
 
 /// How long the nodes of a later view wait for each other: they have just agreed on it.
-const MEET: Duration = Duration::from_secs(10);
+const MEET: Duration = Duration::from_secs(6);
 
 /// How long a process that leaves holds values for the others.
-const LEAVE: Duration = Duration::from_secs(120);
+const LEAVE: Duration = Duration::from_secs(3600);
+
+/// Views in a row whose values could not be loaded, at most.
+const UNLOADED_MAX: u32 = 5;
 
 /// The changes of a run's nodes, as far as this process has seen them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,6 +69,8 @@ pub(crate) struct Views<E> {
     changes: Changes,
     /// When the last view ended.
     ended: Option<Instant>,
+    /// Views in a row whose values could not be loaded.
+    unloaded: u32,
 }
 
 /// What the cuts of a view need to copy parts.
@@ -76,6 +81,8 @@ pub(crate) struct Copying<E> {
     pub(crate) rank: usize,
     /// The values with which the view began.
     pub(crate) loaded: Option<Loaded<E>>,
+    /// Whether stores make all values at the start.
+    pub(crate) is_dense: bool,
 }
 
 impl<E: Element> Copying<E> {
@@ -87,7 +94,7 @@ impl<E: Element> Copying<E> {
     /// All nodes hold what they should of a cut.
     pub(crate) fn settle(&self, cut: u64) {
         self.copies.settle(self.name(cut));
-        if let Some(loaded) = &self.loaded {
+        if let Some(loaded) = self.loaded.as_ref().filter(|_| self.is_dense) {
             // All values have been made.
             *loaded.write().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
         }
@@ -96,17 +103,19 @@ impl<E: Element> Copying<E> {
 
 impl<E: Element> Views<E> {
     /// Opens what other processes ask, if the plan asks for copies. A process that wants to join is let in.
+    /// `replicated` is a digest of the keys that have static replicas.
     pub(crate) fn open<T: Task<Element = E>>(
         task: &T,
         plan: &Plan,
         layout: &Layout,
+        replicated: u64,
     ) -> Result<Option<Self>, TrainError> {
-        let Some(rendezvous) = plan.rendezvous.clone().or_else(|| joining(plan)) else { return Ok(None) };
         if plan.copies == 0 {
             return Ok(None);
         }
         let door = plan.join.as_deref().map(resolve).transpose()?;
-        let settings = Terms::new(task, plan).digest();
+        let Some(rendezvous) = plan.rendezvous.clone().or_else(|| joining(plan)) else { return Ok(None) };
+        let settings = Terms::new(task, plan).digest() ^ replicated;
         let standby = intendant::open_standby(&rendezvous, settings).map_err(TrainError::Cluster)?;
         let standby = Arc::new(standby);
         let copies = Arc::new(Copies::new(layout.clone(), Arc::clone(&standby), plan.copies));
@@ -120,6 +129,7 @@ impl<E: Element> Views<E> {
             loaded: None,
             changes: Changes::default(),
             ended: None,
+            unloaded: 0,
         };
         if door.is_some() {
             views.muster(&[])?;
@@ -177,9 +187,29 @@ impl<E: Element> Views<E> {
             None => View::first(members),
         };
         self.standby.entered(&view);
+        self.tell(&view);
         self.changes.count += 1;
         self.view = Some(view);
         Ok(())
+    }
+
+    /// Node 0 tells of a view that follows another one.
+    fn tell(&self, view: &View) {
+        let Some(Mustered { next: Next { lost, .. }, .. }) = &self.next else { return };
+        if view.rank(self.standby.process().id) != Some(0) {
+            return;
+        }
+        let nodes = view.members.len();
+        let place = match view.begins {
+            Some(cut) => format!("cut {} of view {}", cut.number, cut.view),
+            None => "the start of the run".to_owned(),
+        };
+        let lost = match lost.len() {
+            0 => String::new(),
+            1 => ", without one that is lost".to_owned(),
+            lost => format!(", without {lost} that are lost"),
+        };
+        tracing::warn!("view {} has {nodes} nodes{lost}; it goes on at {place}", view.number);
     }
 
     /// Where the view begins, if not at the start of the run. `layout` is that of the view, `replicated` has
@@ -207,13 +237,14 @@ impl<E: Element> Views<E> {
             let ms = (now() - ended).as_secs_f64() * 1e3;
             self.changes.change_ms += (ms - self.changes.change_ms) / changes.max(1.0);
         }
+        self.unloaded = 0;
         self.changes
     }
 
     /// What cuts of the view need.
-    pub(crate) fn copying(&self, rank: u16) -> Option<Copying<E>> {
+    pub(crate) fn copying(&self, rank: u16, is_dense: bool) -> Option<Copying<E>> {
         let (copies, loaded) = (Arc::clone(&self.copies), self.loaded.clone());
-        self.view.clone().map(|view| Copying { copies, view, rank: rank.into(), loaded })
+        self.view.clone().map(|view| Copying { copies, view, rank: rank.into(), loaded, is_dense })
     }
 
     /// The view has ended with this error: finds the next one, if there can be one.
@@ -222,7 +253,14 @@ impl<E: Element> Views<E> {
     /// The error, or why there is none.
     pub(crate) fn follow(&mut self, error: TrainError, plan: &Plan) -> Result<(), TrainError> {
         self.loaded = None;
-        self.ended = Some(now());
+        // An attempt that fails is a part of the same change.
+        self.ended.get_or_insert_with(now);
+        if let TrainError::Unloaded(_) = &error {
+            self.unloaded += 1;
+            if self.unloaded > UNLOADED_MAX {
+                return Err(error);
+            }
+        }
         let Some(view) = &self.view else {
             // It has been let in, and the view did not come to be.
             return if self.next.is_some() && error.loses_node() { self.muster(&[]) } else { Err(error) };
@@ -257,18 +295,6 @@ impl<E: Element> Views<E> {
         if let Some(before) = before {
             let joined = view.members.iter().filter(|member| !before.has(member.id)).count();
             self.changes.joined += joined as u64;
-        }
-        if view.rank(self.standby.process().id) == Some(0) {
-            let nodes = view.members.len();
-            let place = match view.begins {
-                Some(cut) => format!("cut {} of view {}", cut.number, cut.view),
-                None => "the start of the run".to_owned(),
-            };
-            let lost = match &lost[..] {
-                [] => String::new(),
-                lost => format!(", without {} nodes that are lost", lost.len()),
-            };
-            tracing::warn!("view {} has {nodes} nodes{lost}; it goes on at {place}", view.number);
         }
         self.next = Some(mustered);
         Ok(())

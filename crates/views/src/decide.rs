@@ -17,6 +17,7 @@
 //! **Quorum.** The next view needs more than half of the members of the last view that was entered, or half
 //! of them with its node 0.
 
+use intendant_core::limits;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -120,7 +121,34 @@ pub struct Offer {
     pub seen: u64,
 }
 
+/// Views and cuts of a run at most: more are nonsense.
+const NUMBER_MAX: u64 = 1 << 48;
+
+/// Cuts that a process holds at most: views that failed early leave some.
+const CUTS_MAX: usize = 4096;
+
 impl Offer {
+    /// Says what no process can offer.
+    pub(crate) fn nonsense(&self) -> Option<&'static str> {
+        let views = || [&self.entered, &self.entering].into_iter().flatten();
+        let is_wrong = |view: &View| {
+            view.members.len() != view.names.len()
+                || view.members.len() > limits::NODES_MAX
+                || view.names.iter().any(|name| *name >= view.next_name)
+                || view.number.max(view.next_name) > NUMBER_MAX
+        };
+        if self.seen > NUMBER_MAX || views().any(is_wrong) {
+            return Some("a view that cannot be");
+        }
+        let is_wrong = |cut: &HeldCut| {
+            !(1..=limits::NODES_MAX).contains(&cut.parts)
+                || cut.held.iter().any(|part| *part >= cut.parts)
+                || cut.name.view.max(cut.name.number) > NUMBER_MAX
+        };
+        let too_many = self.cuts.len() > CUTS_MAX || self.gone.len() > CUTS_MAX;
+        (too_many || self.cuts.iter().any(is_wrong)).then_some("a cut that cannot be")
+    }
+
     /// That of a process that holds nothing; `entered` is the view that it comes from.
     #[must_use]
     pub fn of(process: Process, entered: Option<View>) -> Self {

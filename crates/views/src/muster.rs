@@ -9,8 +9,8 @@
 //! - *leading*: it collects offers, and decides.
 //! - *decided*: it tells the decision to those who ask.
 
-use crate::decide::{Decision, Next, Offer, Process, decide};
-use intendant_core::Tick;
+use crate::decide::{Decision, Next, Offer, Process, View, decide};
+use intendant_core::{Tick, limits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -37,6 +37,8 @@ pub enum Answer {
     Wait,
     /// Ask this process.
     Elsewhere(SocketAddr),
+    /// The run is in a later view, of which the process is no member. It may join it, at this address.
+    Outside(SocketAddr),
     /// The process that asks has no place in the run, for this reason.
     Refused(String),
     /// The next view, whose node 0 serves the coordinator at this address.
@@ -123,6 +125,9 @@ impl Muster {
     /// Answers.
     pub fn answer(&mut self, now: Tick, asked: Asked) -> Answer {
         match asked {
+            Asked::Scale(nodes) if nodes == 0 || usize::from(nodes) > limits::NODES_MAX => {
+                Answer::Refused(format!("{nodes} nodes; allowed are 1 to {}", limits::NODES_MAX))
+            }
             Asked::Scale(nodes) => match (&self.phase, &self.me.entered) {
                 (Phase::InView, Some(view)) => match view.members.first() {
                     Some(first) if first.id != self.me.process.id => Answer::Elsewhere(first.address),
@@ -146,10 +151,21 @@ impl Muster {
         if offer.leaves && self.released.is_some_and(|view| view > offer.seen) {
             return Answer::Released;
         }
+        if let Some(what) = offer.nonsense() {
+            return Answer::Refused(format!("its offer makes no sense: {what}"));
+        }
         let id = offer.process.id;
         match &self.phase {
             Phase::InView => {
                 let view = self.me.entered.as_ref();
+                let is_later =
+                    |view: &View| offer.entered.as_ref().is_some_and(|old| old.number < view.number);
+                if let Some(first) = view
+                    .filter(|view| is_later(view) && !view.has(id) && !offer.leaves)
+                    .and_then(|view| view.members.first())
+                {
+                    return Answer::Outside(first.address);
+                }
                 let answer = match view.and_then(|view| view.members.first()) {
                     Some(first)
                         if first.id != self.me.process.id && !view.is_some_and(|view| view.has(id)) =>
@@ -191,12 +207,22 @@ impl Muster {
         decision
     }
 
-    /// Members of the last view with a lower rank than this process, which would lead if they live.
+    /// The other members of the last view, and whether each has a lower rank than this process: it would lead
+    /// if it lives.
     #[must_use]
-    pub fn before_me(&self) -> Vec<Process> {
+    pub fn others(&self) -> Vec<(Process, bool)> {
         let Some(view) = &self.me.entered else { return Vec::new() };
-        let before = view.members.iter().take_while(|member| member.id != self.me.process.id);
-        before.filter(|member| !self.me.gone.contains(&member.id)).copied().collect()
+        let own = view.rank(self.me.process.id).unwrap_or(0);
+        let ranked = view.members.iter().enumerate().filter(|(rank, _)| *rank != own);
+        let lives = |(_, member): &(usize, &Process)| !self.me.gone.contains(&member.id);
+        ranked.filter(lives).map(|(rank, member)| (*member, rank < own)).collect()
+    }
+
+    /// The process wants to join the run, of which it was a node: it holds nothing that is needed.
+    pub fn start_over(&mut self) {
+        (self.me.entered, self.me.entering) = (None, None);
+        self.me.cuts.clear();
+        self.me.gone.clear();
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::decide::{CutName, View};
+use crate::decide::{CutName, HeldCut};
 
 const SETTINGS: u64 = 7;
 
@@ -50,7 +50,7 @@ fn the_leader_decides_when_the_others_have_come() {
     leader.me().entered = Some(second());
     leader.enter();
     assert_eq!(leader.joining(Tick(50)), 0);
-    assert_eq!(leader.answer(Tick(60), Asked::Offer(offer(11, true))), Answer::Wait);
+    assert_eq!(leader.answer(Tick(60), Asked::Offer(offer(11, false))), Answer::Wait);
     assert_eq!(leader.joining(Tick(70)), 1);
     assert_eq!(leader.joining(Tick(70 + OFFER_US)), 0);
 }
@@ -79,6 +79,46 @@ fn others_are_sent_to_node_0_or_to_the_leader() {
     let mut first = at(10);
     assert_eq!(first.answer(Tick(0), Asked::Scale(5)), Answer::Scaling { nodes: 3 });
     assert_eq!((first.take_wanted(), first.take_wanted()), (Some(5), None));
+}
+
+#[test]
+fn a_process_that_was_passed_over_hears_of_the_later_view() {
+    let mut first = at(10);
+    first.me().entered = Some(second());
+    assert_eq!(first.answer(Tick(0), Asked::Offer(offer(11, true))), Answer::Outside(process(10).address));
+    let mut third = at(12);
+    third.me().entered = Some(second());
+    assert_eq!(third.answer(Tick(0), Asked::Offer(offer(11, true))), Answer::Outside(process(10).address));
+    let mut passed_over = at(11);
+    passed_over.start_over();
+    assert_eq!(passed_over.me().entered, None);
+}
+
+#[test]
+fn offers_that_cannot_be_are_refused() {
+    let refused = |change: fn(&mut Offer)| {
+        let mut nonsense = offer(11, true);
+        change(&mut nonsense);
+        matches!(at(10).answer(Tick(0), Asked::Offer(nonsense)), Answer::Refused(_))
+    };
+    let cut = |parts, held: Vec<usize>| HeldCut {
+        name: CutName { view: 1, number: 1 },
+        parts,
+        held,
+        settled: true,
+    };
+    assert!(!refused(|_| ()));
+    assert!(refused(|offer| offer.seen = u64::MAX));
+    assert!(refused(|offer| offer.entered = Some(View { number: u64::MAX, ..view() })));
+    assert!(refused(|offer| offer.entered = Some(View { names: vec![0], ..view() })));
+    assert!(refused(|offer| offer.entering = Some(View { next_name: 0, ..view() })));
+    let of = |cut: HeldCut| {
+        let nonsense = Offer { cuts: vec![cut], ..offer(11, true) };
+        matches!(at(10).answer(Tick(0), Asked::Offer(nonsense)), Answer::Refused(_))
+    };
+    assert!(!of(cut(3, vec![0, 2])));
+    assert!(of(cut(usize::MAX, vec![0])) && of(cut(0, vec![])) && of(cut(2, vec![2])));
+    assert!(matches!(at(10).answer(Tick(0), Asked::Scale(0)), Answer::Refused(_)));
 }
 
 #[test]

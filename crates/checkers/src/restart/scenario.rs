@@ -141,7 +141,7 @@ pub(crate) fn draw_start(
     };
     let spread = |dice: &mut Dice| Spread::even(1, dice.pick(&[100, 10_000, 100_000, 1_000_000]));
     let cuts = CutConfig {
-        folder: folder.clone(),
+        folder: Some(folder.clone()),
         seconds: dice.pick(&[0.0, 1e-5, 1e-4, 1e-3]),
         kept: dice.between(1, 3) as usize,
         copy_bytes_max: dice.pick(&[1, 300, 1 << 20]),

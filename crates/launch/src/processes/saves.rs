@@ -19,12 +19,15 @@ type Message = [u8; 3];
 const SAVED: u8 = 1;
 /// Another process is to join the run, at the port on this machine.
 const MORE: u8 = 2;
+/// The run has come to its end, and its results are written.
+const DONE: u8 = 3;
 
 /// The launcher's end, and its copy of the nodes' end.
 pub(super) struct Saves {
     reader: File,
     writer: OwnedFd,
     has_saved: bool,
+    is_done: bool,
     /// Ports at which processes are to join.
     wanted: Vec<u16>,
     /// The beginning of a message.
@@ -36,7 +39,7 @@ impl Saves {
         // Neither end waits: not the launcher for nodes, and not node 0 if the pipe is full.
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let reader = reader.into();
-        Ok(Self { reader, writer, has_saved: false, wanted: Vec::new(), rest: Vec::new() })
+        Ok(Self { reader, writer, has_saved: false, is_done: false, wanted: Vec::new(), rest: Vec::new() })
     }
 
     /// The nodes' end.
@@ -56,6 +59,12 @@ impl Saves {
         std::mem::take(&mut self.wanted)
     }
 
+    /// Whether nodes have told that the run has come to its end.
+    pub(super) fn is_done(&mut self) -> bool {
+        self.read();
+        self.is_done
+    }
+
     fn read(&mut self) {
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = self.reader.read(&mut bytes) {
@@ -65,6 +74,7 @@ impl Saves {
         for [what, low, high] in messages {
             match *what {
                 MORE => self.wanted.push(u16::from_le_bytes([*low, *high])),
+                DONE => self.is_done = true,
                 _ => self.has_saved = true,
             }
         }
@@ -77,6 +87,12 @@ impl Saves {
 pub fn tell_saved() {
     // A full pipe says it already; without a launcher there will be no restart.
     let _ = tell([SAVED, 0, 0]);
+}
+
+/// Tells the launcher, if [`super::Launch`] started this process, that the run has come to its end, and that
+/// its results are written. A run that has lost nodes ends well only then.
+pub fn tell_done() {
+    let _ = tell([DONE, 0, 0]);
 }
 
 /// Asks the launcher to start another process, which is to join the run at this port of this machine; it has
@@ -132,6 +148,9 @@ mod tests {
         nodes.write_all(&[1, 0])?;
         assert!(saves.any());
         assert_eq!(saves.wanted(), [1]);
+        assert!(!saves.is_done());
+        nodes.write_all(&[DONE, 0, 0])?;
+        assert!(saves.is_done() && !saves.any());
         Ok(())
     }
 }

@@ -163,7 +163,8 @@ pub(super) async fn run(
     Manner { grace, survives, add }: &Manner<'_>,
 ) -> Ended {
     let grace = *grace;
-    let mut started = children.alive.len();
+    let first = children.alive.len();
+    let mut started = first;
     // Of nodes without which the others go on.
     let mut lost = Vec::new();
     let mut ends = Vec::new();
@@ -176,7 +177,9 @@ pub(super) async fn run(
                 say(&format!("launch: node {rank} (process {pid}) {end}"));
             }
             let is_killed = matches!(end, NodeEnd::Signal(_)) && !killing;
-            if *survives && is_killed && matches!(course, Course::Running) {
+            // One that joined later, and was not let in or has left, is not missed.
+            let is_extra = rank >= first && end.failed() && !killing;
+            if *survives && (is_killed || is_extra) && matches!(course, Course::Running) {
                 lost.push(end);
                 continue;
             }
@@ -245,8 +248,9 @@ pub(super) async fn run(
             }
         }
     }
-    if ends.is_empty() || ends.iter().any(|end| end.failed()) {
-        // No one went on without them.
+    let is_well = ends.iter().all(|end| !end.failed()) && !ends.is_empty() && saves.is_done();
+    if !is_well {
+        // No process went on to the end without them.
         ends.splice(0..0, lost);
     }
     match course {

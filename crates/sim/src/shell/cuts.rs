@@ -25,8 +25,8 @@ use std::time::Duration;
 /// How a simulated run makes checkpoints.
 #[derive(Clone, Debug)]
 pub struct CutConfig {
-    /// Where to. The files are real.
-    pub folder: Folder,
+    /// Where to, if parts are written at all. The files are real.
+    pub folder: Option<Folder>,
     /// Virtual seconds between two cuts.
     pub seconds: f64,
     /// Checkpoints that are kept.

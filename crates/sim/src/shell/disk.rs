@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::invariants::Finding;
 use intendant_checkpoint::protocol::Written;
-use intendant_checkpoint::{CheckpointError, Manifest, Rows};
+use intendant_checkpoint::{CheckpointError, Manifest, Part, Rows};
 use intendant_core::{Element, NodeId, random};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -38,6 +38,8 @@ pub(super) struct Disk<E> {
     complete: BTreeMap<u64, usize>,
     /// The newest cut that can be read, of this run or an earlier one.
     newest: Option<u64>,
+    /// The greatest number of a cut without files.
+    begun: u64,
 }
 
 impl<E: Element> Disk<E> {
@@ -49,12 +51,17 @@ impl<E: Element> Disk<E> {
             dice: Dice::new(random::stream(seed, &[3])),
             complete: BTreeMap::new(),
             newest,
+            begun: 0,
         }
     }
 
     /// Begins a cut.
     pub(super) fn begin(&mut self) -> Result<u64, CheckpointError> {
-        let cut = self.config.folder.begin()?;
+        let cut = match &self.config.folder {
+            Some(folder) => folder.begin()?,
+            None => self.begun + 1,
+        };
+        self.begun = cut;
         self.complete.insert(cut, 0);
         Ok(cut)
     }
@@ -118,7 +125,12 @@ impl<E: Element> Disk<E> {
     fn end(&mut self, node: usize, job: Job<E>) -> Moment {
         match job {
             Job::Write { cut, rows } => {
-                let written = self.config.folder.write(cut, &part_name(node), &rows);
+                let written = match &self.config.folder {
+                    Some(folder) => folder.write(cut, &part_name(node), &rows),
+                    None => {
+                        Ok(Part { file: part_name(node), bytes: 0, keys: rows.keys(), blocks: Vec::new() })
+                    }
+                };
                 if written.is_ok() {
                     *self.complete.entry(cut).or_default() += 1;
                 }
@@ -126,8 +138,13 @@ impl<E: Element> Disk<E> {
                 Moment::Written(NodeId(node as u16))
             }
             Job::Commit(manifest) => {
-                let folder = &self.config.folder;
-                if folder.commit(&manifest).and_then(|()| folder.keep(self.config.kept, &[])).is_ok() {
+                let committed = match &self.config.folder {
+                    Some(folder) => {
+                        folder.commit(&manifest).and_then(|()| folder.keep(self.config.kept, &[]))
+                    }
+                    None => Ok(()),
+                };
+                if committed.is_ok() {
                     self.newest = Some(manifest.cut);
                 }
                 Moment::Committed(manifest.cut)
@@ -138,7 +155,8 @@ impl<E: Element> Disk<E> {
     /// Reads the folder as a run that resumes does.
     pub(super) fn look(&self) -> Result<(), Finding> {
         let found = |what: String| Err(("readable", what));
-        let listed = match self.config.folder.cuts() {
+        let Some(folder) = &self.config.folder else { return Ok(()) };
+        let listed = match folder.cuts() {
             Ok(listed) => listed,
             Err(error) => return found(error.to_string()),
         };
@@ -151,7 +169,7 @@ impl<E: Element> Disk<E> {
                 ));
             }
         }
-        match self.config.folder.latest() {
+        match folder.latest() {
             Err(error) => found(error.to_string()),
             Ok(None) if self.newest.is_none() => Ok(()),
             Ok(Some(latest)) => {
@@ -188,16 +206,17 @@ impl<E: Element> Disk<E> {
             let bytes = file.metadata()?.len();
             file.set_len(dice.between(0, bytes))
         };
+        let Some(folder) = &self.config.folder else { return Ok(()) };
         match job {
             Job::Write { cut, rows } => {
-                if self.config.folder.write(cut, &part_name(node), &rows).is_ok() {
-                    let path = self.config.folder.place(cut).join(format!("{}.safetensors", part_name(node)));
+                if folder.write(cut, &part_name(node), &rows).is_ok() {
+                    let path = folder.place(cut).join(format!("{}.safetensors", part_name(node)));
                     tear(&mut self.dice, &path)?;
                 }
                 Ok(())
             }
             Job::Commit(manifest) => {
-                let path = self.config.folder.place(manifest.cut).join("manifest.json.partial");
+                let path = folder.place(manifest.cut).join("manifest.json.partial");
                 fs::write(&path, manifest.to_file())?;
                 tear(&mut self.dice, &path)
             }

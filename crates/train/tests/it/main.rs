@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod command_line;
+mod copies;
 mod history;
 mod keep;
 mod metrics;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Child;
 
 /// The process of a node, among the children of a launcher. Waits until there is one other than `before`.
-fn node(launcher: &mut Child, rank: u16, before: Option<Pid>) -> Option<Pid> {
+pub(crate) fn node(launcher: &mut Child, rank: u16, before: Option<Pid>) -> Option<Pid> {
     let parent = launcher.id().to_string();
     let variable = format!("RANK={rank}");
     let is_node = |pid: u32| {
@@ -36,7 +36,7 @@ fn node(launcher: &mut Child, rank: u16, before: Option<Pid>) -> Option<Pid> {
 }
 
 /// Whether a node has joined its cluster: its workers have started.
-fn has_joined(node: Pid) -> bool {
+pub(crate) fn has_joined(node: Pid) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", node.as_raw_pid()));
     threads.into_iter().flatten().flatten().any(|thread| {
         std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("worker-"))

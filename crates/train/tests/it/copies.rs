@@ -1,0 +1,402 @@
+//! Runs with copies (`--copies`): nodes are killed, join and leave, and the run goes on.
+
+use crate::checkpoint::{Run, assert_same_course, pause};
+use crate::command_line::{Folder, end, output, ranks, regression, succeeded};
+use crate::restart::{has_joined, node};
+use intendant::{Tls, TlsFiles, Token};
+use intendant_apptest::{Authority, Certificate, finish, schema, start};
+use intendant_train::Report;
+use rustix::process::{Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Epochs of a run that loses nodes: it is killed in one of the first.
+const EPOCHS: u32 = 12;
+
+/// Epochs of a run whose nodes are changed several times, from outside: enough for all changes.
+const MANY_EPOCHS: u32 = 60;
+
+/// No line of a run comes this late; one that does would never come.
+const SAFETY_NET: Duration = Duration::from_secs(120);
+
+/// The token of runs that other processes join.
+const TOKEN: &str = "5ec2e7a05ec2e7a05ec2e7a05ec2e7a05ec2e7a05ec2e7a05ec2e7a05ec2e7a0";
+
+/// A process whose standard error is read line by line.
+struct Watched {
+    process: Child,
+    lines: Receiver<String>,
+    said: String,
+}
+
+impl Watched {
+    fn start(command: Command) -> Self {
+        let mut process = start(command);
+        let log = BufReader::new(process.stderr.take().expect("piped"));
+        let (tell, lines) = channel();
+        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        Self { process, lines, said: String::new() }
+    }
+
+    /// Waits for a line that contains `text`; returns what follows it.
+    #[track_caller]
+    fn until(&mut self, text: &str) -> String {
+        loop {
+            let line = match self.lines.recv_timeout(SAFETY_NET) {
+                Ok(line) => line,
+                Err(error) => {
+                    let _ = self.process.kill();
+                    panic!("no line has '{text}' ({error}): {}", self.said);
+                }
+            };
+            self.said.push_str(&line);
+            self.said.push('\n');
+            if let Some((_, rest)) = line.split_once(text) {
+                return rest.to_owned();
+            }
+        }
+    }
+
+    /// Where processes join the run, as it has just been told.
+    #[track_caller]
+    fn door(&mut self) -> String {
+        self.until("nodes can join this run: --join ")
+    }
+
+    /// Kills these of its nodes at once, when they have joined.
+    #[track_caller]
+    fn kill(&mut self, ranks: &[u16]) {
+        let mut victims = Vec::new();
+        for rank in ranks {
+            let victim = node(&mut self.process, *rank, None).expect("the run goes on");
+            while !has_joined(victim) {
+                assert!(self.process.try_wait().expect("its state").is_none(), "the run has ended");
+                pause();
+            }
+            victims.push(victim);
+        }
+        for victim in victims {
+            kill_process(victim, Signal::KILL).expect("the run goes on");
+        }
+    }
+
+    /// Waits for the end: the exit code and all that was said.
+    #[track_caller]
+    fn end(self) -> (Option<i32>, String) {
+        let Self { process, lines, mut said } = self;
+        let code = finish(process).status.code();
+        lines.iter().for_each(|line| said.extend([&line, "\n"]));
+        (code, said)
+    }
+
+    /// Waits for the end of a run that ends well; what was said.
+    #[track_caller]
+    fn succeeds(self) -> String {
+        let (code, said) = self.end();
+        assert_eq!(code, Some(0), "{said}");
+        said
+    }
+}
+
+/// The flags of a run with copies.
+fn flags(run: &Run, more: &str) -> String {
+    format!("--checkpoint-seconds 0.02 {} {more}", run.outputs())
+}
+
+/// The report of a run of one node that nothing happens to.
+fn undisturbed(epochs: u32) -> &'static Report {
+    static FEW: OnceLock<Report> = OnceLock::new();
+    static MANY: OnceLock<Report> = OnceLock::new();
+    let report = if epochs == EPOCHS { &FEW } else { &MANY };
+    report.get_or_init(|| {
+        let run = Run::new(epochs);
+        succeeded(&output(&run.outputs()));
+        run.report()
+    })
+}
+
+/// A run has trained all that an undisturbed one does, and has written all that it should.
+#[track_caller]
+fn assert_whole(run: &Run, epochs: u32, said: &str) -> Report {
+    assert!(!said.contains("starting all nodes again"), "{said}");
+    let (one, other) = (undisturbed(epochs), run.report());
+    assert_same_course(one, &other);
+    assert!(one.test["squared_error"] < 0.01, "{:?}", one.test);
+    assert!(other.test["squared_error"] < 0.01, "{:?}: {said}", other.test);
+    assert_eq!(run.model().len(), 1001, "the exported model");
+    let report = std::fs::read(run.folder.path("r.json")).expect("a report");
+    let history = std::fs::read_to_string(run.folder.path("r.epochs.jsonl")).expect("a history");
+    schema::check_history(&history, &serde_json::from_slice(&report).expect("JSON"));
+    other
+}
+
+/// Nodes were killed, and the run has come to its end with the others.
+#[track_caller]
+fn assert_survived(run: &Run, said: &str, nodes: usize, lost: u64) {
+    let report = assert_whole(run, EPOCHS, said);
+    let views = report.views.expect("it had copies");
+    // Two that are killed at once may be missed one after the other.
+    assert!((2..=1 + lost).contains(&views.count), "{views:?}: {said}");
+    assert_eq!((views.lost, views.joined, views.left, report.nodes), (lost, 0, 0, nodes), "{said}");
+    assert!(views.change_ms > 0.0, "{views:?}");
+    assert!(said.contains(&format!(" has {nodes} nodes, without ")), "{said}");
+}
+
+#[test]
+fn a_run_goes_on_without_a_node_that_is_killed_whichever_it_is() {
+    for rank in 0..4 {
+        let run = Run::new(EPOCHS);
+        let mut running = Watched::start(regression(&flags(&run, "--nodes 4 --copies 1")));
+        running.door();
+        if rank % 2 == 1 {
+            running.until("epoch ");
+        }
+        running.kill(&[rank]);
+        let said = running.succeeds();
+        assert!(said.contains(&format!("launch: node {rank} (process ")), "{said}");
+        assert_survived(&run, &said, 3, 1);
+    }
+}
+
+#[test]
+fn a_run_with_checkpoints_goes_on_from_its_copies_and_its_checkpoints_can_be_used() {
+    for (technique, rank) in [("adaptive", 0), ("lapse", 2), ("essp", 3)] {
+        let run = Run::new(EPOCHS);
+        let flags = run.flags(&format!("--nodes 4 --copies 1 --technique {technique}"));
+        let mut running = Watched::start(regression(&flags.replace("-seconds 0 ", "-seconds 0.02 ")));
+        while run.cuts().is_empty() {
+            assert!(running.process.try_wait().expect("its state").is_none(), "the run has ended");
+            pause();
+        }
+        running.kill(&[rank]);
+        let said = running.succeeds();
+        // All nodes hold what they should of a cut that is a checkpoint.
+        assert!(said.contains("without one that is lost; it goes on at cut "), "{technique}: {said}");
+        assert!(!said.contains("resuming from"), "{technique}: {said}");
+        assert_survived(&run, &said, 3, 1);
+        assert!(run.report().checkpoints.is_some_and(|made| made.count > 0), "{technique}");
+
+        let (cuts, model) = (run.cuts(), run.model());
+        assert_eq!(cuts.len(), 2, "two are kept");
+        succeeded(&output(&run.flags(&format!("--resume --nodes 2 --technique {technique}"))));
+        assert!(run.model() == model && run.cuts() == cuts, "{technique}: the run had ended");
+    }
+}
+
+#[test]
+fn a_node_that_was_stopped_joins_the_run_again() {
+    for rank in [0, 1] {
+        let run = Run::new(MANY_EPOCHS);
+        // Enough work for the time until the node is taken for lost.
+        let flags = flags(&run, "--nodes 3 --copies 1 --storage sparse --technique classic");
+        let mut running = Watched::start(regression(&flags));
+        running.until("epoch ");
+        let stopped = node(&mut running.process, rank, None).expect("the run goes on");
+        kill_process(stopped, Signal::STOP).expect("the run goes on");
+        running.until(" has 2 nodes, without one that is lost");
+        kill_process(stopped, Signal::CONT).expect("it is stopped");
+        running.until("the run has gone on without this process, which asks to join it again");
+        running.until(" has 3 nodes; it goes on at ");
+        let said = running.succeeds();
+        let report = assert_whole(&run, MANY_EPOCHS, &said);
+        let views = report.views.expect("it had copies");
+        let found = (views.count, views.lost, views.joined, views.left, report.nodes);
+        assert_eq!(found, (3, 1, 1, 0, 3), "{said}");
+    }
+}
+
+#[test]
+fn a_simulated_run_goes_on_without_a_node() {
+    let run = Run::new(3);
+    let flags = format!("--simulate --nodes 4 --copies 1 --checkpoint-seconds 0.0001 {}", run.outputs());
+    succeeded(&output(&flags));
+    let whole = run.report();
+    let seconds: f64 = whole.epochs.iter().map(|epoch| epoch.seconds).sum();
+    let lost = Run::new(3);
+    let flags = flags.replace(&run.outputs(), &lost.outputs());
+    succeeded(&output(&format!("{flags} --crash 1@{}", seconds / 2.0)));
+    let report = lost.report();
+    assert_eq!(whole.data_digest, report.data_digest);
+    let examples = |report: &Report| report.epochs.iter().map(|epoch| epoch.examples).collect::<Vec<_>>();
+    assert_eq!(examples(&whole), examples(&report));
+    let views = report.views.expect("it had copies");
+    assert_eq!((views.count, views.lost), (2, 1));
+    let with_change: f64 = report.epochs.iter().map(|epoch| epoch.seconds).sum();
+    assert!(with_change > seconds / 2.0 + views.change_ms / 1e3, "{with_change} {seconds} {views:?}");
+    assert_eq!(whole.views.map(|views| views.count), Some(1));
+}
+
+#[test]
+fn two_copies_survive_two_nodes_that_are_killed_at_once() {
+    let run = Run::new(EPOCHS);
+    let mut running = Watched::start(regression(&flags(&run, "--nodes 5 --copies 2")));
+    running.until("epoch ");
+    // Node 1 has a copy of what node 0 owns.
+    running.kill(&[0, 1]);
+    let said = running.succeeds();
+    assert_survived(&run, &said, 3, 2);
+}
+
+#[test]
+fn nodes_join_and_leave_when_another_number_is_asked_for() {
+    let run = Run::new(MANY_EPOCHS);
+    let mut command = regression(&flags(&run, "--nodes 3 --copies 1"));
+    command.env("INTENDANT_TOKEN", TOKEN);
+    let mut running = Watched::start(command);
+    let door = running.door();
+    let token = Token::from_hex(TOKEN).expect("a token");
+    let other = Token::from_hex(&TOKEN.replace('e', "d")).expect("a token");
+    for (token, reason) in [(Some(&other), "another token than the run's"), (None, "and none is given")] {
+        let refused = intendant::scale(&door, 1, token, None).expect_err("a stranger asks");
+        assert!(refused.to_string().contains(reason), "{refused}");
+    }
+    let scale = |nodes| intendant::scale(&door, nodes, Some(&token), None).expect("the run goes on");
+    assert_eq!(scale(4), 3);
+    running.until(" has 4 nodes");
+    assert_eq!(running.door(), door, "node 0 is the same process");
+    assert_eq!(scale(2), 4);
+    running.until(" has 2 nodes");
+    let said = running.succeeds();
+    assert_eq!(said.matches("launch: started node ").count(), 1, "{said}");
+    assert_eq!(said.matches("this node has left the run, which goes on").count(), 2, "{said}");
+    let report = assert_whole(&run, MANY_EPOCHS, &said);
+    let views = report.views.expect("it had copies");
+    let found = (views.count, views.lost, views.joined, views.left, report.nodes);
+    assert_eq!(found, (3, 0, 1, 2, 2), "{said}");
+}
+
+/// Lapse moves parameters ahead of their use if there are several nodes: a process that joins is one of
+/// several.
+#[test]
+fn a_process_joins_nodes_of_any_launcher_which_go_on_without_their_node_0() {
+    let run = Run::new(MANY_EPOCHS);
+    let flags = flags(&run, "--copies 1 --technique lapse");
+    let with_token = |mut command: Command| {
+        command.env("INTENDANT_TOKEN", TOKEN);
+        Watched::start(command)
+    };
+    let mut nodes = ranks(&[flags.as_str(); 3]).into_iter().map(with_token).collect::<Vec<_>>().into_iter();
+    let mut first = nodes.next().expect("three");
+    let door = first.door();
+    let joining = with_token(regression(&format!("{flags} --join {door}")));
+    first.until("view 2 has 4 nodes; it goes on at ");
+    first.process.kill().expect("it runs");
+    let mut second = nodes.next().expect("two");
+    second.until("view 3 has 3 nodes, without one that is lost; it goes on at cut ");
+    assert_ne!(second.door(), door);
+    let (code, said) = first.end();
+    assert_eq!(code, None, "it was killed: {said}");
+    let said = second.succeeds();
+    for node in nodes.chain([joining]) {
+        node.succeeds();
+    }
+    let report = assert_whole(&run, MANY_EPOCHS, &said);
+    let views = report.views.expect("it had copies");
+    let found = (views.count, views.lost, views.joined, views.left, report.nodes);
+    assert_eq!(found, (3, 1, 1, 0, 3), "{said}");
+}
+
+#[test]
+fn a_node_without_enough_others_ends_and_says_so() {
+    let run = Run::new(100_000);
+    let mut running = Watched::start(regression(&flags(&run, "--nodes 4 --copies 1")));
+    running.until("epoch ");
+    running.kill(&[0, 1, 2]);
+    let (code, said) = running.end();
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("the run cannot go on: 1 of 4 nodes are left; to go on, a run needs"), "{said}");
+    assert!(!run.folder.path("r.json").exists(), "{said}");
+}
+
+#[test]
+fn a_process_that_cannot_train_with_a_run_is_refused_and_the_run_goes_on() {
+    let run = Run::new(MANY_EPOCHS);
+    let flags = flags(&run, "--nodes 3 --copies 1");
+    let mut command = regression(&flags);
+    command.env("INTENDANT_TOKEN", TOKEN);
+    let mut running = Watched::start(command);
+    let door = running.door();
+    let other = "started with other flags, data or another build than the nodes of the run";
+    for (more, token, reason) in [
+        ("--seed 2", TOKEN.to_owned(), other),
+        ("--features 999", TOKEN.to_owned(), other),
+        ("", TOKEN.replace('e', "d"), "another token than the run's"),
+    ] {
+        let mut command = regression(&format!("{flags} {more} --join {door}"));
+        command.env("INTENDANT_TOKEN", token);
+        let (code, said) = end(&finish(start(command)));
+        assert_eq!(code, Some(2), "{more}: {said}");
+        assert!(said.contains(&format!("{door} refuses this process: ")) && said.contains(reason), "{said}");
+    }
+    let mut nowhere = regression(&format!("{flags} --join 127.0.0.1"));
+    nowhere.env("INTENDANT_TOKEN", TOKEN);
+    let (code, said) = end(&finish(start(nowhere)));
+    assert!(code == Some(2) && said.contains("--join 127.0.0.1: "), "{code:?} {said}");
+    let said = running.succeeds();
+    let report = assert_whole(&run, MANY_EPOCHS, &said);
+    let views = report.views.expect("it had copies");
+    assert_eq!((views.count, views.joined, report.nodes), (1, 0, 3), "{said}");
+}
+
+#[test]
+fn what_copies_cannot_be_had_with_is_refused() {
+    let folder = Folder::new();
+    let [trace, checkpoint] = ["trace", "checkpoints"].map(|name| folder.path(name).display().to_string());
+    for (flags, reason) in [
+        ("--nodes 4 --copies 4".to_owned(), "--copies 4: with 4 nodes, at most 3 others can hold a copy"),
+        ("--copies 1".to_owned(), "--copies 1: with 1 nodes, at most 0 others can hold a copy"),
+        ("--copies 1 --technique single".to_owned(), "--copies: technique single has no nodes that hold"),
+        ("--join 127.0.0.1:1".to_owned(), "--join: only runs with --copies let nodes join"),
+        (format!("--nodes 2 --copies 1 --trace {trace}"), "--copies: a trace is of one cluster"),
+        (
+            format!("--nodes 2 --copies 1 --keep best --checkpoint {checkpoint}"),
+            "--copies: the best model is known to node 0 alone",
+        ),
+        ("--nodes 2 --copies 1 --metrics 127.0.0.1:9".to_owned(), "--copies: --metrics serves the numbers"),
+        ("--crash 1@1".to_owned(), "--crash is about simulated clusters; add --simulate"),
+        ("--simulate --nodes 2 --crash 1@1".to_owned(), "--crash: the others go on only with copies"),
+        ("--simulate --nodes 2 --copies 1 --crash 2@1".to_owned(), "--crash: node 2 does not exist"),
+        ("--simulate --nodes 2 --copies 1 --crash 2".to_owned(), "as in 2@1.5, are expected"),
+    ] {
+        let (code, said) = end(&output(&flags));
+        assert_eq!(code, Some(2), "{flags}: {said}");
+        assert!(said.contains(reason), "{flags}: {said}");
+    }
+    let mut nodes = ranks(&["--copies 1 --join 127.0.0.1:1"; 2]);
+    let (code, said) = end(&finish(start(nodes.remove(0))));
+    assert!(code == Some(2) && said.contains("--join: a launcher has started this process"), "{said}");
+}
+
+#[test]
+fn a_run_with_tls_loses_a_node_and_another_one_joins() {
+    let run = Run::new(MANY_EPOCHS);
+    let files = Authority::new().issue(&run.folder.path(""), "node", Certificate::Good);
+    let flags = format!("{} {}", flags(&run, "--nodes 4 --copies 1"), files.flags().join(" "));
+    let with_token = |flags: &str| {
+        let mut command = regression(flags);
+        command.env("INTENDANT_TOKEN", TOKEN);
+        Watched::start(command)
+    };
+    let mut running = with_token(&flags);
+    let door = running.door();
+    let token = Token::from_hex(TOKEN).expect("a token");
+    let open = intendant::scale(&door, 4, Some(&token), None).expect_err("it does not use TLS");
+    assert!(open.to_string().contains("TLS"), "{open}");
+    let tls = TlsFiles { cert: files.cert.clone(), key: files.key.clone(), ca: files.ca.clone() };
+    let tls = Tls::load(&tls).expect("good files");
+    assert_eq!(intendant::scale(&door, 4, Some(&token), Some(&tls)).expect("the run goes on"), 4);
+    running.kill(&[0]);
+    running.until(" has 3 nodes, without one that is lost");
+    let door = running.door();
+    let joining = with_token(&format!("{flags} --join {door}").replace("--nodes 4 ", ""));
+    running.until(" has 4 nodes; it goes on at ");
+    let said = running.succeeds();
+    joining.succeeds();
+    let report = assert_whole(&run, MANY_EPOCHS, &said);
+    let views = report.views.expect("it had copies");
+    let found = (views.count, views.lost, views.joined, views.left, report.nodes);
+    assert_eq!(found, (3, 1, 1, 0, 4), "{said}");
+}
