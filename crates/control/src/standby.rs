@@ -421,8 +421,8 @@ impl Standby {
         }
     }
 
-    /// Leads until there is a decision, or another process leads (`None`), or is in a later view of the run (its
-    /// address).
+    /// Leads until there is a decision, or another process leads (`None`), or is in a later view of the run
+    /// (its address).
     async fn lead(
         &self,
         deadline: tokio::time::Instant,

@@ -31,8 +31,8 @@ const RENAMES_MAX: usize = 1000;
 /// Writes the files of a trained model. Values are streamed, so that memory does not grow with the model.
 pub trait Exporter<E>: Send {
     /// Starts to write into `folder`, which is empty and belongs to this export alone. The parts that follow
-    /// cover all keys of these ranges. What an earlier export wrote that did not come to its end is forgotten: a
-    /// run with copies that loses a node meanwhile begins again.
+    /// cover all keys of these ranges. What an earlier export wrote that did not come to its end is
+    /// forgotten: a run with copies that loses a node meanwhile begins again.
     ///
     /// # Errors
     /// Any error ends the export; nothing of it is kept.

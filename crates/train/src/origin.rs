@@ -447,8 +447,8 @@ fn claim(folder: &Folder) -> Result<Claim, TrainError> {
     folder.claim().map_err(refused)
 }
 
-/// Claims a folder of checkpoints for a run that has lost its node 0. That may be stopped, or its machine gone,
-/// and its claim still there; but it cannot be a node of this run any more.
+/// Claims a folder of checkpoints for a run that has lost its node 0. That may be stopped, or its machine
+/// gone, and its claim still there; but it cannot be a node of this run any more.
 fn reclaim(folder: &Folder) -> Option<Claim> {
     match folder.claim() {
         Ok(claim) => Some(claim),
