@@ -4,6 +4,8 @@ use crate::args::ScaleArgs;
 use crate::program;
 use intendant::Rendezvous;
 use intendant::control::standby::ScaleError;
+use std::cmp::Ordering;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Asks, and says what follows.
@@ -20,31 +22,25 @@ pub(crate) fn run(args: &ScaleArgs) -> ExitCode {
         Ok(tls) => tls,
         Err(error) => return refused(&error),
     };
-    match intendant::scale(&args.run, args.nodes, token.as_ref(), tls.as_ref()) {
-        Ok(now) if args.nodes == now => {
-            println!("the run has {now} nodes");
-            ExitCode::SUCCESS
-        }
-        Ok(now) if args.nodes < now => {
-            println!(
-                "the run has {now} nodes; {} of them leave at the next meeting of its workers",
-                now - args.nodes
-            );
-            ExitCode::SUCCESS
-        }
-        Ok(now) => {
-            println!(
-                "the run has {now} nodes; a launcher of its own starts {} more. Otherwise start the program with the flags \
-                 of the run and --join {}",
-                args.nodes - now,
-                args.run
-            );
-            ExitCode::SUCCESS
-        }
-        Err(error @ ScaleError::Unresolved { .. }) => refused(&error),
+    let now = match intendant::scale(&args.run, args.nodes, token.as_ref(), tls.as_ref()) {
+        Ok(now) => now,
+        Err(error @ ScaleError::Unresolved { .. }) => return refused(&error),
         Err(error) => {
             eprintln!("intendant: {error}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
         }
-    }
+    };
+    let more = match args.nodes.cmp(&now) {
+        Ordering::Equal => String::new(),
+        Ordering::Less => {
+            format!("; {} of them leave at the next meeting of its workers", now - args.nodes)
+        }
+        Ordering::Greater => format!(
+            "; a launcher of its own starts {} more. Otherwise start the program with the flags of the run and --join {}",
+            args.nodes - now,
+            args.run
+        ),
+    };
+    let said = writeln!(std::io::stdout(), "the run has {now} nodes{more}");
+    crate::printed(said, ExitCode::SUCCESS)
 }

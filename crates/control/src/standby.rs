@@ -15,7 +15,7 @@ use bytes::Bytes;
 use intendant_core::lock;
 use intendant_transport::{Tls, TlsError, Token};
 use intendant_views::{Answer, Asked, Decision, HeldCut, Muster, Next, Offer, Process, View};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::pin::Pin;
@@ -26,7 +26,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::metadata::MetadataMap;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 /// Pause between two offers to a process that answered.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -96,7 +96,7 @@ struct Caller {
     protocol: u32,
     token: Option<Token>,
     tls: Option<Tls>,
-    connections: Mutex<HashMap<SocketAddr, Arc<Dialled>>>,
+    connections: Mutex<BTreeMap<SocketAddr, Arc<Dialled>>>,
 }
 
 /// A place in the next view.
@@ -664,12 +664,12 @@ impl Caller {
                 .map_err(|error| NoAnswer::Silent(format!("its answer cannot be read: {error}"))),
             Err(status) => {
                 lock(&self.connections).remove(&at);
-                match status.code() {
-                    _ if dialled.needs_tls() => Err(NoAnswer::Silent(TlsError::TlsPeer.to_string())),
-                    tonic::Code::Unauthenticated | tonic::Code::FailedPrecondition => {
-                        Ok(Answer::Refused(status.message().to_owned()))
-                    }
-                    _ => Err(NoAnswer::Silent(said(&status))),
+                if dialled.needs_tls() {
+                    Err(NoAnswer::Silent(TlsError::TlsPeer.to_string()))
+                } else if matches!(status.code(), Code::Unauthenticated | Code::FailedPrecondition) {
+                    Ok(Answer::Refused(status.message().to_owned()))
+                } else {
+                    Err(NoAnswer::Silent(said(&status)))
                 }
             }
         }
@@ -700,11 +700,10 @@ impl Caller {
 
 /// What a status says.
 fn said(status: &Status) -> String {
-    match status.code() {
-        tonic::Code::NotFound | tonic::Code::Unauthenticated | tonic::Code::FailedPrecondition => {
-            status.message().to_owned()
-        }
-        _ => root_cause(status),
+    if matches!(status.code(), Code::NotFound | Code::Unauthenticated | Code::FailedPrecondition) {
+        status.message().to_owned()
+    } else {
+        root_cause(status)
     }
 }
 

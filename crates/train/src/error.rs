@@ -250,19 +250,19 @@ impl TrainError {
 
     /// Whether the view has lost a node, so that a run with copies may go on without it.
     pub(crate) fn loses_node(&self) -> bool {
-        match self {
-            Self::Cluster(error) => error.exit_code() == exit::PEER_LOST,
-            Self::Unloaded(_) => true,
-            _ => false,
+        match self.of_cluster() {
+            Some(error) => error.exit_code() == exit::PEER_LOST,
+            None => matches!(self, Self::Unloaded(_)),
         }
     }
 
     /// The node that the view has lost, if it is known.
     pub(crate) fn lost_node(&self) -> Option<NodeId> {
-        match self {
-            Self::Cluster(error) => error.lost_node(),
-            _ => None,
-        }
+        self.of_cluster()?.lost_node()
+    }
+
+    const fn of_cluster(&self) -> Option<&intendant::Error> {
+        if let Self::Cluster(error) = self { Some(error) } else { None }
     }
 
     /// Standard output cannot be written.

@@ -265,25 +265,24 @@ impl<E: Element> Views<E> {
             // It has been let in, and the view did not come to be.
             return if self.next.is_some() && error.loses_node() { self.muster(&[]) } else { Err(error) };
         };
-        let gone = match &error {
-            TrainError::Regroups { nodes } if usize::from(plan.rank()) >= usize::from(*nodes) => {
+        let mut gone = Vec::new();
+        if let TrainError::Regroups { nodes } = error {
+            let stay = usize::from(nodes);
+            if usize::from(plan.rank()) >= stay {
                 self.standby.leave(LEAVE);
                 return Err(TrainError::Left);
             }
-            TrainError::Regroups { nodes } => {
-                self.changes.left += view.members.len().saturating_sub(usize::from(*nodes)) as u64;
-                // Those that leave only hold what they have.
-                Vec::new()
-            }
-            error if error.loses_node() => {
-                tracing::warn!("{error}; looking for the nodes that are left");
-                // The ranks of a view that could not be entered are those of the next one.
-                let ranks = self.next.as_ref().map_or(view, |mustered| &mustered.next.view);
-                let lost = error.lost_node().and_then(|node| ranks.members.get(node.index()));
-                lost.map(|lost| lost.id).into_iter().collect()
-            }
-            _ => return Err(error),
-        };
+            // Those that leave only hold what they have.
+            self.changes.left += view.members.len().saturating_sub(stay) as u64;
+        } else if error.loses_node() {
+            tracing::warn!("{error}; looking for the nodes that are left");
+            // The ranks of a view that could not be entered are those of the next one.
+            let ranks = self.next.as_ref().map_or(view, |mustered| &mustered.next.view);
+            let lost = error.lost_node().and_then(|node| ranks.members.get(node.index()));
+            gone.extend(lost.map(|lost| lost.id));
+        } else {
+            return Err(error);
+        }
         self.muster(&gone)
     }
 

@@ -181,6 +181,7 @@ pub struct Next {
 
 /// What follows from some offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
 pub enum Decision {
     /// The next view.
     Go(Next),

@@ -23,6 +23,7 @@ const PATIENCE_US: u64 = 5_000_000;
 
 /// What is asked of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
 pub enum Asked {
     /// To be a node of the next view.
     Offer(Offer),
@@ -32,6 +33,7 @@ pub enum Asked {
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
 pub enum Answer {
     /// Ask again.
     Wait,
@@ -53,6 +55,7 @@ pub enum Answer {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a process has one")]
 enum Phase {
     InView,
     Following(SocketAddr),
