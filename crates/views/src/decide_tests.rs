@@ -36,7 +36,7 @@ fn offers(all: impl IntoIterator<Item = Offer>) -> BTreeMap<u64, Offer> {
 fn next(decision: Decision) -> Next {
     match decision {
         Decision::Go(next) => next,
-        other => panic!("{other:?}"),
+        other @ (Decision::Wait(_) | Decision::Stuck(_)) => panic!("{other:?}"),
     }
 }
 
@@ -47,7 +47,7 @@ fn ids(next: &Next) -> Vec<u64> {
 fn stuck(decision: Decision) -> String {
     match decision {
         Decision::Stuck(reason) => reason,
-        other => panic!("{other:?}"),
+        other @ (Decision::Wait(_) | Decision::Go(_)) => panic!("{other:?}"),
     }
 }
 
