@@ -345,8 +345,8 @@ impl Standby {
         let caller = &self.shared.caller;
         let fetched = async {
             let (mut client, _) = caller.client(from).await.map_err(|error| match error {
-                NoAnswer::Gone => "the process is gone".to_owned(),
-                NoAnswer::Silent(detail) => detail,
+                DialError::Io(error) => root_cause(&error),
+                DialError::Tls(error) => error.to_string(),
             })?;
             let late = |_| "it does not answer".to_owned();
             let asked = tokio::time::timeout(PIECE, client.fetch(caller.word(wanted.to_vec())));
@@ -397,7 +397,11 @@ impl Standby {
                     Ok(Answer::Go(next, coordinator)) => {
                         return Ok(Mustered { next, coordinator, listener: None });
                     }
-                    Ok(Answer::Refused(reason)) => return Err(MusterError::Refused { address, reason }),
+                    Ok(Answer::Refused(reason)) if joins => {
+                        return Err(MusterError::Refused { address, reason });
+                    }
+                    // A process of another run has the address of a node that is lost.
+                    Ok(Answer::Refused(reason)) => detail = format!("{address}: {reason}"),
                     Ok(Answer::Outside(first)) => {
                         shared.start_over();
                         (door, was_there) = (Some(first), true);
@@ -632,21 +636,12 @@ impl Caller {
     }
 
     /// A connection to a process.
-    async fn client(&self, at: SocketAddr) -> Result<(StandbyClient<Channel>, Arc<Dialled>), NoAnswer> {
+    async fn client(&self, at: SocketAddr) -> Result<(StandbyClient<Channel>, Arc<Dialled>), DialError> {
         let known = lock(&self.connections).get(&at).cloned();
         let dialled = match known {
             Some(dialled) => dialled,
             None => {
-                let dialled = dial(at, self.tls.as_ref()).await.map_err(|error| match error {
-                    DialError::Io(error)
-                        if innermost_kind(&error) == Some(io::ErrorKind::ConnectionRefused) =>
-                    {
-                        NoAnswer::Gone
-                    }
-                    DialError::Io(error) => NoAnswer::Silent(root_cause(&error)),
-                    DialError::Tls(error) => NoAnswer::Silent(error.to_string()),
-                })?;
-                let dialled = Arc::new(dialled);
+                let dialled = Arc::new(dial(at, self.tls.as_ref()).await?);
                 lock(&self.connections).insert(at, Arc::clone(&dialled));
                 dialled
             }
@@ -658,14 +653,21 @@ impl Caller {
     /// Asks once.
     async fn ask(&self, at: SocketAddr, asked: &Asked) -> Result<Answer, NoAnswer> {
         let content = postcard::to_stdvec(asked).expect("what is asked can be serialised");
-        let (mut client, dialled) = self.client(at).await?;
+        let (mut client, dialled) = match self.client(at).await {
+            Ok(client) => client,
+            Err(DialError::Io(error)) if innermost_kind(&error) == Some(io::ErrorKind::ConnectionRefused) => {
+                return Err(NoAnswer::Gone);
+            }
+            Err(DialError::Io(error)) => return Err(NoAnswer::Silent(root_cause(&error))),
+            Err(DialError::Tls(error)) => return Ok(Answer::Refused(error.to_string())),
+        };
         match client.muster(self.word(content)).await {
             Ok(answer) => postcard::from_bytes(&answer.into_inner().content)
                 .map_err(|error| NoAnswer::Silent(format!("its answer cannot be read: {error}"))),
             Err(status) => {
                 lock(&self.connections).remove(&at);
                 if dialled.needs_tls() {
-                    Err(NoAnswer::Silent(TlsError::TlsPeer.to_string()))
+                    Ok(Answer::Refused(TlsError::TlsPeer.to_string()))
                 } else if matches!(status.code(), Code::Unauthenticated | Code::FailedPrecondition) {
                     Ok(Answer::Refused(status.message().to_owned()))
                 } else {
