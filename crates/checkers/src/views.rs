@@ -45,6 +45,7 @@ type Holdings = intendant_views::Holdings<Part, Trained>;
 pub fn expected() -> Vec<(Marker, u64)> {
     vec![
         (Marker::WentOn, 10),
+        (Marker::WentOnWithAll, 40),
         (Marker::WentOnWithin, 40),
         (Marker::WentOnWithoutSeveral, 100),
         (Marker::LostWhileEntering, 100),
@@ -82,8 +83,9 @@ pub fn run(seed: u64, technique: Technique) -> Run {
 enum Change {
     /// The run ends before.
     None,
-    /// The first of these nodes dies then, and the others before they muster.
-    Crash(When, Vec<usize>),
+    /// A node fails then. These are dead before the nodes muster; if there are none, connections have failed,
+    /// and all processes live.
+    Crash { when: When, at: usize, dead: Vec<usize> },
     /// So many nodes stay, and so many join, from then on.
     Regroup { at_ns: u64, stay: u16, join: u64 },
 }
@@ -286,9 +288,9 @@ impl<E: Element> Training<E> {
             let at = dice.below(ranks.len() as u64) as usize;
             ranks.remove(at);
         }
-        let first = dice.below(ranks.len() as u64) as usize;
-        ranks.swap(0, first);
-        Change::Crash(draw_when(dice), ranks)
+        let at = ranks[dice.below(ranks.len() as u64) as usize];
+        let when = draw_when(dice);
+        Change::Crash { when, at, dead: if dice.once_in(6) { Vec::new() } else { ranks } }
     }
 
     /// Trains in a view. Returns whether the run has ended.
@@ -302,7 +304,7 @@ impl<E: Element> Training<E> {
         let nodes = self.view.members.len();
         let workers = self.dice.between(1, 2) as usize;
         let crash = match change {
-            Change::Crash(when, ranks) => Some((*when, NodeId(ranks[0] as u16))),
+            Change::Crash { when, at, .. } => Some((*when, NodeId(*at as u16))),
             Change::None | Change::Regroup { .. } => None,
         };
         let what = (&self.shape, self.technique);
@@ -363,8 +365,11 @@ impl<E: Element> Training<E> {
         }
         match change {
             Change::None => return Err(("goes-on", "the run ended early".to_owned())),
-            Change::Crash(_, ranks) => {
-                let ids: Vec<u64> = ranks.iter().map(|rank| self.view.members[*rank].id).collect();
+            Change::Crash { dead, .. } => {
+                let ids: Vec<u64> = dead.iter().map(|rank| self.view.members[*rank].id).collect();
+                if ids.is_empty() {
+                    self.reach.mark(Marker::WentOnWithAll);
+                }
                 ids.iter().for_each(|id| drop(self.nodes.remove(id)));
                 self.lost += ids.len();
                 self.nodes.values_mut().for_each(|node| node.offer.gone.extend(&ids));

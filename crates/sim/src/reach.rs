@@ -255,6 +255,8 @@ markers! {
     WentOnWithin = "went_on_within",
     /// It went on without several nodes that were lost at once.
     WentOnWithoutSeveral = "went_on_without_several",
+    /// Nodes of a run with copies lost their connections, and it went on with all of them.
+    WentOnWithAll = "went_on_with_all",
     /// A node was lost while the next view began.
     LostWhileEntering = "lost_while_entering",
     /// Nodes joined a run.

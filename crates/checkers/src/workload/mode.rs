@@ -200,6 +200,7 @@ impl Mode {
             | Marker::WentOn
             | Marker::WentOnWithin
             | Marker::WentOnWithoutSeveral
+            | Marker::WentOnWithAll
             | Marker::LostWhileEntering
             | Marker::Joined
             | Marker::Left
