@@ -16,4 +16,4 @@ pub mod schema;
 pub use case::Case;
 pub use certificates::{Authority, Certificate, NodeFiles};
 pub use matrix::{Matrix, Setting};
-pub use process::{App, command, finish, ranks, start, unused_port};
+pub use process::{App, command, finish, ranks, start, unused_port, unused_ports};

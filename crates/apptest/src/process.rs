@@ -109,17 +109,25 @@ pub fn finish(child: Child) -> Output {
 /// Every call returns another one.
 #[must_use]
 pub fn unused_port() -> u16 {
+    unused_ports(1)
+}
+
+/// The first of `count` such ports in a row.
+#[must_use]
+pub fn unused_ports(count: u16) -> u16 {
     const PORTS: std::ops::Range<u16> = 10_240..20_000;
     static CALLS: AtomicU32 = AtomicU32::new(0);
     // Test programs that run at the same time start at different places.
     let start = std::process::id().wrapping_mul(61);
+    let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     (0..PORTS.len())
         .map(|_| {
-            let at = start.wrapping_add(CALLS.fetch_add(1, Ordering::Relaxed)) as usize % PORTS.len();
+            let call = CALLS.fetch_add(count.into(), Ordering::Relaxed);
+            let at = start.wrapping_add(call) as usize % PORTS.len();
             PORTS.start + u16::try_from(at).expect("within the range")
         })
-        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
-        .expect("a port that nothing listens at")
+        .find(|first| *first <= PORTS.end - count && (0..count).all(|k| is_free(first + k)))
+        .expect("ports that nothing listens at")
 }
 
 /// Makes commands the nodes of one cluster, in the order of their ranks, as torchrun would.

@@ -21,7 +21,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -118,8 +118,8 @@ impl Endpoint {
         Ok(server)
     }
 
-    /// Answers requests on a thread of its own, until the server is dropped: with status 503, until the
-    /// server has something to [show](Server::show).
+    /// Answers requests on a thread of its own, until the server is dropped: with status 503, while the
+    /// server has nothing to [show](Server::show).
     ///
     /// # Errors
     /// [`EndpointError::Start`].
@@ -154,8 +154,13 @@ impl Endpoint {
     }
 }
 
-/// Where a source is, as soon as there is one.
-type Shown = Arc<OnceLock<Arc<dyn Source>>>;
+/// Where a source is, while there is one.
+type Shown = Arc<Mutex<Option<Arc<dyn Source>>>>;
+
+/// No code that may panic runs under the lock.
+fn lock(shown: &Shown) -> MutexGuard<'_, Option<Arc<dyn Source>>> {
+    shown.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A server that runs; it ends when it is dropped.
 pub struct Server {
@@ -165,15 +170,21 @@ pub struct Server {
 }
 
 impl Server {
-    /// From now on, requests are answered with the values of this source. The first one stays.
+    /// From now on, requests are answered with the values of this source.
     pub fn show(&self, source: Arc<dyn Source>) {
-        let _ = self.source.set(source);
+        *lock(&self.source) = Some(source);
+    }
+
+    /// From now on, requests are answered with status 503 again, until there is another source to
+    /// [show](Self::show). Readings that are under way end with the values of the last one.
+    pub fn hide(&self) {
+        *lock(&self.source) = None;
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("has_source", &self.source.get().is_some()).finish_non_exhaustive()
+        f.debug_struct("Server").field("has_source", &lock(&self.source).is_some()).finish_non_exhaustive()
     }
 }
 
@@ -274,13 +285,13 @@ impl Answers {
                 return plain(StatusCode::NOT_FOUND, "there are /metrics (Prometheus) and /live (JSON)\n");
             }
         };
-        let Some(source) = self.source.get() else {
+        let Some(source) = lock(&self.source).clone() else {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "there are no values yet: ask again later\n");
         };
         if !visitor.is_welcome() {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many connections read the values already\n");
         }
-        values(Arc::clone(source), encode, media_type).await
+        values(source, encode, media_type).await
     }
 }
 

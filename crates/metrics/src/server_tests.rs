@@ -30,7 +30,7 @@ fn served() -> (DuplexStream, oneshot::Receiver<()>) {
     let loopback: SocketAddr = "127.0.0.1:80".parse().expect("an address");
     let guard = Guard::of(loopback, None).expect("no token is needed");
     let source: Shown = Arc::default();
-    let _ = source.set(Arc::new(Nothing));
+    *lock(&source) = Some(Arc::new(Nothing));
     let visitor = Arc::new(Visitors::new(1, 1)).enter(loopback.ip());
     // So small that no answer fits.
     let (client, stream) = tokio::io::duplex(64);

@@ -504,12 +504,6 @@ fn check_copies(args: &CommonArgs, nodes: usize, rendezvous: Option<&Rendezvous>
                 .into(),
         );
     }
-    if args.metrics.is_some() || args.otlp.is_some() {
-        let flag = if args.metrics.is_some() { "--metrics" } else { "--otlp" };
-        return refused(format!(
-            "--copies: {flag} serves the numbers of one cluster, and the nodes of this run may change: leave it out"
-        ));
-    }
     if args.keep == Keep::Best {
         return refused(
             "--copies: the best model is known to node 0 alone, which may be lost: leave --keep out".into(),

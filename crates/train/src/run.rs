@@ -19,7 +19,7 @@ use crate::explain::{self, Explained};
 use crate::export::{Exporter, Manifest, Staging};
 use crate::history::History;
 use crate::meter::Totals;
-use crate::metrics::{Monitor, Serving};
+use crate::metrics::{Monitor, Serving, Site};
 use crate::origin::{Origin, Subject};
 use crate::parameters::{NodeHandle, Parameters};
 use crate::plan::Plan;
@@ -77,7 +77,7 @@ pub fn run<T: Task>(
     let model = task.model();
     check_rules(task.as_ref(), plan)?;
     // Before the nodes meet: an address that is taken ends the run before it begins.
-    let monitor = &Monitor::listen(plan)?;
+    let site = Site::listen(plan)?;
     let layout = model.layout().combine(task.combine()).order(plan.key_order).seed(plan.seed);
     let layout = layout.build().map_err(TrainError::usage)?;
     let replicated = replication::resolve(task.as_ref(), plan, &layout)?.replication.assignment.digest();
@@ -85,12 +85,12 @@ pub fn run<T: Task>(
     let mut settled = plan.clone();
     plan.sampling.resolve(&model.sampler, task.name(), &mut settled.config)?;
     let Some(mut views) = Views::open(task.as_ref(), &settled, &layout, replicated)? else {
-        return run_view(task, plan, exporter, monitor, None);
+        return run_view(task, plan, exporter, site.as_ref(), None);
     };
     loop {
         let at = &views.plan(plan);
         let exporter = exporter.as_mut().map(|exporter| &mut **exporter as &mut dyn Exporter<T::Element>);
-        match run_view(task, at, exporter, monitor, Some(&mut views)) {
+        match run_view(task, at, exporter, site.as_ref(), Some(&mut views)) {
             Err(error) => views.follow(error, at)?,
             ended @ Ok(_) => return ended,
         }
@@ -102,7 +102,7 @@ fn run_view<T: Task>(
     task: &Arc<T>,
     plan: &Plan,
     exporter: Option<&mut dyn Exporter<T::Element>>,
-    monitor: &Option<Monitor>,
+    site: Option<&Arc<Site>>,
     mut views: Option<&mut Views<T::Element>>,
 ) -> Result<Outcome, TrainError> {
     let model = task.model();
@@ -134,6 +134,7 @@ fn run_view<T: Task>(
         return simulation.run(task, plan, &resolved, &explained, &sampler, exporter);
     }
     let subject = &Subject::of(task.as_ref(), &ranges);
+    let monitor = site.map(|site| site.monitor(plan));
     let node_run = |rank, origin| NodeRun {
         origin,
         copying: None,

@@ -18,6 +18,7 @@ use intendant_core::lock;
 use intendant_metrics::{Address, Endpoint, EndpointError, Server, process};
 use intendant_sampling::SamplingStats;
 use reading::{Reading, Run};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -106,27 +107,44 @@ fn is_pushed(plan: &Plan) -> bool {
     plan.otlp.is_some() || is_in_environment
 }
 
-/// The metrics of this node, before it trains: requests are answered with the status 503.
-pub(crate) struct Monitor {
-    board: Arc<Board>,
-    /// Taken when the node trains.
+/// Where this process serves its metrics. While it does not train, requests are answered with the status 503.
+pub(crate) struct Site {
+    /// Taken when nothing is trained any more.
     server: Mutex<Option<Server>>,
     /// Where they are served.
     address: Option<SocketAddr>,
     host: String,
+    /// Whether the nodes may change: then it serves again, in another view.
+    stays: bool,
+}
+
+/// The metrics of this node, in a view.
+pub(crate) struct Monitor {
+    board: Arc<Board>,
+    site: Arc<Site>,
 }
 
 /// Metrics that are served and pushed until this is dropped. The last push follows the last answer.
 pub(crate) struct Serving {
-    _server: Option<Server>,
+    site: Arc<Site>,
     #[cfg(feature = "otlp")]
     _push: Option<intendant_metrics::otlp::Push>,
 }
 
-impl Monitor {
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let mut server = lock(&self.site.server);
+        match &*server {
+            Some(server) if self.site.stays => server.hide(),
+            Some(_) | None => drop(server.take()),
+        }
+    }
+}
+
+impl Site {
     /// Listens at the address that the plan names for this node; `None` if metrics are neither served nor
     /// pushed.
-    pub(crate) fn listen(plan: &Plan) -> Result<Option<Self>, TrainError> {
+    pub(crate) fn listen(plan: &Plan) -> Result<Option<Arc<Self>>, TrainError> {
         let endpoint = match &plan.metrics {
             None if !is_pushed(plan) => return Ok(None),
             None => None,
@@ -137,36 +155,44 @@ impl Monitor {
         if let Some(address) = address {
             tracing::info!("metrics: http://{address}/metrics");
         }
-        let board = Arc::new(Board::new(plan.workers, plan.nodes));
-        Ok(Some(Self { board, server: Mutex::new(server), address, host: process::host_name() }))
+        let (server, host) = (Mutex::new(server), process::host_name());
+        Ok(Some(Arc::new(Self { server, address, host, stays: plan.copies > 0 })))
     }
 
+    /// The metrics of a view.
+    pub(crate) fn monitor(self: &Arc<Self>, plan: &Plan) -> Monitor {
+        Monitor { board: Arc::new(Board::new(plan.workers, plan.nodes)), site: Arc::clone(self) }
+    }
+}
+
+impl Monitor {
     pub(crate) const fn board(&self) -> &Arc<Board> {
         &self.board
     }
 
     /// What a person reads to find the metrics, if they are served.
     pub(crate) fn announcement(&self, rank: u16) -> Option<String> {
-        let address = self.address?;
+        let address = self.site.address?;
         let hint = if address.ip().is_loopback() { "" } else { " (token: intendant metrics-token)" };
         Some(format!("metrics of node {rank}: http://{address}/metrics{hint}"))
     }
 
     /// Where this node serves its metrics, for the other nodes.
     pub(crate) fn place(&self) -> Option<Place> {
-        let address = self.address?;
+        let Site { address, host, .. } = &*self.site;
+        let address = (*address)?;
         let is_local = address.ip().is_loopback();
         let text = if address.ip().is_unspecified() {
-            format!("{}:{}", self.host, address.port())
+            format!("{host}:{}", address.port())
         } else {
             address.to_string()
         };
-        Some(Place { address: text, only_on: is_local.then(|| self.host.clone()) })
+        Some(Place { address: text, only_on: is_local.then(|| host.clone()) })
     }
 
     /// Nodes have told where they serve their metrics.
     pub(crate) fn meet(&self, places: &[Option<Place>]) {
-        self.board.meet(places, &self.host);
+        self.board.meet(places, &self.site.host);
     }
 
     /// Serves and pushes the metrics until what is returned is dropped.
@@ -195,12 +221,11 @@ impl Monitor {
             let source = Arc::clone(&reading) as Arc<dyn intendant_metrics::Source>;
             intendant_metrics::otlp::Push::start(source, "intendant", plan.otlp.as_deref())
         });
-        let server = lock(&self.server).take();
-        if let Some(server) = &server {
+        if let Some(server) = &*lock(&self.site.server) {
             server.show(reading);
         }
         Ok(Serving {
-            _server: server,
+            site: Arc::clone(&self.site),
             #[cfg(feature = "otlp")]
             _push: push.transpose().map_err(|error| TrainError::usage(format!("--otlp: {error}")))?,
         })
@@ -211,12 +236,28 @@ fn not_served(error: EndpointError) -> TrainError {
     TrainError::Stopped(format!("metrics cannot be served: {error}"))
 }
 
-/// Binds the address of this node; `first` is that of the first node of the machine.
+/// Binds the address of this node; `first` is that of the first node of the machine. A node that joins a run
+/// does not know how many are here: it takes the first address that is free.
 fn bind(first: &Address, plan: &Plan) -> Result<Endpoint, TrainError> {
     let here = plan.rendezvous.as_ref().map_or(0, |rendezvous| rendezvous.local().0);
-    let own = nth(first, here)?;
     let of_readers = token(plan)?.map(|token| token.of_readers());
-    let endpoint = Endpoint::bind(resolve(&own)?, of_readers.as_ref()).map_err(|error| match error {
+    let is_taken = |error: &EndpointError| {
+        let kind = match error {
+            EndpointError::Bind { source, .. } => Some(source.kind()),
+            EndpointError::NoToken { .. } | EndpointError::Start(_) => None,
+        };
+        kind == Some(io::ErrorKind::AddrInUse)
+    };
+    let mut k = here;
+    let (own, endpoint) = loop {
+        let own = nth(first, k)?;
+        let endpoint = Endpoint::bind(resolve(&own)?, of_readers.as_ref());
+        if plan.join.is_none() || !endpoint.as_ref().is_err_and(is_taken) {
+            break (own, endpoint);
+        }
+        k += 1;
+    };
+    let endpoint = endpoint.map_err(|error| match error {
         EndpointError::NoToken { .. } => without_token(&own),
         error @ EndpointError::Bind { .. } => {
             TrainError::usage(format!("--metrics: {error}; name another address"))

@@ -2,11 +2,13 @@
 
 use crate::checkpoint::{Run, assert_same_course, pause};
 use crate::command_line::{Folder, end, output, ranks, regression, succeeded};
+use crate::metrics::live_again;
 use crate::restart::{has_joined, node};
 use intendant::{Tls, TlsFiles, Token};
-use intendant_apptest::{Authority, Certificate, finish, schema, start};
+use intendant_apptest::{Authority, Certificate, finish, schema, start, unused_ports};
 use intendant_train::Report;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
@@ -349,6 +351,38 @@ fn a_process_that_cannot_train_with_a_run_is_refused_and_the_run_goes_on() {
 }
 
 #[test]
+fn nodes_serve_their_metrics_in_every_view() {
+    let run = Run::new(5000);
+    let flags = flags(&run, "--copies 1");
+    let port = unused_ports(4);
+    let mut running = open(regression(&format!("{flags} --nodes 3 --metrics {port}")));
+    let told = |port, nodes: u64| {
+        live_again(port, |live| {
+            live["nodes"] == nodes
+                && live["peers"].as_array().is_some_and(|peers| peers.iter().all(Value::is_string))
+        })
+    };
+    running.door();
+    assert_eq!(told(port + 1, 3)["node"], 1);
+    running.kill(&[0]);
+    let first = told(port + 1, 2);
+    let places = |ports: &[u16]| Value::from_iter(ports.iter().map(|port| format!("127.0.0.1:{port}")));
+    assert_eq!((&first["node"], &first["peers"]), (&0.into(), &places(&[port + 1, port + 2])));
+    // The addresses of this machine's others are taken.
+    let door = running.door();
+    let joining = open(regression(&format!("{flags} --join {door} --metrics {}", port + 1)));
+    for (rank, port) in (0..3u16).zip(port + 1..) {
+        assert_eq!(told(port, 3)["node"], rank);
+    }
+    assert_eq!(told(port + 1, 3)["peers"], places(&[port + 1, port + 2, port + 3]));
+    // A signal ends the run on all nodes.
+    kill_process(Pid::from_child(&joining.process), Signal::TERM).expect("it runs");
+    assert_eq!(joining.end().0, Some(143));
+    let (_, said) = running.end();
+    assert!(said.contains("interrupted by signal 15"), "{said}");
+}
+
+#[test]
 fn what_copies_cannot_be_had_with_is_refused() {
     let folder = Folder::new();
     let [trace, checkpoint] = ["trace", "checkpoints"].map(|name| folder.path(name).display().to_string());
@@ -363,7 +397,6 @@ fn what_copies_cannot_be_had_with_is_refused() {
             format!("--nodes 2 --copies 1 --keep best --checkpoint {checkpoint}"),
             "--copies: the best model is known to node 0 alone",
         ),
-        ("--nodes 2 --copies 1 --metrics 127.0.0.1:9".to_owned(), "--copies: --metrics serves the numbers"),
         ("--crash 1@1".to_owned(), "--crash is about simulated clusters; add --simulate"),
         ("--simulate --nodes 2 --crash 1@1".to_owned(), "--crash: the others go on only with copies"),
         ("--simulate --nodes 2 --copies 1 --crash 2@1".to_owned(), "--crash: node 2 does not exist"),
