@@ -74,7 +74,8 @@ impl Running {
     }
 }
 
-/// Asks a node whose cluster may change until an answer is as wanted. While it does, there is nothing to tell.
+/// Asks a node whose cluster may change until an answer is as wanted. While the cluster changes, there is
+/// nothing to tell.
 pub(crate) fn live_again(port: u16, is_wanted: impl Fn(&Value) -> bool) -> Value {
     loop {
         let (status, body) = ask(port, "GET /live HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n");
