@@ -34,6 +34,18 @@ struct Watched {
     process: Child,
     lines: Receiver<String>,
     said: String,
+    _ends: EndsWithTest,
+}
+
+/// A process that goes on for long must not outlive a test that fails.
+struct EndsWithTest(Pid);
+
+impl Drop for EndsWithTest {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = kill_process(self.0, Signal::KILL);
+        }
+    }
 }
 
 impl Watched {
@@ -42,7 +54,8 @@ impl Watched {
         let log = BufReader::new(process.stderr.take().expect("piped"));
         let (tell, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
-        Self { process, lines, said: String::new() }
+        let ends = EndsWithTest(Pid::from_child(&process));
+        Self { process, lines, said: String::new(), _ends: ends }
     }
 
     /// Waits for a line that contains `text`; returns what follows it.
@@ -51,10 +64,7 @@ impl Watched {
         loop {
             let line = match self.lines.recv_timeout(SAFETY_NET) {
                 Ok(line) => line,
-                Err(error) => {
-                    let _ = self.process.kill();
-                    panic!("no line has '{text}' ({error}): {}", self.said);
-                }
+                Err(error) => panic!("no line has '{text}' ({error}): {}", self.said),
             };
             self.said.push_str(&line);
             self.said.push('\n');
@@ -90,7 +100,7 @@ impl Watched {
     /// Waits for the end: the exit code and all that was said.
     #[track_caller]
     fn end(self) -> (Option<i32>, String) {
-        let Self { process, lines, mut said } = self;
+        let Self { process, lines, mut said, _ends } = self;
         let code = finish(process).status.code();
         lines.iter().for_each(|line| said.extend([&line, "\n"]));
         (code, said)
