@@ -33,7 +33,7 @@ impl Args {
     }
 }
 
-const AFTER_HELP: &str = "The training programs kge, lda, lr, mf, sketch and word2vec are commands, too, where they are \
+const AFTER_HELP: &str = "The training programs bpmf, kge, lda, lr, mf, sketch and word2vec are commands, too, where they are \
                           installed: \
                           'intendant kge --nodes 2' runs 'intendant-kge --nodes 2'. The program is taken from the \
                           folder of this one, or else from PATH. 'intendant help kge' is \
@@ -139,8 +139,8 @@ impl TlsArgs {
 /// Ask a run with --copies to go on with another number of nodes.
 ///
 /// Nodes of the highest ranks leave, at the next meeting of the run's workers (every few seconds). If more
-/// nodes are wanted, the launcher that started the run (`--nodes N`, `intendant launch`) starts them. Runs
-/// that something else started get more nodes by starting the program with --join.
+/// nodes are wanted, the launcher that started the run (`--nodes N`, `intendant launch --survive`) starts
+/// them. Runs that something else started get more nodes by starting the program with --join.
 #[derive(Debug, Group)]
 #[command(after_help = "Example:\n  intendant scale 5 127.0.0.1:41233\n\n\
                         The token is taken from INTENDANT_TOKEN or INTENDANT_TOKEN_FILE. It must have been there when \

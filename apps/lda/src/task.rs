@@ -177,6 +177,12 @@ impl<E: Element> Task for Lda<E> {
     type Batch = Batch;
     type Scratch = Scratch<E>;
 
+    /// Workers that do not see each other's first assignments find few topics likely: the loss of the first
+    /// batches is too low.
+    fn loss_falls(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> &'static str {
         "lda"
     }

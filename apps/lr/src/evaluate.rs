@@ -169,7 +169,10 @@ impl<E: Element> Evaluation<E> for Quality {
 
     fn finish(self: Box<Self>) -> Reduction {
         let mut sums = self.sums;
-        sums.add("quality.objective", self.objective);
+        // It is of training rows.
+        if !self.data.train().is_empty() {
+            sums.add("quality.objective", self.objective);
+        }
         sums.add("quality.nonzeros", self.nonzeros as f64);
         sums
     }

@@ -36,6 +36,7 @@ impl Resolved {
             schema: Settings::schema(),
             format: self.reading.format,
             features: data.features(),
+            label: is_table.then(|| self.reading.columns.label.clone()),
             hash_bits: is_table.then_some(self.reading.hash_bits),
             categorical: self.reading.columns.categorical.clone(),
             numeric: self.reading.columns.numeric.clone(),
@@ -160,7 +161,12 @@ fn reading(flags: &Flags, plan: &Plan, model: Option<&Settings>) -> Result<Readi
         ));
     }
     let columns = Columns {
-        label: flags.label.clone().unwrap_or_else(|| Columns::default().label),
+        // Other tables may have it elsewhere.
+        label: flags
+            .label
+            .clone()
+            .or_else(|| model.and_then(|model| model.label.clone()))
+            .unwrap_or_else(|| Columns::default().label),
         categorical: agreed(
             "categorical",
             flags.categorical.as_ref(),

@@ -24,6 +24,9 @@ pub(crate) struct Settings {
     pub(crate) schema: String,
     pub(crate) format: Format,
     pub(crate) features: u32,
+    /// Of tables only: the column that the model predicts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) label: Option<String>,
     /// Of tables only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hash_bits: Option<u8>,

@@ -137,6 +137,12 @@ impl Control {
         self.shared.abort(reason);
     }
 
+    /// Leaves the cluster without a word, as a process does that dies: the others lose this node. The
+    /// failure of this node names it.
+    pub fn drop_out(&self, reason: &str) {
+        self.shared.drop_out(reason);
+    }
+
     /// Leaves the cluster and waits until all others have left too.
     ///
     /// # Errors

@@ -187,6 +187,10 @@ impl Shared {
         self.finish(End::Failed(Failure::aborted(self.rank, reason)));
     }
 
+    pub(super) fn drop_out(&self, reason: &str) {
+        self.finish(End::Failed(Failure::aborted(self.rank, reason)));
+    }
+
     pub(super) fn leave(&self) -> Result<(), Failure> {
         let mut state = self.lock();
         if !state.leaving && state.end.is_none() {

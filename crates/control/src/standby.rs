@@ -376,6 +376,7 @@ impl Standby {
         let mut detail = "no process answers".to_owned();
         let mut stuck: Option<tokio::time::Instant> = None;
         let (mut door, mut was_there) = (door, false);
+        let mut mention = Some(tokio::time::Instant::now() + MENTION);
         loop {
             let candidates = shared.candidates(door);
             for (id, address) in candidates {
@@ -419,8 +420,15 @@ impl Standby {
                 }
             }
             tokio::time::sleep(PAUSE).await;
-            if tokio::time::Instant::now() >= deadline {
+            let now = tokio::time::Instant::now();
+            if now >= deadline {
                 return Err(MusterError::Late { seconds: within.as_secs(), detail });
+            }
+            if door.is_some() && mention.take_if(|at| now >= *at).is_some() {
+                tracing::warn!(
+                    "waiting to be let into the run, for {} s at most: {detail}",
+                    within.as_secs()
+                );
             }
         }
     }
@@ -670,6 +678,8 @@ impl Caller {
                     Ok(Answer::Refused(TlsError::TlsPeer.to_string()))
                 } else if matches!(status.code(), Code::Unauthenticated | Code::FailedPrecondition) {
                     Ok(Answer::Refused(status.message().to_owned()))
+                } else if status.code() == Code::Unimplemented {
+                    Ok(Answer::Refused("it is no process of a run with --copies".to_owned()))
                 } else {
                     Err(NoAnswer::Silent(said(&status)))
                 }

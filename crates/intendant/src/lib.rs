@@ -45,7 +45,7 @@ mod worker;
 pub mod launch {
     pub use intendant_launch::{
         Launch, LaunchError, REPEATED_SIGNAL, VARIABLES, ask_for_another, ignores_hang_up, is_launched,
-        is_readable_by_others, tell_done, tell_saved,
+        is_readable_by_others, tell_done, tell_saved, token_is_unknown,
     };
 }
 

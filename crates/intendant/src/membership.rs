@@ -71,6 +71,14 @@ impl Membership {
         }
     }
 
+    /// Ends the cluster for this node; the others lose it. Nodes of one process end together.
+    pub(crate) fn drop_out(&self, reason: &str) {
+        match self {
+            Self::Group { rank, group } => group.health.fail(Failure::aborted(*rank, reason)),
+            Self::Control(control) => control.drop_out(reason),
+        }
+    }
+
     /// Leaves in order and waits until all others have left too. From now on the others do not miss this
     /// node, unless they wait for it in a gather: then the cluster fails.
     pub(crate) fn leave(&self) -> Result<(), Failure> {

@@ -353,6 +353,12 @@ impl<E: Element> Node<E> {
         self.aborter().abort(reason);
     }
 
+    /// Leaves without a word, as a process does that dies: the others lose this node, and every call of its
+    /// workers fails from now on.
+    pub fn drop_out(&self, reason: &str) {
+        self.inner.membership.drop_out(reason);
+    }
+
     /// Leaves in order: waits until all nodes have called this (several nodes of one process: see
     /// [`Node::shutdown_all`]). Workers cannot be used any more.
     ///

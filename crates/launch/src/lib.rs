@@ -14,7 +14,7 @@ mod rendezvous;
 pub use placement::Launcher;
 pub use processes::{
     Launch, LaunchError, REPEATED_SIGNAL, ask_for_another, ignores_hang_up, is_launched, tell_done,
-    tell_saved,
+    tell_saved, token_is_unknown,
 };
 pub use rendezvous::{
     Endpoint, JOIN_DEADLINE_DEFAULT, Listener, Rendezvous, RendezvousError, VARIABLES, is_readable_by_others,

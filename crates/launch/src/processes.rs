@@ -44,6 +44,12 @@ pub fn is_launched() -> bool {
     std::env::var_os(variable::LAUNCHED).is_some()
 }
 
+/// Whether the launcher that started this process made the cluster's token, so that no other program knows
+/// it.
+pub fn token_is_unknown() -> bool {
+    std::env::var_os(variable::OWN_TOKEN).is_some_and(|made| made == "1")
+}
+
 /// Starts a program several times, as the nodes of one cluster.
 ///
 /// ```no_run
@@ -170,7 +176,7 @@ impl Launch {
         self
     }
 
-    /// The others go on when a signal kills a node, and end well without it if they tell so ([`tell_done`]);
+    /// The others go on when a signal ends a node, and end well without it if they tell so ([`tell_done`]);
     /// they can ask for more ([`ask_for_another`]), whose ends count for nothing. Otherwise all end.
     #[must_use]
     pub fn survives(mut self, survives: bool) -> Self {

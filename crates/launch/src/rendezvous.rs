@@ -53,11 +53,12 @@ pub(crate) mod variable {
     pub(crate) const LISTEN_FD: &str = "INTENDANT_LISTEN_FD";
     pub(crate) const LAUNCHED: &str = "INTENDANT_LAUNCHED";
     pub(crate) const SAVED_FD: &str = "INTENDANT_SAVED_FD";
+    pub(crate) const OWN_TOKEN: &str = "INTENDANT_OWN_TOKEN";
 }
 
 /// The environment variables of this crate that start with `INTENDANT_`. A program that refuses unknown
 /// variables with this prefix must allow these.
-pub const VARIABLES: [&str; 9] = [
+pub const VARIABLES: [&str; 10] = [
     variable::OWN_PORT,
     variable::DATA_PORT,
     variable::LAUNCHER,
@@ -67,6 +68,7 @@ pub const VARIABLES: [&str; 9] = [
     variable::LISTEN_FD,
     variable::LAUNCHED,
     variable::SAVED_FD,
+    variable::OWN_TOKEN,
 ];
 
 /// A host and a port. It prints as `host:port`, with brackets around an IPv6 address.

@@ -445,6 +445,12 @@ pub trait Task: Send + Sync + 'static {
     /// adapts to the course of the training, such as a learning rate.
     fn epoch_ended(&self, _scratch: &mut Self::Scratch, _combined: &Reduction) {}
 
+    /// Whether the loss of the first batches is that of a model that knows nothing, so that a higher one at
+    /// the end shows that nothing was learnt.
+    fn loss_falls(&self) -> bool {
+        true
+    }
+
     /// The metric by which validations are compared; `None` if there is no validation data besides the test
     /// data, or no metric is the one that counts. All workers answer alike.
     fn criterion(&self) -> Option<Criterion> {

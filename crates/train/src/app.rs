@@ -250,7 +250,7 @@ impl App {
         }
         plan.prints = true;
         let rank = plan.rendezvous.is_some().then(|| plan.rank());
-        logging::start(plan.rank(), plan.verbose);
+        logging::start(plan.join.is_none().then(|| plan.rank()), plan.verbose);
         let trained = signals::listen().and_then(|interrupt| {
             plan.interrupt = interrupt;
             match plan.float {

@@ -99,6 +99,10 @@ impl<E: Element> NodeHandle for ClusterNode<E> {
         self.node.abort(reason);
     }
 
+    fn drop_out(&self, reason: &str) {
+        self.node.drop_out(reason);
+    }
+
     fn mark(&self, mark: Mark, number: u64) {
         self.node.mark(mark, number);
     }

@@ -1,7 +1,9 @@
-//! Logs: one line per event on standard error, each with the rank of the node that writes it.
+//! Logs: one line per event on standard error, each with the rank of the node that writes it. Its rank may
+//! change ([`rank_is`]).
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU32, Ordering};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{Compact, Format, Writer};
@@ -10,7 +12,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 
 /// Installs the process's logger. `RUST_LOG`, if set, wins over `verbose`.
-pub(crate) fn start(rank: u16, verbose: u8) {
+pub(crate) fn start(rank: Option<u16>, verbose: u8) {
+    RANK.store(rank.map_or(NO_RANK, u32::from), Ordering::Relaxed);
     let wanted = std::env::var("RUST_LOG").ok().filter(|wanted| !wanted.is_empty());
     let targets = wanted.map_or_else(|| Ok(by_level(verbose)), |wanted| parse(&wanted));
     let targets = targets.unwrap_or_else(|problem| {
@@ -20,7 +23,7 @@ pub(crate) fn start(rank: u16, verbose: u8) {
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .event_format(Ranked { rank, format: Format::default().compact() });
+        .event_format(Ranked { format: Format::default().compact() });
     let subscriber = tracing_subscriber::registry().with(targets).with(stderr);
     // A program that has installed a logger of its own keeps it.
     let _ = tracing::subscriber::set_global_default(subscriber);
@@ -60,8 +63,18 @@ pub(crate) fn say(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
+/// The rank of this process's node. Logs of a process are of one node.
+static RANK: AtomicU32 = AtomicU32::new(NO_RANK);
+
+/// Of a process that asks to join a run.
+const NO_RANK: u32 = u32::MAX;
+
+/// From now on, this process is the node of this rank.
+pub(crate) fn rank_is(rank: u16) {
+    RANK.store(rank.into(), Ordering::Relaxed);
+}
+
 struct Ranked {
-    rank: u16,
     format: Format<Compact>,
 }
 
@@ -76,7 +89,10 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        write!(writer, "[rank {}] ", self.rank)?;
+        match RANK.load(Ordering::Relaxed) {
+            NO_RANK => write!(writer, "[joining] ")?,
+            rank => write!(writer, "[rank {rank}] ")?,
+        }
         self.format.format_event(ctx, writer, event)
     }
 }

@@ -76,6 +76,11 @@ pub(crate) trait NodeHandle: Sync {
     /// Ends the run everywhere; every blocked call returns an error.
     fn abort(&self, reason: &str);
 
+    /// Ends this node, so that the others lose it; every blocked call returns an error.
+    fn drop_out(&self, reason: &str) {
+        self.abort(reason);
+    }
+
     /// Records a moment of the run in the node's trace, if it has one.
     fn mark(&self, _mark: Mark, _number: u64) {}
 

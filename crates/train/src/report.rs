@@ -498,6 +498,7 @@ impl Report {
     pub(crate) fn warn<T: Task>(&self, task: &T, plan: &Plan, untrained: Option<f64>) {
         if let (Some(last), Some(untrained)) = (self.epochs.last(), untrained)
             && last.loss > untrained * (1.0 + LOSS_NOISE)
+            && task.loss_falls()
         {
             tracing::warn!(
                 "nothing was learnt: the loss is {} after the training, and was {} before it; try a lower learning rate",

@@ -174,7 +174,7 @@ fn run_view<T: Task>(
                 if let (Some(views), Some(lobby)) = (views.as_mut(), lobby) {
                     views.enter(lobby)?;
                     if plan.rank() == 0 && plan.progress {
-                        crate::logging::say(&format!("nodes can join this run: --join {}", views.address()));
+                        views.invite();
                     }
                     if let Some((found, loaded)) = views.origin((subject, plan), &layout, replicated)? {
                         origin = found;
@@ -338,7 +338,7 @@ impl<T: Task> NodeRun<'_, T> {
         let (cuts, writer) =
             Cuts::new(self.plan, self.ranges, seats, self.origin, board, self.copying.clone()).unzip();
         let (cuts, start) = (cuts.as_ref(), &self.origin.start());
-        let failure = FirstFailure { error: Mutex::new(None), node };
+        let failure = FirstFailure { error: Mutex::new(None), node, survives: self.copying.is_some() };
         let result = Mutex::new(None);
         let (failure, result) = (&failure, &result);
         let progress = &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress);
@@ -591,11 +591,14 @@ fn check_rules<T: Task>(task: &T, plan: &Plan) -> Result<(), TrainError> {
 struct FirstFailure<'a> {
     error: Mutex<Option<TrainError>>,
     node: &'a dyn NodeHandle,
+    /// Whether the others go on if this node is interrupted.
+    survives: bool,
 }
 
 impl FirstFailure<'_> {
     fn note(&self, error: TrainError) {
         let reason = error.to_string();
+        let is_lost = self.survives && matches!(error, TrainError::Interrupted(_));
         let is_first = {
             let mut first = lock(&self.error);
             let is_first = first.is_none();
@@ -603,8 +606,10 @@ impl FirstFailure<'_> {
             is_first
         };
         // After the error is recorded: what the abort causes must not be taken for the cause.
-        if is_first {
-            self.node.abort(&reason);
+        match is_first {
+            true if is_lost => self.node.drop_out(&reason),
+            true => self.node.abort(&reason),
+            false => {}
         }
     }
 }

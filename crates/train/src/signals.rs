@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use intendant::launch::REPEATED_SIGNAL;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a run may take to end after a signal, beyond the time for a last checkpoint. Threads check the
@@ -37,6 +37,8 @@ struct Claim {
     running: AtomicBool,
     /// Milliseconds that it may take to end.
     grace: AtomicU64,
+    /// The signal that a run has taken; 0 before.
+    delivered: AtomicI32,
 }
 
 /// While it lives, a signal is delivered to the run rather than ending the process.
@@ -62,6 +64,12 @@ impl Interrupt {
             Arc::clone(&inner.run)
         });
         Running(claim)
+    }
+
+    /// The signal that has been passed to a run, whether or not it has looked for it.
+    pub(crate) fn delivered(&self) -> Option<i32> {
+        let signal = self.inner.as_ref()?.run.delivered.load(Ordering::Relaxed);
+        (signal != 0).then_some(signal)
     }
 
     /// Waits for a signal, or for `end` to be disconnected.
@@ -129,6 +137,7 @@ fn deliver(signal: i32, run: &Claim, sender: &Sender<i32>) -> bool {
     if !run.running.load(Ordering::Acquire) || sender.try_send(signal).is_err() {
         return false;
     }
+    run.delivered.store(signal, Ordering::Relaxed);
     let within = END_WITHIN.saturating_add(Duration::from_millis(run.grace.load(Ordering::Relaxed)));
     // `main` returns as soon as the run has ended; if it does not come to that in time, this thread ends the
     // process.

@@ -114,7 +114,8 @@ impl<E: Element> Views<E> {
             return Ok(None);
         }
         let door = plan.join.as_deref().map(resolve).transpose()?;
-        let Some(rendezvous) = plan.rendezvous.clone().or_else(|| joining(plan)) else { return Ok(None) };
+        let joined = if plan.rendezvous.is_none() { joining(plan)? } else { None };
+        let Some(rendezvous) = plan.rendezvous.clone().or(joined) else { return Ok(None) };
         let settings = Terms::new(task, plan).digest() ^ replicated;
         let standby = intendant::open_standby(&rendezvous, settings).map_err(TrainError::Cluster)?;
         let standby = Arc::new(standby);
@@ -187,6 +188,9 @@ impl<E: Element> Views<E> {
             None => View::first(members),
         };
         self.standby.entered(&view);
+        if let Some(rank) = view.rank(self.standby.process().id) {
+            crate::logging::rank_is(rank as u16);
+        }
         self.tell(&view);
         self.changes.count += 1;
         self.view = Some(view);
@@ -261,6 +265,10 @@ impl<E: Element> Views<E> {
                 return Err(error);
             }
         }
+        if let Some(signal) = plan.interrupt.delivered().filter(|_| error.loses_node()) {
+            // All nodes may have got it, and lose each other.
+            return Err(TrainError::Interrupted(signal));
+        }
         let Some(view) = &self.view else {
             // It has been let in, and the view did not come to be.
             return if self.next.is_some() && error.loses_node() { self.muster(&[]) } else { Err(error) };
@@ -299,24 +307,31 @@ impl<E: Element> Views<E> {
         Ok(())
     }
 
-    /// Where others join the run.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.standby.process().address
+    /// Says where others join the run, if they can show its token.
+    pub(crate) fn invite(&self) {
+        if !intendant::launch::token_is_unknown() {
+            let address = self.standby.process().address;
+            crate::logging::say(&format!("nodes can join this run: --join {address}"));
+        } else if self.changes.count == 1 {
+            crate::logging::say(
+                "no other nodes can join this run: set INTENDANT_TOKEN to let them (openssl rand -hex 32)",
+            );
+        }
     }
 }
 
 /// The rendezvous of a process that joins a run later, as far as it is known.
-fn joining(plan: &Plan) -> Option<Rendezvous> {
-    let door = plan.join.as_deref()?;
-    let (host, port) = door.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let rendezvous = Rendezvous::new(NodeId(0), plan.nodes, host, port.parse().ok()?);
-    let token = Rendezvous::token_from_env().ok().flatten();
-    let rendezvous = rendezvous.tls(plan.tls.clone());
-    Some(match token {
+fn joining(plan: &Plan) -> Result<Option<Rendezvous>, TrainError> {
+    let place = plan.join.as_deref().and_then(|door| {
+        let (host, port) = door.rsplit_once(':')?;
+        Some((host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?))
+    });
+    let Some((host, port)) = place else { return Ok(None) };
+    let rendezvous = Rendezvous::new(NodeId(0), plan.nodes, host, port).tls(plan.tls.clone());
+    Ok(Some(match Rendezvous::token_from_env().map_err(TrainError::usage)? {
         Some(token) => rendezvous.token(token),
         None => rendezvous,
-    })
+    }))
 }
 
 fn resolve(door: &str) -> Result<SocketAddr, TrainError> {

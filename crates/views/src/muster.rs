@@ -148,7 +148,9 @@ impl Muster {
     fn answer_offer(&mut self, now: Tick, offer: Offer) -> Answer {
         if offer.settings != self.me.settings {
             return Answer::Refused(
-                "it was started with other flags, data or another build than the nodes of the run".to_owned(),
+                "it was started with other flags (of the model, the training, or --export), data or another build than \
+                 the nodes of the run"
+                    .to_owned(),
             );
         }
         if offer.leaves && self.released.is_some_and(|view| view > offer.seen) {

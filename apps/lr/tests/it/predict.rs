@@ -150,18 +150,22 @@ fn a_checkpoint_predicts_as_the_run_did() {
 #[test]
 fn a_table_s_model_knows_how_to_read_tables() {
     let folder = Folder::new();
-    let row = |i: u32| format!("{},{},{}\n", i % 2, ["red", "green"][(i % 2) as usize], i % 7);
+    let row = |i: u32| format!("{},{},{}\n", ["red", "green"][(i % 2) as usize], i % 7, i % 2);
     let rows = |n| (0..n).map(row).collect::<String>();
-    let train = folder.write("train.csv", &format!("y,colour,size\n{}", rows(200)));
+    let train = folder.write("train.csv", &format!("colour,size,y\n{}", rows(200)));
     let (model, predicted, again) = (folder.text("model"), folder.text("p"), folder.text("q"));
-    let test = folder.write("test.csv", &format!("y,colour,size\n{}", rows(20)));
+    let test = folder.write("test.csv", &format!("colour,size,y\n{}", rows(20)));
     let common = ["--test", &test, "--technique", "single", "-q"];
     let how = ["--hash-bits", "10", "--categorical", "size", "--normalize", "l2", "--transform", "log1p"];
-    run(&[&common[..], &["--data", &train, "--export", &model, "--predict", &predicted], &how].concat());
+    let files = ["--data", &train, "--label", "y", "--export", &model, "--predict", &predicted];
+    run(&[&common[..], &files, &how].concat());
     let text = fs::read_to_string(folder.path("model").join("weights.tsv")).unwrap();
     assert!(text.contains(&format!("\n{}\t", slot("colour=red", 10))), "{text}");
     assert!(text.contains("colour=red") && text.contains("colour=green"), "{text}");
-    run(&[&common[..], &["--model", &model, "--epochs", "0", "--predict", &again]].concat());
+    let report =
+        LR.report(&[&common[..], &["--model", &model, "--epochs", "0", "--predict", &again]].concat());
+    let tested = report["test"].as_object().unwrap();
+    assert!(tested.contains_key("auc") && !tested.contains_key("objective"), "{tested:?}");
     let (first, second) = (numbers(&folder.path("p")), numbers(&folder.path("q")));
     assert!(first.iter().zip(&second).all(|(a, b)| (a - b).abs() < 1e-5), "{first:?} and {second:?}");
     for (i, probability) in (0..).zip(first) {

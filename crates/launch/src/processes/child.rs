@@ -55,6 +55,7 @@ impl Child {
             .env(variable::PORT, port.to_string())
             .env(variable::TOKEN, token)
             .env(variable::LAUNCHED, "1")
+            .env(variable::OWN_TOKEN, if launch.token.is_some() { "0" } else { "1" })
             .env_remove(variable::OWN_PORT)
             .env_remove(variable::LISTEN_FD)
             .env_remove(variable::SAVED_FD)
@@ -94,6 +95,7 @@ impl Child {
         command
             .env(variable::TOKEN, token)
             .env(variable::LAUNCHED, "1")
+            .env(variable::OWN_TOKEN, if launch.token.is_some() { "0" } else { "1" })
             .env(JOIN, format!("127.0.0.1:{port}"))
             .stdin(Stdio::null())
             .process_group(0);

@@ -25,6 +25,15 @@ impl NodeEnd {
         }
     }
 
+    /// Whether it ended by a signal, at once or of itself.
+    pub(super) fn by_signal(self) -> bool {
+        match self {
+            Self::Signal(_) => true,
+            Self::Code(code) => code > 128,
+            Self::Killed => false,
+        }
+    }
+
     pub(super) fn failed(self) -> bool {
         self != Self::Code(0)
     }

@@ -149,7 +149,7 @@ pub(super) struct Ended {
 pub(super) struct Manner<'a> {
     /// The time that nodes have to end after a signal.
     pub(super) grace: Duration,
-    /// Whether the others go on when a signal kills a node.
+    /// Whether the others go on when a signal ends a node.
     pub(super) survives: bool,
     /// Starts another process, which joins at a port.
     pub(super) add: &'a dyn Fn(usize, u16, &Saves) -> Option<Child>,
@@ -176,7 +176,7 @@ pub(super) async fn run(
             if end.failed() && !matches!(course, Course::Interrupted(..)) {
                 say(&format!("launch: node {rank} (process {pid}) {end}"));
             }
-            let is_killed = matches!(end, NodeEnd::Signal(_)) && !killing;
+            let is_killed = end.by_signal() && !killing;
             // One that joined later, and was not let in or has left, is not missed.
             let is_extra = rank >= first && end.failed() && !killing;
             if *survives && (is_killed || is_extra) && matches!(course, Course::Running) {

@@ -176,7 +176,7 @@ fn a_run_goes_on_without_a_node_that_is_killed_whichever_it_is() {
     let undisturbed = undisturbed(EPOCHS);
     for rank in 0..4 {
         let run = Run::new(EPOCHS);
-        let mut running = Watched::start(regression(&flags(&run, "--nodes 4 --copies 1")));
+        let mut running = open(regression(&flags(&run, "--nodes 4 --copies 1")));
         running.door();
         if rank % 2 == 1 {
             running.until("epoch ");
@@ -343,7 +343,7 @@ fn a_process_that_cannot_train_with_a_run_is_refused_and_the_run_goes_on() {
     let flags = flags(&run, "--nodes 3 --copies 1");
     let mut running = open(regression(&flags));
     let door = running.door();
-    let other = "started with other flags, data or another build than the nodes of the run";
+    let other = "started with other flags (of the model, the training, or --export), data or another build";
     for (more, token, reason) in [
         ("--seed 2", TOKEN.to_owned(), other),
         ("--features 999", TOKEN.to_owned(), other),
@@ -355,9 +355,29 @@ fn a_process_that_cannot_train_with_a_run_is_refused_and_the_run_goes_on() {
         assert_eq!(code, Some(2), "{more}: {said}");
         assert!(said.contains(&format!("{door} refuses this process: ")) && said.contains(reason), "{said}");
     }
+    let mut other = regression(&format!("{flags} --join {door}"));
+    other.env("INTENDANT_TOKEN", "secret");
+    let (code, said) = end(&finish(start(other)));
+    assert!(code == Some(2) && said.contains("INTENDANT_TOKEN: "), "{code:?} {said}");
     let said = running.succeeds();
     let report = assert_whole(&run, &undisturbed(MANY_EPOCHS), &said);
     assert_eq!(changes(&report), [1, 0, 0, 0, 3], "{said}");
+}
+
+#[test]
+fn a_run_goes_on_without_a_node_that_gets_a_signal() {
+    let undisturbed = undisturbed(EPOCHS);
+    for (rank, signal) in [(0, Signal::TERM), (2, Signal::INT)] {
+        let run = Run::new(EPOCHS);
+        let mut running = Watched::start(regression(&flags(&run, "--nodes 4 --copies 1")));
+        running.until("no other nodes can join this run: set INTENDANT_TOKEN");
+        running.until("epoch ");
+        let told = node(&mut running.process, rank, None).expect("the run goes on");
+        kill_process(told, signal).expect("the run goes on");
+        let said = running.succeeds();
+        assert!(said.contains(&format!("interrupted by signal {}", signal.as_raw())), "{said}");
+        assert_survived(&run, &undisturbed, &said, (3, 1));
+    }
 }
 
 #[test]
@@ -385,11 +405,13 @@ fn nodes_serve_their_metrics_in_every_view() {
         assert_eq!(told(port, 3)["node"], rank);
     }
     assert_eq!(told(port + 1, 3)["peers"], places(&[port + 1, port + 2, port + 3]));
-    // A signal ends the run on all nodes.
+    // It ends, and the others go on.
     kill_process(Pid::from_child(&joining.process), Signal::TERM).expect("it runs");
     assert_eq!(joining.end().0, Some(143));
-    let (_, said) = running.end();
-    assert!(said.contains("interrupted by signal 15"), "{said}");
+    told(port + 2, 2);
+    // The launcher passes it on to all.
+    kill_process(Pid::from_child(&running.process), Signal::INT).expect("it runs");
+    assert_eq!(running.end().0, Some(130));
 }
 
 #[test]
