@@ -80,7 +80,7 @@ pub(crate) struct LaunchArgs {
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub(crate) max_restarts: u32,
 
-    /// Let the others go on when a signal kills a process, and start more when they ask for it: for training
+    /// Let the others go on when a signal ends a process, and start more when they ask for it: for training
     /// programs with --copies
     #[arg(long)]
     pub(crate) survive: bool,

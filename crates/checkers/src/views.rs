@@ -367,9 +367,6 @@ impl<E: Element> Training<E> {
             Change::None => return Err(("goes-on", "the run ended early".to_owned())),
             Change::Crash { dead, .. } => {
                 let ids: Vec<u64> = dead.iter().map(|rank| self.view.members[*rank].id).collect();
-                if ids.is_empty() {
-                    self.reach.mark(Marker::WentOnWithAll);
-                }
                 ids.iter().for_each(|id| drop(self.nodes.remove(id)));
                 self.lost += ids.len();
                 self.nodes.values_mut().for_each(|node| node.offer.gone.extend(&ids));
@@ -439,6 +436,15 @@ impl<E: Element> Training<E> {
                 self.lost += 1;
                 self.reach.mark(Marker::LostWhileEntering);
                 continue;
+            }
+            let awaited = |id: &u64| self.nodes.get(id).is_some_and(|node| !node.offer.leaves);
+            let left_out = last.iter().map(|member| member.id).filter(awaited);
+            let left_out: Vec<u64> = left_out.filter(|id| !next.view.has(*id)).collect();
+            if !left_out.is_empty() {
+                return Err(("goes-on", format!("processes {left_out:?} are there, and left out")));
+            }
+            if matches!(change, Change::Crash { dead, .. } if dead.is_empty()) {
+                self.reach.mark(Marker::WentOnWithAll);
             }
             if self.lost > 0 {
                 self.reach.mark(if self.lost > 1 { Marker::WentOnWithoutSeveral } else { Marker::WentOn });

@@ -303,9 +303,10 @@ impl Standby {
                 let Some((id, address)) = others.into_iter().next() else { return };
                 match shared.ask_until(address, deadline, false, &mut false).await {
                     Ok(Answer::Released) => return,
+                    // Another process has the address of a node that is lost.
+                    Ok(Answer::Refused(_)) | Err(_) => lock(&shared.muster).me().gone.extend(id),
                     Ok(_) if tokio::time::Instant::now() < deadline => {}
                     Ok(_) => return,
-                    Err(_) => lock(&shared.muster).me().gone.extend(id),
                 }
             }
         });
@@ -424,11 +425,9 @@ impl Standby {
             if now >= deadline {
                 return Err(MusterError::Late { seconds: within.as_secs(), detail });
             }
-            if door.is_some() && mention.take_if(|at| now >= *at).is_some() {
-                tracing::warn!(
-                    "waiting to be let into the run, for {} s at most: {detail}",
-                    within.as_secs()
-                );
+            let joins = lock(&shared.muster).me().entered.is_none();
+            if joins && mention.take_if(|at| now >= *at).is_some() {
+                tracing::warn!("waiting to be let into the run: {detail}");
             }
         }
     }
@@ -613,6 +612,14 @@ impl Shared {
                     }
                     at = next;
                     lock(&self.muster).follow(at);
+                }
+                // The process that leads may be lost, and another one have its address.
+                Ok(Ok(Answer::Refused(reason))) if at != first => {
+                    silences += 1;
+                    if silences >= SILENCES {
+                        return Err(NoAnswer::Silent(format!("{at}: {reason}")));
+                    }
+                    at = first;
                 }
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(NoAnswer::Gone)) if at == first => return Err(NoAnswer::Gone),

@@ -354,7 +354,7 @@ impl<E: Element> Node<E> {
     }
 
     /// Leaves without a word, as a process does that dies: the others lose this node, and every call of its
-    /// workers fails from now on.
+    /// workers fails from now on. Nodes of one process end together.
     pub fn drop_out(&self, reason: &str) {
         self.inner.membership.drop_out(reason);
     }

@@ -47,7 +47,7 @@ pub fn is_launched() -> bool {
 /// Whether the launcher that started this process made the cluster's token, so that no other program knows
 /// it.
 pub fn token_is_unknown() -> bool {
-    std::env::var_os(variable::OWN_TOKEN).is_some_and(|made| made == "1")
+    std::env::var_os(variable::OWN_TOKEN).is_some()
 }
 
 /// Starts a program several times, as the nodes of one cluster.
@@ -176,8 +176,9 @@ impl Launch {
         self
     }
 
-    /// The others go on when a signal ends a node, and end well without it if they tell so ([`tell_done`]);
-    /// they can ask for more ([`ask_for_another`]), whose ends count for nothing. Otherwise all end.
+    /// The others go on when a signal kills a node, or a node returns 128 + n after signal n, and end well
+    /// without it if they tell so ([`tell_done`]); they can ask for more ([`ask_for_another`]), whose ends
+    /// count for nothing. Otherwise all end.
     #[must_use]
     pub fn survives(mut self, survives: bool) -> Self {
         self.survives = survives;
@@ -202,7 +203,8 @@ impl Launch {
     /// signal if that comes at least 0.3 s later. What a node leaves behind in its process group ends with
     /// it. One line per failed node goes to standard error.
     ///
-    /// Returns the exit code for this process: 0 if all nodes returned 0; 4 if a node returned 4 (a peer was
+    /// Returns the exit code for this process: 0 if all nodes returned 0 (if it [survives](Self::survives)
+    /// losses, all that were not lost); 4 if a node returned 4 (a peer was
     /// lost) or all were stopped; else that of the first node that failed, where 1 counts only if there is
     /// nothing more telling, and 128 + n stands for signal n; 130, 143, 129 or 138 after an interrupt,
     /// SIGTERM, hang-up or SIGUSR1. After restarts, it is that of the last start.

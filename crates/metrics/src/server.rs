@@ -157,7 +157,6 @@ impl Endpoint {
 /// Where a source is, while there is one.
 type Shown = Arc<Mutex<Option<Arc<dyn Source>>>>;
 
-/// No code that may panic runs under the lock.
 fn lock(shown: &Shown) -> MutexGuard<'_, Option<Arc<dyn Source>>> {
     shown.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -172,13 +171,19 @@ pub struct Server {
 impl Server {
     /// From now on, requests are answered with the values of this source.
     pub fn show(&self, source: Arc<dyn Source>) {
-        *lock(&self.source) = Some(source);
+        self.replace(Some(source));
     }
 
     /// From now on, requests are answered with status 503 again, until there is another source to
     /// [show](Self::show). Readings that are under way end with the values of the last one.
     pub fn hide(&self) {
-        *lock(&self.source) = None;
+        self.replace(None);
+    }
+
+    fn replace(&self, source: Option<Arc<dyn Source>>) {
+        let last = std::mem::replace(&mut *lock(&self.source), source);
+        // It may be the last owner of much. Requests need not wait for that.
+        drop(last);
     }
 }
 

@@ -81,3 +81,32 @@ async fn a_stranger_that_must_leave_is_gone_at_once() {
     assert_eq!(client.read(&mut [0]).await.expect("the end"), 0);
     assert_eq!(since.elapsed(), Duration::ZERO);
 }
+
+/// What a node has is given up when its cluster has ended.
+#[tokio::test(start_paused = true)]
+async fn a_source_can_be_hidden_and_another_one_shown() {
+    let server = Server { source: Arc::default(), stop: None, thread: None };
+    let status = async || {
+        let loopback: SocketAddr = "127.0.0.1:80".parse().expect("an address");
+        let guard = Guard::of(loopback, None).expect("no token is needed");
+        let visitor = Arc::new(Visitors::new(1, 1)).enter(loopback.ip());
+        let (mut client, stream) = tokio::io::duplex(4096);
+        let answers = Answers { guard, source: Arc::clone(&server.source) };
+        tokio::spawn(serve(stream, visitor, Arc::new(answers)));
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.expect("answered");
+        answer[9..12].to_owned()
+    };
+    assert_eq!(status().await, "503");
+    for _ in 0..2 {
+        let source: Arc<dyn Source> = Arc::new(Nothing);
+        let held = Arc::downgrade(&source);
+        server.show(source);
+        assert_eq!(status().await, "200");
+        server.hide();
+        assert!(held.upgrade().is_none(), "it is not needed any more");
+        assert_eq!(status().await, "503");
+    }
+}

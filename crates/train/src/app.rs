@@ -249,7 +249,7 @@ impl App {
             return launching::launch(&plan).unwrap_or_else(|error| tell(None, &error));
         }
         plan.prints = true;
-        let rank = plan.rendezvous.is_some().then(|| plan.rank());
+        let is_node = plan.rendezvous.is_some() || plan.join.is_some();
         logging::start(plan.join.is_none().then(|| plan.rank()), plan.verbose);
         let trained = signals::listen().and_then(|interrupt| {
             plan.interrupt = interrupt;
@@ -264,7 +264,7 @@ impl App {
                 logging::say(&format!("{name}: {error}"));
                 ExitCode::SUCCESS
             }
-            Err(error) => tell(rank, &error),
+            Err(error) => tell(logging::rank().filter(|_| is_node), &error),
         }
     }
 }

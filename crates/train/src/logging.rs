@@ -69,6 +69,11 @@ static RANK: AtomicU32 = AtomicU32::new(NO_RANK);
 /// Of a process that asks to join a run.
 const NO_RANK: u32 = u32::MAX;
 
+/// The rank of this process's node, if it has one.
+pub(crate) fn rank() -> Option<u16> {
+    u16::try_from(RANK.load(Ordering::Relaxed)).ok()
+}
+
 /// From now on, this process is the node of this rank.
 pub(crate) fn rank_is(rank: u16) {
     RANK.store(rank.into(), Ordering::Relaxed);
@@ -89,9 +94,9 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        match RANK.load(Ordering::Relaxed) {
-            NO_RANK => write!(writer, "[joining] ")?,
-            rank => write!(writer, "[rank {rank}] ")?,
+        match rank() {
+            Some(rank) => write!(writer, "[rank {rank}] ")?,
+            None => write!(writer, "[joining] ")?,
         }
         self.format.format_event(ctx, writer, event)
     }

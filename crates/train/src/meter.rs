@@ -277,6 +277,8 @@ mod tests {
     impl NodeHandle for Counting {
         fn abort(&self, _reason: &str) {}
 
+        fn drop_out(&self, _reason: &str) {}
+
         fn traffic(&self) -> NetworkStats {
             NetworkStats { messages: 7, bytes: 70, ..NetworkStats::default() }
         }

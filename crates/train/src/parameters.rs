@@ -77,9 +77,7 @@ pub(crate) trait NodeHandle: Sync {
     fn abort(&self, reason: &str);
 
     /// Ends this node, so that the others lose it; every blocked call returns an error.
-    fn drop_out(&self, reason: &str) {
-        self.abort(reason);
-    }
+    fn drop_out(&self, reason: &str);
 
     /// Records a moment of the run in the node's trace, if it has one.
     fn mark(&self, _mark: Mark, _number: u64) {}

@@ -58,8 +58,8 @@ pub struct Outcome {
 /// report, and exports the model through `exporter` if the plan names a folder; other nodes use no exporter.
 ///
 /// # Errors
-/// See [`TrainError`]. After an error the run has ended on all nodes. An output of rank 0 that cannot be
-/// written is an error of rank 0 alone; the other outputs are written nevertheless.
+/// See [`TrainError`]. After an error the run has ended on all nodes, unless it has copies. An output of rank
+/// 0 that cannot be written is an error of rank 0 alone; the other outputs are written nevertheless.
 pub fn run<T: Task>(
     task: &Arc<T>,
     plan: &Plan,
@@ -338,12 +338,14 @@ impl<T: Task> NodeRun<'_, T> {
         let (cuts, writer) =
             Cuts::new(self.plan, self.ranges, seats, self.origin, board, self.copying.clone()).unzip();
         let (cuts, start) = (cuts.as_ref(), &self.origin.start());
-        let failure = FirstFailure { error: Mutex::new(None), node, survives: self.copying.is_some() };
+        let saves = cuts.filter(|cuts| cuts.saves());
+        // After a last checkpoint, a signal ends the run on all nodes.
+        let survives = self.copying.is_some() && saves.is_none();
+        let failure = FirstFailure { error: Mutex::new(None), node, survives };
         let result = Mutex::new(None);
         let (failure, result) = (&failure, &result);
         let progress = &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress);
         let _serving = self.serve(node, progress)?;
-        let saves = cuts.filter(|cuts| cuts.saves());
         let grace = saves.map_or(Duration::ZERO, |_| self.plan.checkpoints.grace);
         let claim = self.plan.interrupt.claim(grace);
         thread::scope(|scope| {

@@ -1,5 +1,6 @@
 //! SIGINT, SIGTERM, SIGHUP and SIGUSR1: end the run for all nodes, after a last checkpoint if it makes some,
-//! and say so in the exit code. A second signal ends the process at once.
+//! or this node alone if the others have copies, and say so in the exit code. A second signal ends the
+//! process at once.
 
 use crate::error::{TrainError, exit};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -134,10 +135,17 @@ fn now() -> Instant {
 
 /// Passes a signal to the run; `false` if there is none that can take it.
 fn deliver(signal: i32, run: &Claim, sender: &Sender<i32>) -> bool {
-    if !run.running.load(Ordering::Acquire) || sender.try_send(signal).is_err() {
+    if !run.running.load(Ordering::Acquire) {
         return false;
     }
-    run.delivered.store(signal, Ordering::Relaxed);
+    // Before the run takes it: who takes it must find it here.
+    let is_first = run.delivered.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if sender.try_send(signal).is_err() {
+        if is_first {
+            run.delivered.store(0, Ordering::Relaxed);
+        }
+        return false;
+    }
     let within = END_WITHIN.saturating_add(Duration::from_millis(run.grace.load(Ordering::Relaxed)));
     // `main` returns as soon as the run has ended; if it does not come to that in time, this thread ends the
     // process.

@@ -68,6 +68,11 @@ impl NodeHandle for SingleNode {
         self.meeting.abort(reason);
     }
 
+    fn drop_out(&self, reason: &str) {
+        // There are no others.
+        self.abort(reason);
+    }
+
     fn traffic(&self) -> NetworkStats {
         NetworkStats::default()
     }

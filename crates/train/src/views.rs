@@ -265,8 +265,10 @@ impl<E: Element> Views<E> {
                 return Err(error);
             }
         }
-        if let Some(signal) = plan.interrupt.delivered().filter(|_| error.loses_node()) {
+        let goes_on = error.loses_node() || matches!(error, TrainError::Regroups { .. });
+        if let Some(signal) = plan.interrupt.delivered().filter(|_| goes_on) {
             // All nodes may have got it, and lose each other.
+            tracing::warn!("{error}");
             return Err(TrainError::Interrupted(signal));
         }
         let Some(view) = &self.view else {

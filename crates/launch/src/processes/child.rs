@@ -44,6 +44,7 @@ impl Child {
     ) -> io::Result<Self> {
         let nodes = launch.nodes.to_string();
         let mut command = Command::new(&launch.program);
+        Self::tell_of_token(&mut command, launch);
         command
             .args(&launch.args)
             .envs(launch.env.iter().map(|(name, value)| (name, value)))
@@ -55,7 +56,6 @@ impl Child {
             .env(variable::PORT, port.to_string())
             .env(variable::TOKEN, token)
             .env(variable::LAUNCHED, "1")
-            .env(variable::OWN_TOKEN, if launch.token.is_some() { "0" } else { "1" })
             .env_remove(variable::OWN_PORT)
             .env_remove(variable::LISTEN_FD)
             .env_remove(variable::SAVED_FD)
@@ -70,6 +70,14 @@ impl Child {
         Ok(Self { rank, pid: Pid::from_child(&process), process })
     }
 
+    /// Whether other programs know the token.
+    fn tell_of_token(command: &mut Command, launch: &Launch) {
+        match launch.token {
+            Some(_) => command.env_remove(variable::OWN_TOKEN),
+            None => command.env(variable::OWN_TOKEN, "1"),
+        };
+    }
+
     /// Starts a process that joins the nodes at a port of this machine; messages call it node `rank`.
     pub(super) fn start_later(
         launch: &Launch,
@@ -79,6 +87,7 @@ impl Child {
         saves: &Saves,
     ) -> io::Result<Self> {
         let mut command = Command::new(&launch.program);
+        Self::tell_of_token(&mut command, launch);
         command.args(&launch.args).envs(launch.env.iter().map(|(name, value)| (name, value)));
         for name in [
             variable::RANK,
@@ -95,7 +104,6 @@ impl Child {
         command
             .env(variable::TOKEN, token)
             .env(variable::LAUNCHED, "1")
-            .env(variable::OWN_TOKEN, if launch.token.is_some() { "0" } else { "1" })
             .env(JOIN, format!("127.0.0.1:{port}"))
             .stdin(Stdio::null())
             .process_group(0);

@@ -29,7 +29,7 @@ impl NodeEnd {
     pub(super) fn by_signal(self) -> bool {
         match self {
             Self::Signal(_) => true,
-            Self::Code(code) => code > 128,
+            Self::Code(code) => (SIGNAL + 1..=SIGNAL + 64).contains(&code),
             Self::Killed => false,
         }
     }
@@ -117,6 +117,13 @@ fn signal_name(signal: i32) -> Option<&'static str> {
 mod tests {
     use super::NodeEnd::{Code, Killed, Signal};
     use super::*;
+
+    #[test]
+    fn programs_tell_by_their_exit_code_that_a_signal_ended_them() {
+        assert!([Signal(9), Code(129), Code(143), Code(192)].iter().all(|end| end.by_signal()));
+        // The last one is what `exit(-1)` and a failed `ssh` return.
+        assert!(![Killed, Code(0), Code(1), Code(128), Code(255)].iter().any(|end| end.by_signal()));
+    }
 
     #[test]
     fn the_most_telling_end_gives_the_exit_code() {

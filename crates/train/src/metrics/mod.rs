@@ -116,6 +116,19 @@ pub(crate) struct Site {
     host: String,
     /// Whether the nodes may change: then it serves again, in another view.
     stays: bool,
+    /// The last pushes of views, for which the process waits at its end.
+    #[cfg(feature = "otlp")]
+    pushes: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+#[cfg(feature = "otlp")]
+impl Drop for Site {
+    fn drop(&mut self) {
+        for push in lock(&self.pushes).drain(..) {
+            // If it panicked, it has said so.
+            let _ = push.join();
+        }
+    }
 }
 
 /// The metrics of this node, in a view.
@@ -128,11 +141,19 @@ pub(crate) struct Monitor {
 pub(crate) struct Serving {
     site: Arc<Site>,
     #[cfg(feature = "otlp")]
-    _push: Option<intendant_metrics::otlp::Push>,
+    push: Option<intendant_metrics::otlp::Push>,
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
+        #[cfg(feature = "otlp")]
+        if self.site.stays
+            && let Some(push) = self.push.take()
+        {
+            // The others do not wait until this node's collector has answered.
+            let last = std::thread::Builder::new().name("otlp-last".to_owned()).spawn(move || drop(push));
+            lock(&self.site.pushes).extend(last.ok());
+        }
         let mut server = lock(&self.site.server);
         match &*server {
             Some(server) if self.site.stays => server.hide(),
@@ -156,7 +177,14 @@ impl Site {
             tracing::info!("metrics: http://{address}/metrics");
         }
         let (server, host) = (Mutex::new(server), process::host_name());
-        Ok(Some(Arc::new(Self { server, address, host, stays: plan.copies > 0 })))
+        Ok(Some(Arc::new(Self {
+            server,
+            address,
+            host,
+            stays: plan.copies > 0,
+            #[cfg(feature = "otlp")]
+            pushes: Mutex::default(),
+        })))
     }
 
     /// The metrics of a view.
@@ -227,7 +255,7 @@ impl Monitor {
         Ok(Serving {
             site: Arc::clone(&self.site),
             #[cfg(feature = "otlp")]
-            _push: push.transpose().map_err(|error| TrainError::usage(format!("--otlp: {error}")))?,
+            push: push.transpose().map_err(|error| TrainError::usage(format!("--otlp: {error}")))?,
         })
     }
 }

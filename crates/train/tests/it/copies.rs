@@ -380,6 +380,40 @@ fn a_run_goes_on_without_a_node_that_gets_a_signal() {
     }
 }
 
+/// No launcher tells that it has passed a signal on: a node that loses others that got it does not go on.
+#[test]
+fn a_run_whose_nodes_all_get_a_signal_ends() {
+    let run = Run::new(5000);
+    let flags = flags(&run, "--copies 1");
+    let mut nodes = ranks(&[flags.as_str(); 4]).into_iter().map(open).collect::<Vec<_>>();
+    nodes[0].until("epoch ");
+    for node in &nodes {
+        kill_process(Pid::from_child(&node.process), Signal::TERM).expect("the run goes on");
+        pause();
+    }
+    for node in nodes {
+        let (code, said) = node.end();
+        assert!(code == Some(143) && !said.contains(" nodes, without "), "{code:?} {said}");
+    }
+}
+
+/// Also if there is no time for that checkpoint.
+#[test]
+fn a_run_with_checkpoints_ends_on_all_nodes_when_one_gets_a_signal() {
+    for grace in ["", "--grace-seconds 0"] {
+        let run = Run::new(5000);
+        let more = format!("--nodes 4 --copies 1 --checkpoint {} {grace}", run.checkpoints().display());
+        let mut running = Watched::start(regression(&flags(&run, &more)));
+        running.until("epoch ");
+        let told = node(&mut running.process, 2, None).expect("the run goes on");
+        kill_process(told, Signal::INT).expect("the run goes on");
+        let (code, said) = running.end();
+        assert_eq!(code, Some(130), "{said}");
+        assert!(!said.contains(" nodes, without "), "{said}");
+        assert_eq!(said.contains("there is no last checkpoint"), !grace.is_empty(), "{said}");
+    }
+}
+
 #[test]
 fn nodes_serve_their_metrics_in_every_view() {
     let run = Run::new(5000);
