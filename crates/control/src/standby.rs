@@ -52,6 +52,9 @@ const PROBE: Duration = Duration::from_millis(500);
 /// How long the leader hopes for others if those that are there cannot go on.
 const HOPE: Duration = Duration::from_secs(6);
 
+/// How long a process tells others that the run cannot go on, before it ends.
+const TELL: Duration = Duration::from_millis(500);
+
 /// After so long a process says that it waits, if it wants to join.
 const MENTION: Duration = Duration::from_secs(3);
 
@@ -304,7 +307,9 @@ impl Standby {
                 match shared.ask_until(address, deadline, false, &mut false).await {
                     Ok(Answer::Released) => return,
                     // Another process has the address of a node that is lost.
-                    Ok(Answer::Refused(_)) | Err(_) => lock(&shared.muster).me().gone.extend(id),
+                    Ok(Answer::Refused(_) | Answer::Stuck(_)) | Err(_) => {
+                        lock(&shared.muster).me().gone.extend(id)
+                    }
                     Ok(_) if tokio::time::Instant::now() < deadline => {}
                     Ok(_) => return,
                 }
@@ -376,6 +381,8 @@ impl Standby {
         let deadline = tokio::time::Instant::now() + within;
         let mut detail = "no process answers".to_owned();
         let mut stuck: Option<tokio::time::Instant> = None;
+        // Why the run cannot go on, of a process that has led before.
+        let mut verdict: Option<String> = None;
         let (mut door, mut was_there) = (door, false);
         let mut mention = Some(tokio::time::Instant::now() + MENTION);
         loop {
@@ -385,7 +392,7 @@ impl Standby {
                     return Err(MusterError::Late { seconds: within.as_secs(), detail });
                 }
                 if id == Some(self.process.id) {
-                    match self.lead(deadline, &mut stuck).await? {
+                    match self.lead(deadline, &mut stuck, verdict.as_ref()).await? {
                         Some(Ok(found)) => return Ok(found),
                         Some(Err(at)) => {
                             (door, was_there) = (Some(at), true);
@@ -408,6 +415,12 @@ impl Standby {
                         shared.start_over();
                         (door, was_there) = (Some(first), true);
                         break;
+                    }
+                    Ok(Answer::Stuck(reason)) if joins => return Err(MusterError::Stuck(reason)),
+                    // Others may be there that it does not reach. If they are not, nothing is hoped for.
+                    Ok(Answer::Stuck(reason)) => {
+                        stuck.get_or_insert_with(tokio::time::Instant::now);
+                        verdict.get_or_insert(reason);
                     }
                     Ok(Answer::Wait | Answer::Elsewhere(_) | Answer::Scaling { .. } | Answer::Released) => {}
                     Err(NoAnswer::Gone) if joins && was_there => return Err(MusterError::Over { address }),
@@ -438,6 +451,7 @@ impl Standby {
         &self,
         deadline: tokio::time::Instant,
         stuck: &mut Option<tokio::time::Instant>,
+        verdict: Option<&String>,
     ) -> Result<Option<Result<Mustered, SocketAddr>>, MusterError> {
         let shared = &self.shared;
         let listener = TcpListener::bind((self.host, 0))?;
@@ -454,6 +468,10 @@ impl Standby {
                 Decision::Wait(_) => {}
                 Decision::Stuck(reason) => {
                     if now >= *stuck.get_or_insert(now + HOPE) || now >= deadline {
+                        // Those who come after it know less: this process is lost for them.
+                        let reason = verdict.cloned().unwrap_or(reason);
+                        lock(&shared.muster).give_up(reason.clone());
+                        tokio::time::sleep(TELL).await;
                         return Err(MusterError::Stuck(reason));
                     }
                 }
@@ -472,6 +490,7 @@ impl Standby {
                             shared.start_over();
                             return Ok(Some(Err(process.address)));
                         }
+                        Ok(Err(NoAnswer::Gone)) => lock(&shared.muster).me().gone.push(process.id),
                         Ok(_) | Err(_) => {}
                     }
                 }
@@ -546,6 +565,7 @@ pub fn scale(
                 Ok(Ok(Answer::Refused(detail)) | Err(NoAnswer::Silent(detail))) => {
                     return Err(unheard(at, &detail));
                 }
+                Ok(Ok(Answer::Stuck(detail))) => return Err(unheard(at, &detail)),
                 Ok(Ok(Answer::Wait | Answer::Go(..) | Answer::Released | Answer::Outside(_))) => {}
                 Ok(Err(NoAnswer::Gone)) => return Err(unheard(at, "no process is there")),
                 Err(_) => return Err(unheard(at, "it does not answer")),

@@ -8,6 +8,7 @@
 //! - *following*: it asks another process, and names it.
 //! - *leading*: it collects offers, and decides.
 //! - *decided*: it tells the decision to those who ask.
+//! - *giving up*: it tells those who ask why the run cannot go on.
 
 use crate::decide::{Decision, Next, Offer, Process, View, decide};
 use intendant_core::{Tick, limits};
@@ -45,6 +46,8 @@ pub enum Answer {
     Refused(String),
     /// The next view, whose node 0 serves the coordinator at this address.
     Go(Next, SocketAddr),
+    /// The run cannot go on with those who have come, for this reason.
+    Stuck(String),
     /// The process may end: the others have all values that it holds.
     Released,
     /// The run has so many nodes, and the wish is known.
@@ -61,10 +64,11 @@ enum Phase {
     Following(SocketAddr),
     Leading { since: Tick },
     Decided(Next, SocketAddr),
+    GivingUp(String),
 }
 
-/// What a process answers to those that muster. It is in a view, follows another process, leads, or has
-/// decided.
+/// What a process answers to those that muster. It is in a view, follows another process, leads, has
+/// decided, or gives up.
 #[derive(Debug)]
 pub struct Muster {
     me: Offer,
@@ -125,6 +129,11 @@ impl Muster {
         self.phase = Phase::Leading { since: now };
     }
 
+    /// The process has led, and cannot go on.
+    pub fn give_up(&mut self, reason: String) {
+        self.phase = Phase::GivingUp(reason);
+    }
+
     /// Answers.
     pub fn answer(&mut self, now: Tick, asked: Asked) -> Answer {
         match asked {
@@ -183,6 +192,7 @@ impl Muster {
                 answer
             }
             Phase::Following(at) => Answer::Elsewhere(*at),
+            Phase::GivingUp(reason) => Answer::Stuck(reason.clone()),
             Phase::Leading { .. } => {
                 self.offers.insert(id, (now, offer));
                 Answer::Wait

@@ -70,6 +70,19 @@ fn a_member_that_is_silent_is_waited_for_and_then_passed_over() {
 }
 
 #[test]
+fn a_leader_that_gives_up_says_why() {
+    let mut leader = at(10);
+    leader.lead(Tick(0));
+    assert_eq!(leader.answer(Tick(1), Asked::Offer(offer(12, true))), Answer::Wait);
+    leader.give_up("a reason".to_owned());
+    let told = Answer::Stuck("a reason".to_owned());
+    assert_eq!(leader.answer(Tick(2), Asked::Offer(offer(12, true))), told);
+    // Later it may lead, or be in a view, again.
+    leader.lead(Tick(3));
+    assert_eq!(leader.answer(Tick(4), Asked::Offer(offer(12, true))), Answer::Wait);
+}
+
+#[test]
 fn others_are_sent_to_node_0_or_to_the_leader() {
     let mut member = at(11);
     assert_eq!(member.answer(Tick(0), Asked::Offer(offer(5, false))), Answer::Elsewhere(process(10).address));

@@ -337,6 +337,21 @@ fn a_node_without_enough_others_ends_and_says_so() {
     assert!(!run.folder.path("r.json").exists(), "{said}");
 }
 
+/// Nodes that end take nothing from the others that they would not know themselves.
+#[test]
+fn all_nodes_say_why_the_run_cannot_go_on() {
+    let run = Run::new(100_000);
+    let mut running = Watched::start(regression(&flags(&run, "--nodes 5 --copies 1")));
+    running.until("epoch ");
+    running.kill(&[1, 2]);
+    let (code, said) = running.end();
+    assert_eq!(code, Some(4), "{said}");
+    for rank in [0, 3, 4] {
+        let why = format!("[rank {rank}] the run cannot go on: all copies of the values of node 1 are lost");
+        assert!(said.contains(&why), "{said}");
+    }
+}
+
 #[test]
 fn a_process_that_cannot_train_with_a_run_is_refused_and_the_run_goes_on() {
     let run = Run::new(MANY_EPOCHS);
