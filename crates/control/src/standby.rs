@@ -52,7 +52,8 @@ const PROBE: Duration = Duration::from_millis(500);
 /// How long the leader hopes for others if those that are there cannot go on.
 const HOPE: Duration = Duration::from_secs(6);
 
-/// How long a process tells others that the run cannot go on, before it ends.
+/// How long a process tells others that the run cannot go on, before it ends. Those that muster ask every
+/// [`PAUSE`]; one that does not ask in time finds out by itself, later.
 const TELL: Duration = Duration::from_millis(500);
 
 /// After so long a process says that it waits, if it wants to join.

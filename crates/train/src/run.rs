@@ -608,10 +608,10 @@ impl FirstFailure<'_> {
             is_first
         };
         // After the error is recorded: what the abort causes must not be taken for the cause.
-        match is_first {
-            true if is_lost => self.node.drop_out(&reason),
-            true => self.node.abort(&reason),
-            false => {}
+        if is_first && is_lost {
+            self.node.drop_out(&reason);
+        } else if is_first {
+            self.node.abort(&reason);
         }
     }
 }

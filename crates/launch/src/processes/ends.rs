@@ -60,9 +60,8 @@ pub(super) fn exit_code(ends: &[NodeEnd]) -> u8 {
 /// lost another one, and none says that another start would end alike.
 pub(super) fn may_restart(ends: &[NodeEnd]) -> bool {
     let is_fatal = |end: &NodeEnd| matches!(end, NodeEnd::Code(2 | 3 | 5));
-    let is_passing = |end: &NodeEnd| match *end {
-        NodeEnd::Signal(_) | NodeEnd::Killed => true,
-        NodeEnd::Code(code) => matches!(code, PEER_LOST | PANICKED) || code > SIGNAL,
+    let is_passing = |end: &NodeEnd| {
+        end.by_signal() || matches!(end, NodeEnd::Killed | NodeEnd::Code(PEER_LOST | PANICKED))
     };
     ends.iter().any(is_passing) && !ends.iter().any(is_fatal)
 }
