@@ -172,6 +172,8 @@ impl<E: Element> Node<E> {
         membership.watch(&health);
         // Windows after the store: they are what the node can do without.
         let shared = Shared::new(shared);
+        let sampler = sampler.settled(policy.movement(layout.nodes()));
+        shared.keep_near(&sampler);
         let opened = match secret {
             Some(secret) => windows::open(&shared, may_read, &membership, &health, secret)?,
             None => None,
@@ -240,7 +242,7 @@ impl<E: Element> Node<E> {
         };
         let meetings = Meetings::new(workers, missed, Arc::clone(&health));
         let attendance = Attendance::new(workers);
-        let sampling = Manager::new(sampler.settled(policy.movement(layout.nodes())), seed, rank.0);
+        let sampling = Manager::new(sampler, seed, rank.0);
         let inner = NodeParts {
             shared,
             clock,

@@ -12,7 +12,7 @@ use intendant_control::Failure;
 use intendant_control::MonotonicClock;
 use intendant_core::{ChannelId, Element, Key, Tick};
 use intendant_engine::{Advanced, ChannelReport, Input, Shared};
-use intendant_sampling::{Locality, Manager};
+use intendant_sampling::{Locality, Manager, NearKeys};
 use std::sync::Arc;
 
 /// The reason that calls get after the end.
@@ -105,6 +105,10 @@ impl<E: Element> Locality for NodeParts<E> {
     fn find_parts(&self, keys: &[Key], parts: &mut [u32]) {
         keys.iter().for_each(|key| self.shared.prefetch_part(*key));
         keys.iter().zip(parts).for_each(|(key, part)| *part = self.part(*key));
+    }
+
+    fn near(&self) -> Option<&NearKeys> {
+        self.shared.near()
     }
 
     fn nodes(&self) -> u32 {

@@ -52,4 +52,17 @@ impl Alias {
         let own = u32::from(place < threshold).wrapping_neg();
         u64::from(at as u32 & own | alias & !own)
     }
+
+    /// The probability of each number.
+    pub(crate) fn probabilities(&self) -> Vec<f64> {
+        let mut probabilities = vec![0.0; self.0.len()];
+        for (at, cell) in self.0.iter().enumerate() {
+            let own = f64::from(cell.threshold) / 2f64.powi(32);
+            probabilities[at] += own;
+            probabilities[cell.alias as usize] += 1.0 - own;
+        }
+        let count = self.0.len() as f64;
+        probabilities.iter_mut().for_each(|probability| *probability /= count);
+        probabilities
+    }
 }

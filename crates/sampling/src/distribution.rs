@@ -111,6 +111,18 @@ impl Distribution {
         }
     }
 
+    /// The probability of each of [`Distribution::keys`]. As many as there are keys.
+    #[must_use]
+    pub fn probabilities(&self) -> Vec<f64> {
+        match &self.0 {
+            Kind::Uniform(keys) => {
+                let count = keys.end - keys.start;
+                (0..count).map(|_| 1.0 / count as f64).collect()
+            }
+            Kind::Weighted { table, .. } => table.probabilities(),
+        }
+    }
+
     /// Draws one key.
     #[inline]
     pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Key {

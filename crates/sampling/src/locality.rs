@@ -1,5 +1,6 @@
 //! What the sampling manager sees of its node.
 
+use crate::NearKeys;
 use intendant_core::{Key, Tick};
 
 /// What the sampling manager sees of its node. Asked while samples are prepared and drawn; answers may be
@@ -16,6 +17,12 @@ pub trait Locality {
     /// [`Locality::part`] of each of `keys`, written to the same position of `parts`.
     fn find_parts(&self, keys: &[Key], parts: &mut [u32]) {
         keys.iter().zip(parts).for_each(|(key, part)| *part = self.part(*key));
+    }
+
+    /// The keys that this node may draw, if it keeps them. If it does not, the manager draws from π until it
+    /// finds keys of which the node has a part, which takes N draws on N nodes.
+    fn near(&self) -> Option<&NearKeys> {
+        None
     }
 
     /// Number of nodes, N.

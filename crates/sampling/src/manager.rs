@@ -3,7 +3,7 @@
 use crate::handle::Source;
 use crate::pools::{PoolCounts, Pools};
 use crate::recent::Recent;
-use crate::share::{Looks, Share};
+use crate::share::{self, Looks, Share};
 use crate::{Distribution, DistributionId, Handle, Locality, SampleError, Sampler, Scheme};
 use intendant_core::{Key, lock, random, statistics};
 use rand::{Rng, RngExt, SeedableRng};
@@ -139,14 +139,24 @@ impl Manager {
                 }
             }
             (Scheme::Local, Memory::Share(share)) => {
-                let (mut rng, elsewhere) = (rng(), share.elsewhere(place.nodes()));
-                let many = (0..samples).filter(|_| rng.random_bool(elsewhere)).count();
+                let (mut rng, nodes) = (rng(), place.nodes());
+                let near = place.near().and_then(|near| near.of(id));
+                let elsewhere = match near {
+                    Some(near) => share::elsewhere(near.share(), nodes),
+                    None => share.elsewhere(nodes),
+                };
+                let many = if elsewhere > 0.0 {
+                    (0..samples).filter(|_| rng.random_bool(elsewhere)).count()
+                } else {
+                    0
+                };
                 let chosen = entry.distribution.draw_all(&mut rng, many);
-                let nodes = place.nodes();
-                let is_accepted = |key: &&Key| accepts(place.part(**key), nodes, &mut rng);
-                let accepted = chosen.iter().filter(is_accepted).count() as u32;
-                share.record(Looks { all: many as u32, accepted }, nodes);
-                Source::Local { chosen, left: samples - many, rng }
+                if near.is_none() {
+                    let is_accepted = |key: &&Key| accepts(place.part(**key), nodes, &mut rng);
+                    let accepted = chosen.iter().filter(is_accepted).count() as u32;
+                    share.record(Looks { all: many as u32, accepted }, nodes);
+                }
+                Source::Local { chosen, left: samples - many, rng, cells: Vec::new() }
             }
             (Scheme::Repurposing, _) => Source::Repurposing { left: samples, rng: rng() },
             (Scheme::Reuse(_) | Scheme::Postponing(_) | Scheme::Local, _) => {
@@ -180,7 +190,7 @@ impl Manager {
             Source::Postponing { keys: chosen, fresh } => {
                 self.draw_postponing(chosen, fresh, samples, place, keys, near);
             }
-            Source::Local { chosen, left, rng } => {
+            Source::Local { chosen, left, rng, cells } => {
                 let Memory::Share(share) = &self.memories[handle.distribution.index()] else {
                     unreachable!("a distribution that is drawn locally remembers the share of its node")
                 };
@@ -188,6 +198,16 @@ impl Manager {
                 take(chosen, samples.min(chosen.len()), keys);
                 let more = samples - (keys.len() - before);
                 *left -= more;
+                if let Some(near) = place.near().and_then(|near| near.of(handle.distribution)) {
+                    near.draw(rng, more, keys, cells);
+                    // No key is here of those that the distribution draws.
+                    let missing = samples - (keys.len() - before);
+                    keys.extend((0..missing).map(|_| entry.distribution.draw(rng)));
+                    if missing > 0 {
+                        self.strayed.fetch_add(missing as u64, Ordering::Relaxed);
+                    }
+                    return Ok(());
+                }
                 let mut looks = Looks::default();
                 self.draw_local(&entry.distribution, rng, place, more, keys, &mut looks);
                 share.record(looks, place.nodes());

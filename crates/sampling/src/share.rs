@@ -61,9 +61,14 @@ impl Share {
         if all < memory(nodes) / 16 {
             return 0.0;
         }
-        let accepted = f64::from(accepted) / f64::from(all);
-        (1.0 - TOLERANCE * f64::from(nodes) * accepted).max(0.0)
+        elsewhere(f64::from(accepted) / f64::from(all), nodes)
     }
+}
+
+/// The fraction of samples that one of `nodes` nodes should not draw locally, if it has this share of the
+/// distribution.
+pub(crate) fn elsewhere(share: f64, nodes: u32) -> f64 {
+    (1.0 - TOLERANCE * f64::from(nodes) * share).max(0.0)
 }
 
 #[cfg(test)]

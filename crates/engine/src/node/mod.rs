@@ -41,6 +41,7 @@ use intendant_core::{
     ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, Timing, copy_to_bytes, limits,
 };
 use intendant_intent::{Board, TimingConfig};
+use intendant_sampling::{NearKeys, Sampler};
 use intendant_store::{Entry, Store};
 use intendant_techniques::clocks::WorkerClocks;
 use intendant_techniques::{
@@ -415,7 +416,7 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub(crate) fn set_part(&self, entry: &Entry<'_, SlotState, E>) {
         if let Some(parts) = &self.parts {
-            parts.set(entry.key().index(), &entry.state());
+            parts.set(entry.key(), &entry.state());
         }
     }
 
@@ -608,6 +609,29 @@ impl<E: Element> Shared<E> {
         // An untouched key is at its home.
         let untouched = || self.lazy && state == SlotState::default() && self.directory.is_home(key);
         parts::part(&state, nodes).unwrap_or_else(|| if untouched() { nodes } else { 0 })
+    }
+
+    /// Keeps the keys of which this node has parts for samplers, for the distributions of `sampler` that are
+    /// drawn locally: see [`NearKeys`]. Only the first call counts. It does nothing if the technique does not
+    /// direct replicas, the store is sparse, or no distribution is drawn locally.
+    pub fn keep_near(&self, sampler: &Sampler) {
+        let Some(parts) = &self.parts else { return };
+        let near = NearKeys::new(sampler, self.layout.nodes() as u32);
+        if near.is_empty() || parts.near.set(near).is_err() {
+            return;
+        }
+        for key in self.near().into_iter().flat_map(NearKeys::ranges).flatten().map(Key) {
+            if self.layout.contains(key) {
+                // Under the latch: a channel may change the part at the same time.
+                self.set_part(&self.store.latch(key));
+            }
+        }
+    }
+
+    /// The keys that samplers may draw, if they are kept: see [`Shared::keep_near`].
+    #[inline]
+    pub fn near(&self) -> Option<&NearKeys> {
+        self.parts.as_ref()?.near.get()
     }
 
     /// Hints that [`Shared::part`] of `key` is about to be asked. Any key is fine.

@@ -4,23 +4,30 @@
 //! begins before it, so a sampler would wait for each key that it draws by itself. Bytes are also nearer to
 //! the core than slots, which have 16.
 //!
-//! The channel that changes the role of a key, or the number of its holders, sets the byte under the latch.
-//! (The name and the meaning of a part are those of [`super::Shared::part`].)
+//! The channel that changes the role of a key, or the number of its holders, sets the byte under the latch,
+//! and tells [`NearKeys`], from which samplers draw. (The name and the meaning of a part are those of
+//! [`super::Shared::part`].)
 
+use intendant_core::Key;
+use intendant_sampling::NearKeys;
 use intendant_techniques::{Role, SlotState};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The parts of all keys, in N-th parts for N nodes.
 pub(super) struct Parts {
     nodes: u8,
     parts: Box<[AtomicU8]>,
+    /// The keys that may be drawn, once it is known from which distributions.
+    pub(super) near: OnceLock<NearKeys>,
 }
 
 impl Parts {
     /// No parts of any key; `None` if there are more nodes than a byte can count.
     pub(super) fn new(keys: u64, nodes: usize) -> Option<Self> {
         let nodes = u8::try_from(nodes).ok()?;
-        Some(Self { nodes, parts: (0..keys).map(|_| AtomicU8::new(0)).collect() })
+        let parts = (0..keys).map(|_| AtomicU8::new(0)).collect();
+        Some(Self { nodes, parts, near: OnceLock::new() })
     }
 
     /// The node's part of the key at `index`. It may be outdated.
@@ -33,11 +40,14 @@ impl Parts {
         self.parts[index].load(Ordering::Relaxed).into()
     }
 
-    /// The slot of the key at `index` is `state` now; the caller holds its latch.
+    /// The slot of `key` is `state` now; the caller holds its latch.
     #[inline]
-    pub(super) fn set(&self, index: usize, state: &SlotState) {
+    pub(super) fn set(&self, key: Key, state: &SlotState) {
         let part = part(state, self.nodes.into()).unwrap_or(0);
-        self.parts[index].store(part as u8, Ordering::Relaxed);
+        self.parts[key.index()].store(part as u8, Ordering::Relaxed);
+        if let Some(near) = self.near.get() {
+            near.set(key, part);
+        }
     }
 }
 
@@ -64,7 +74,7 @@ mod tests {
         let mut state = SlotState::default();
         let mut set = |role, side| {
             (state.role, state.side) = (role, side);
-            parts.set(1, &state);
+            parts.set(Key(1), &state);
             [0, 1, 2].map(|index| parts.of(index))
         };
         assert_eq!(set(Role::Owner, 0), [0, 4, 0]);

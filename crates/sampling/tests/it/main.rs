@@ -2,5 +2,6 @@
 
 mod common;
 mod conformity;
+mod near;
 mod sampler;
 mod schemes;

@@ -54,6 +54,7 @@ use intendant_engine::{
     ManagementStats, NetworkStats, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Submission,
     WindowConfig, Windows,
 };
+use intendant_sampling::{NearKeys, Sampler};
 use intendant_segment::{Segment, View};
 use intendant_techniques::clocks::NodeClock;
 use intendant_techniques::{KeyTechnique, Policy, StaticReplicas};
@@ -526,6 +527,17 @@ impl<E: Element> Cluster<E> {
         let node = &self.nodes[node];
         keys.iter().for_each(|key| node.prefetch_part(*key));
         keys.iter().zip(parts).for_each(|(key, part)| *part = node.part(*key));
+    }
+
+    /// All nodes keep the keys of which they have parts, for the distributions of `sampler` that are drawn
+    /// locally: see [`Shared::keep_near`].
+    pub fn keep_near(&self, sampler: &Sampler) {
+        self.nodes.iter().for_each(|node| node.keep_near(sampler));
+    }
+
+    /// The keys that a node's samplers may draw: see [`Shared::near`].
+    pub fn near(&self, node: usize) -> Option<&NearKeys> {
+        self.nodes[node].near()
     }
 
     /// The virtual time.

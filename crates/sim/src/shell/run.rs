@@ -139,6 +139,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         };
         let movement = config.technique.policy().movement(config.nodes);
         let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(movement);
+        cluster.keep_near(&sampler);
         let manager = |node| Manager::new(sampler.clone(), config.layout_seed, node);
         let sampling = (0..config.nodes as u16).map(manager).collect();
         let (layout, element) = (cluster.layout(), size_of::<T::Element>());

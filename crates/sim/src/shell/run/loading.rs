@@ -5,7 +5,7 @@ use super::{TaskRun, Waiting};
 use crate::cluster::{Caller, Cluster};
 use crate::shell::TaskFailure;
 use intendant_core::{Element, Key, Tick};
-use intendant_sampling::{Locality, SampleError};
+use intendant_sampling::{Locality, NearKeys, SampleError};
 use intendant_task::{Announcement, Event, LoaderEvent, LoaderOp, LookAhead, Task};
 
 /// Which keys are local to a node, for its sampling manager.
@@ -25,6 +25,10 @@ impl<E: Element> Locality for NodeLocality<'_, E> {
 
     fn find_parts(&self, keys: &[Key], parts: &mut [u32]) {
         self.cluster.find_parts(self.node, keys, parts);
+    }
+
+    fn near(&self) -> Option<&NearKeys> {
+        self.cluster.near(self.node)
     }
 
     fn nodes(&self) -> u32 {

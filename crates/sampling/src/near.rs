@@ -1,0 +1,367 @@
+//! The keys that a node may draw as local samples, by weight: a draw and an update take constant time.
+//!
+//! A node draws key k with a probability in proportion to π(k) times its part of the key. An alias table
+//! cannot follow parts, which change whenever a key moves or a replica comes or goes, and a node that draws
+//! from π until it finds a key that is here draws N times on N nodes. Here keys lie in *cells*: keys whose
+//! probabilities are within a factor of two of each other, and whose parts are, too. A draw chooses a cell in
+//! proportion to its number of keys and its bounds, then any key of the cell, and accepts it with the
+//! probability of its own weight over the bounds, which is at least a quarter (one half for most keys, whose
+//! parts are the bounds of their groups): rejection sampling, whose cost depends neither on the number of
+//! nodes nor on that of keys.
+//!
+//! Keys of one class of probabilities are neighbours in one array, in the order of the groups of their parts.
+//! A key that changes its group is exchanged with the key at the border. Draws take no lock: an entry is one
+//! word, so that they see a key with its weight, and a key that is on its way between two groups may be seen
+//! in both or in none. That is as outdated as any answer about where keys are.
+
+use crate::{Distribution, DistributionId, Sampler, Scheme};
+use intendant_core::{Key, lock};
+use rand::Rng;
+use rand_pcg::Pcg64Mcg;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Classes of probabilities, at most: what is less probable than the most probable key by more than this
+/// power of two shares the last class.
+const CLASSES_MAX: u32 = 24;
+
+/// The bits of a key's probability, relative to the bound of its class.
+const RELATIVE_BITS: u32 = 24;
+const RELATIVE_MAX: u32 = (1 << RELATIVE_BITS) - 1;
+
+/// The unit of sums of weights: probabilities are 64-bit integers, so that sums do not drift.
+const UNIT: f64 = (1u64 << 48) as f64;
+
+/// How many candidates are drawn before the first of them is used, at most.
+const BLOCK: usize = 64;
+
+/// Candidates without an accepted one, after which a draw gives up: keys that are accepted with a
+/// probability of a quarter are missed with one of 10⁻¹⁶.
+const REJECTED_MAX: usize = 128;
+
+/// The group of keys that are elsewhere. It lies between the keys of which this node has one part and those
+/// that it owns, because keys come from elsewhere and go there.
+const ELSEWHERE: usize = 1;
+
+/// The keys that a node may draw, of each distribution that is drawn locally ([`Scheme::Local`]).
+#[derive(Debug)]
+pub struct NearKeys(Box<[Option<Near>]>);
+
+impl NearKeys {
+    /// One of `nodes` nodes, which has no key yet.
+    ///
+    /// # Panics
+    /// If there are more than 255 nodes, or none.
+    #[must_use]
+    pub fn new(sampler: &Sampler, nodes: u32) -> Self {
+        let nodes = u8::try_from(nodes).expect("a node counts parts in a byte");
+        let near = sampler.entries().iter().map(|entry| {
+            let is_local = entry.scheme == Scheme::Local && nodes > 1;
+            if is_local { Near::new(&entry.distribution, nodes) } else { None }
+        });
+        Self(near.collect())
+    }
+
+    /// Whether no distribution is drawn locally.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    /// The keys that may be drawn locally from some distribution.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.0.iter().flatten().map(|near| near.keys.clone())
+    }
+
+    /// The node's part of `key` is `part` from now on, in N-th parts for N nodes. One call at a time for a key.
+    pub fn set(&self, key: Key, part: u32) {
+        for near in self.0.iter().flatten().filter(|near| near.keys.contains(&key.0)) {
+            near.set(key, part);
+        }
+    }
+
+    /// The part of `key` that was set last, for each distribution that draws the key locally with a
+    /// probability above 0: for checks.
+    pub fn parts(&self, key: Key) -> impl Iterator<Item = u32> {
+        self.0.iter().flatten().filter_map(move |near| near.part(key))
+    }
+
+    /// The probability that a key that is drawn from the distribution is this node's, by parts; `None` if the
+    /// distribution is not drawn locally. The shares of all nodes add up to one.
+    #[must_use]
+    pub fn share(&self, distribution: DistributionId) -> Option<f64> {
+        self.of(distribution).map(Near::share)
+    }
+
+    pub(crate) fn of(&self, distribution: DistributionId) -> Option<&Near> {
+        self.0.get(distribution.index())?.as_ref()
+    }
+}
+
+/// The keys of one distribution.
+#[derive(Debug)]
+pub(crate) struct Near {
+    keys: Range<u64>,
+    nodes: u8,
+    /// How many groups of parts there are.
+    groups: usize,
+    classes: Box<[Class]>,
+    /// By place. A class has neighbouring places, and so has a group of a class.
+    entries: Box<[AtomicU64]>,
+    /// By class and group, where the group ends.
+    ends: Box<[AtomicU32]>,
+    /// By key, its place; [`NOWHERE`] if its probability is 0. Whoever changes places has the lock.
+    places: Mutex<Box<[u32]>>,
+    /// Sum of the probabilities of all keys times their parts.
+    weight: AtomicU64,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+/// Keys whose probabilities are within a factor of two.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    /// The first place.
+    start: u32,
+    /// The largest probability.
+    bound: f64,
+}
+
+/// A key with its weight, in one word.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Its position within the range of keys.
+    index: u32,
+    /// Its probability, relative to the bound of its class: of 2²⁴.
+    relative: u32,
+    part: u8,
+}
+
+impl Entry {
+    #[inline]
+    fn pack(self) -> u64 {
+        u64::from(self.index) << 32 | u64::from(self.relative) << 8 | u64::from(self.part)
+    }
+
+    #[inline]
+    fn unpack(word: u64) -> Self {
+        Self { index: (word >> 32) as u32, relative: word as u32 >> 8, part: word as u8 }
+    }
+}
+
+/// A cell with keys, as a draw sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell {
+    /// The bounds of all keys in this cell and those before it.
+    sum: f64,
+    /// Of a random number of 32 bits, those below this one choose the cell or one before it.
+    below: u32,
+    start: u32,
+    keys: u32,
+    /// The largest part of the group.
+    part: u32,
+}
+
+impl Near {
+    /// `None` if there are more keys than places.
+    fn new(distribution: &Distribution, nodes: u8) -> Option<Self> {
+        let keys = distribution.keys();
+        let count = u32::try_from(keys.end - keys.start).ok().filter(|count| *count < NOWHERE)?;
+        let probabilities = distribution.probabilities();
+        let most = probabilities.iter().copied().fold(0.0, f64::max);
+        let class_of = |probability: f64| ((most / probability).log2() as u32).min(CLASSES_MAX - 1);
+        let of_key = |index: u32| {
+            let probability = probabilities[index as usize];
+            (probability > 0.0).then(|| (class_of(probability), index))
+        };
+        let mut order: Vec<(u32, u32)> = (0..count).filter_map(of_key).collect();
+        order.sort_unstable();
+        let mut places = vec![NOWHERE; count as usize];
+        let (mut classes, mut entries) = (Vec::new(), Vec::with_capacity(order.len()));
+        for class in order.chunk_by(|a, b| a.0 == b.0) {
+            let probability = |(_, index): &(u32, u32)| probabilities[*index as usize];
+            let bound = class.iter().map(probability).fold(0.0, f64::max);
+            classes.push(Class { start: entries.len() as u32, bound });
+            for of_key @ (_, index) in class {
+                places[*index as usize] = entries.len() as u32;
+                let relative = (probability(of_key) / bound * f64::from(RELATIVE_MAX)).round() as u32;
+                let entry = Entry { index: *index, relative: relative.max(1), part: 0 };
+                entries.push(AtomicU64::new(entry.pack()));
+            }
+        }
+        // One part; elsewhere; then all parts, and less of them by powers of two, down to two.
+        let groups = 3 + (nodes / 2).max(1).ilog2() as usize;
+        let class_end = |class: usize| classes.get(class + 1).map_or(entries.len() as u32, |next| next.start);
+        let end =
+            |class: usize, group| if group < ELSEWHERE { classes[class].start } else { class_end(class) };
+        let pairs = (0..classes.len()).flat_map(|class| (0..groups).map(move |group| (class, group)));
+        let ends = pairs.map(|(class, group)| AtomicU32::new(end(class, group))).collect();
+        Some(Self {
+            keys,
+            nodes,
+            groups,
+            classes: classes.into(),
+            entries: entries.into(),
+            ends,
+            places: Mutex::new(places.into()),
+            weight: AtomicU64::new(0),
+        })
+    }
+
+    /// The group of a part.
+    fn group(&self, part: u8) -> usize {
+        match part {
+            0 => ELSEWHERE,
+            1 => 0,
+            part => ELSEWHERE + 1 + (self.nodes / part).max(1).ilog2() as usize,
+        }
+    }
+
+    /// The largest part of a group.
+    fn group_bound(&self, group: usize) -> u32 {
+        match group {
+            0 => 1,
+            ELSEWHERE => 0,
+            group => (self.nodes >> (group - ELSEWHERE - 1)).into(),
+        }
+    }
+
+    /// Where a group of a class ends.
+    #[inline]
+    fn end(&self, class: usize, group: usize) -> &AtomicU32 {
+        &self.ends[class * self.groups + group]
+    }
+
+    /// The probability of a key of a class, in [`UNIT`].
+    fn weight_of(&self, class: usize, entry: Entry) -> u64 {
+        let of_bound = f64::from(entry.relative) / f64::from(RELATIVE_MAX);
+        (of_bound * self.classes[class].bound * UNIT) as u64
+    }
+
+    /// Moves the key to the group of its part.
+    fn set(&self, key: Key, part: u32) {
+        let part = part.min(self.nodes.into()) as u8;
+        let mut places = lock(&self.places);
+        let index = (key.0 - self.keys.start) as usize;
+        let mut place = places[index];
+        if place == NOWHERE {
+            return;
+        }
+        // Relaxed, here and below: whoever writes has the lock, and readers need no order of writes.
+        let entry = Entry::unpack(self.entries[place as usize].load(Ordering::Relaxed));
+        if entry.part == part {
+            return;
+        }
+        let class = self.classes.partition_point(|class| class.start <= place) - 1;
+        let end = |group| self.end(class, group);
+        let (mut group, target) = (self.group(entry.part), self.group(part));
+        while group != target {
+            let (border, other) = if group < target {
+                // The last of the group becomes the first of the next one.
+                let border = end(group).load(Ordering::Relaxed) - 1;
+                (border, group + 1)
+            } else {
+                (end(group - 1).load(Ordering::Relaxed), group - 1)
+            };
+            let moved = self.entries[border as usize].load(Ordering::Relaxed);
+            self.entries[place as usize].store(moved, Ordering::Relaxed);
+            places[Entry::unpack(moved).index as usize] = place;
+            place = border;
+            if group < target {
+                end(group).store(border, Ordering::Relaxed);
+            } else {
+                end(other).store(border + 1, Ordering::Relaxed);
+            }
+            group = other;
+            let passing = Entry { part: 0, ..entry }.pack();
+            self.entries[place as usize].store(passing, Ordering::Relaxed);
+        }
+        places[index] = place;
+        self.entries[place as usize].store(Entry { part, ..entry }.pack(), Ordering::Relaxed);
+        let (each, before) = (self.weight_of(class, entry), self.weight.load(Ordering::Relaxed));
+        let weight = before - each * u64::from(entry.part) + each * u64::from(part);
+        self.weight.store(weight, Ordering::Relaxed);
+    }
+
+    fn part(&self, key: Key) -> Option<u32> {
+        let places = lock(&self.places);
+        let index = usize::try_from(key.0.checked_sub(self.keys.start)?).ok()?;
+        let place = places.get(index).filter(|place| **place != NOWHERE)?;
+        Some(Entry::unpack(self.entries[*place as usize].load(Ordering::Relaxed)).part.into())
+    }
+
+    /// See [`NearKeys::share`].
+    pub(crate) fn share(&self) -> f64 {
+        self.weight.load(Ordering::Relaxed) as f64 / (UNIT * f64::from(self.nodes))
+    }
+
+    /// Overwrites `cells` with those that have keys.
+    fn find_cells(&self, cells: &mut Vec<Cell>) {
+        cells.clear();
+        let mut sum = 0.0;
+        for (class, ends) in self.classes.iter().zip(self.ends.chunks(self.groups)) {
+            let mut start = class.start;
+            for (group, end) in ends.iter().enumerate() {
+                let end = end.load(Ordering::Relaxed);
+                // While a key moves, a group may seem to end before it starts.
+                let keys = end.saturating_sub(start);
+                if keys > 0 && group != ELSEWHERE {
+                    let part = self.group_bound(group);
+                    sum += f64::from(keys) * class.bound * f64::from(part);
+                    cells.push(Cell { sum, below: 0, start, keys, part });
+                }
+                start = end;
+            }
+        }
+        let scale = 2f64.powi(32) / sum;
+        // A conversion to an integer saturates.
+        cells.iter_mut().for_each(|cell| cell.below = (cell.sum * scale) as u32);
+    }
+
+    /// Appends samples to `keys`, `samples` of them or fewer: fewer if no key is here, or nearly none of any
+    /// probability. `cells` is memory.
+    #[inline(never)]
+    pub(crate) fn draw(
+        &self,
+        rng: &mut Pcg64Mcg,
+        samples: usize,
+        keys: &mut Vec<Key>,
+        cells: &mut Vec<Cell>,
+    ) {
+        self.find_cells(cells);
+        let mut block = [Key(0); BLOCK];
+        let (end, mut rejected) = (keys.len() + samples, 0);
+        while keys.len() < end && !cells.is_empty() && rejected < REJECTED_MAX {
+            let wanted = end - keys.len();
+            let candidates = (wanted + wanted / 2 + 1).min(BLOCK);
+            let mut accepted = 0;
+            for _ in 0..candidates {
+                let (key, is_accepted) = self.candidate(rng, cells);
+                // Without a branch, since no processor could predict where it goes.
+                block[accepted] = key;
+                accepted += usize::from(is_accepted);
+            }
+            keys.extend_from_slice(&block[..accepted.min(wanted)]);
+            rejected = if accepted > 0 { 0 } else { rejected + candidates };
+        }
+    }
+
+    /// A key that may be drawn, and whether it is.
+    #[inline(always)]
+    fn candidate(&self, rng: &mut Pcg64Mcg, cells: &[Cell]) -> (Key, bool) {
+        let (which, random) = (rng.next_u32(), rng.next_u64());
+        // Without a branch, as above. The last cell has what is left by rounding.
+        let last = cells.len() - 1;
+        let at = cells[..last].iter().map(|cell| usize::from(cell.below <= which)).sum::<usize>();
+        let cell = cells[at];
+        // The integer part of the product is the key, its fraction decides whether it is accepted.
+        let product = u128::from(random) * u128::from(cell.keys);
+        let (nth, fraction) = ((product >> 64) as u32, (product >> 32) as u32);
+        let word = self.entries[(cell.start + nth) as usize].load(Ordering::Relaxed);
+        let Entry { index, relative, part } = Entry::unpack(word);
+        let weight = u64::from(relative) * u64::from(part) << (32 - RELATIVE_BITS);
+        let is_accepted = u64::from(fraction) * u64::from(cell.part) < weight;
+        (Key(self.keys.start + u64::from(index)), is_accepted)
+    }
+}
