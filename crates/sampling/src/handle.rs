@@ -1,7 +1,6 @@
 //! Prepared samples.
 
 use crate::DistributionId;
-use crate::near::Cell;
 use intendant_core::Key;
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
@@ -22,9 +21,8 @@ pub(crate) enum Source {
     Chosen(VecDeque<Key>),
     /// They are chosen; the first `fresh` of them may still be moved to the end, if they are not here.
     Postponing { keys: VecDeque<Key>, fresh: usize },
-    /// Some are chosen; so many others are to be chosen among the keys that are here. (The cells are memory
-    /// of draws.)
-    Local { chosen: VecDeque<Key>, left: usize, rng: Pcg64Mcg, cells: Vec<Cell> },
+    /// Some are chosen; so many others are to be chosen among the keys that are here.
+    Local { chosen: VecDeque<Key>, left: usize, rng: Pcg64Mcg },
     /// So many are to be chosen among the keys that were pulled lately.
     Repurposing { left: usize, rng: Pcg64Mcg },
 }

@@ -156,7 +156,7 @@ impl Manager {
                     let accepted = chosen.iter().filter(is_accepted).count() as u32;
                     share.record(Looks { all: many as u32, accepted }, nodes);
                 }
-                Source::Local { chosen, left: samples - many, rng, cells: Vec::new() }
+                Source::Local { chosen, left: samples - many, rng }
             }
             (Scheme::Repurposing, _) => Source::Repurposing { left: samples, rng: rng() },
             (Scheme::Reuse(_) | Scheme::Postponing(_) | Scheme::Local, _) => {
@@ -190,7 +190,7 @@ impl Manager {
             Source::Postponing { keys: chosen, fresh } => {
                 self.draw_postponing(chosen, fresh, samples, place, keys, near);
             }
-            Source::Local { chosen, left, rng, cells } => {
+            Source::Local { chosen, left, rng } => {
                 let Memory::Share(share) = &self.memories[handle.distribution.index()] else {
                     unreachable!("a distribution that is drawn locally remembers the share of its node")
                 };
@@ -199,7 +199,7 @@ impl Manager {
                 let more = samples - (keys.len() - before);
                 *left -= more;
                 if let Some(near) = place.near().and_then(|near| near.of(handle.distribution)) {
-                    near.draw(rng, more, keys, cells);
+                    near.draw(rng, more, keys);
                     // No key is here of those that the distribution draws.
                     let missing = samples - (keys.len() - before);
                     keys.extend((0..missing).map(|_| entry.distribution.draw(rng)));

@@ -18,6 +18,7 @@ use crate::{Distribution, DistributionId, Sampler, Scheme};
 use intendant_core::{Key, lock};
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -150,17 +151,28 @@ impl Entry {
     }
 }
 
-/// A cell with keys, as a draw sees it.
+/// The cells that have keys, as a draw sees them.
+#[derive(Debug, Default)]
+struct Cells {
+    /// Of a random number, those below this one choose the cell or one before it. (Signed, because more
+    /// processors compare several signed numbers at once.)
+    below: Vec<i32>,
+    /// The largest weights of all keys in the cell and in those before it.
+    sums: Vec<f64>,
+    cells: Vec<Cell>,
+}
+
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cell {
-    /// The bounds of all keys in this cell and those before it.
-    sum: f64,
-    /// Of a random number of 32 bits, those below this one choose the cell or one before it.
-    below: u32,
+struct Cell {
     start: u32,
     keys: u32,
     /// The largest part of the group.
     part: u32,
+}
+
+thread_local! {
+    /// Memory of draws.
+    static CELLS: RefCell<Cells> = RefCell::default();
 }
 
 impl Near {
@@ -296,9 +308,11 @@ impl Near {
         self.weight.load(Ordering::Relaxed) as f64 / (UNIT * f64::from(self.nodes))
     }
 
-    /// Overwrites `cells` with those that have keys.
-    fn find_cells(&self, cells: &mut Vec<Cell>) {
-        cells.clear();
+    /// Overwrites `found` with the cells that have keys. Returns how many candidates a sample takes, on
+    /// average: the weights of all keys, if each had the bounds of its cell, over those that they have.
+    fn find_cells(&self, found: &mut Cells) -> f64 {
+        let Cells { below, sums, cells } = found;
+        (below.clear(), sums.clear(), cells.clear());
         let mut sum = 0.0;
         for (class, ends) in self.classes.iter().zip(self.ends.chunks(self.groups)) {
             let mut start = class.start;
@@ -309,52 +323,52 @@ impl Near {
                 if keys > 0 && group != ELSEWHERE {
                     let part = self.group_bound(group);
                     sum += f64::from(keys) * class.bound * f64::from(part);
-                    cells.push(Cell { sum, below: 0, start, keys, part });
+                    sums.push(sum);
+                    cells.push(Cell { start, keys, part });
                 }
                 start = end;
             }
         }
         let scale = 2f64.powi(32) / sum;
         // A conversion to an integer saturates.
-        cells.iter_mut().for_each(|cell| cell.below = (cell.sum * scale) as u32);
+        below.extend(sums.iter().map(|sum| ((sum * scale) as u32 ^ SIGN) as i32));
+        // The last cell has what is left by rounding.
+        below.pop();
+        sum * UNIT / self.weight.load(Ordering::Relaxed).max(1) as f64
     }
 
     /// Appends samples to `keys`, `samples` of them or fewer: fewer if no key is here, or nearly none of any
-    /// probability. `cells` is memory.
+    /// probability.
     #[inline(never)]
-    pub(crate) fn draw(
-        &self,
-        rng: &mut Pcg64Mcg,
-        samples: usize,
-        keys: &mut Vec<Key>,
-        cells: &mut Vec<Cell>,
-    ) {
-        self.find_cells(cells);
-        let mut block = [Key(0); BLOCK];
-        let (end, mut rejected) = (keys.len() + samples, 0);
-        while keys.len() < end && !cells.is_empty() && rejected < REJECTED_MAX {
-            let wanted = end - keys.len();
-            let candidates = (wanted + wanted / 2 + 1).min(BLOCK);
-            let mut accepted = 0;
-            for _ in 0..candidates {
-                let (key, is_accepted) = self.candidate(rng, cells);
-                // Without a branch, since no processor could predict where it goes.
-                block[accepted] = key;
-                accepted += usize::from(is_accepted);
+    pub(crate) fn draw(&self, rng: &mut Pcg64Mcg, samples: usize, keys: &mut Vec<Key>) {
+        CELLS.with_borrow_mut(|found| {
+            let candidates_each = self.find_cells(found);
+            let mut block = [Key(0); BLOCK];
+            let (end, mut rejected) = (keys.len() + samples, 0);
+            while keys.len() < end && !found.cells.is_empty() && rejected < REJECTED_MAX {
+                let wanted = end - keys.len();
+                // Keys that are accepted beyond those that are wanted are thrown away.
+                let candidates = ((wanted as f64 * candidates_each) as usize).clamp(wanted.min(BLOCK), BLOCK);
+                let mut accepted = 0;
+                for _ in 0..candidates {
+                    let (key, is_accepted) = self.candidate(rng, found);
+                    // Without a branch, since no processor could predict where it goes.
+                    block[accepted] = key;
+                    accepted += usize::from(is_accepted);
+                }
+                keys.extend_from_slice(&block[..accepted.min(wanted)]);
+                rejected = if accepted > 0 { 0 } else { rejected + candidates };
             }
-            keys.extend_from_slice(&block[..accepted.min(wanted)]);
-            rejected = if accepted > 0 { 0 } else { rejected + candidates };
-        }
+        });
     }
 
     /// A key that may be drawn, and whether it is.
     #[inline(always)]
-    fn candidate(&self, rng: &mut Pcg64Mcg, cells: &[Cell]) -> (Key, bool) {
-        let (which, random) = (rng.next_u32(), rng.next_u64());
-        // Without a branch, as above. The last cell has what is left by rounding.
-        let last = cells.len() - 1;
-        let at = cells[..last].iter().map(|cell| usize::from(cell.below <= which)).sum::<usize>();
-        let cell = cells[at];
+    fn candidate(&self, rng: &mut Pcg64Mcg, found: &Cells) -> (Key, bool) {
+        let (which, random) = ((rng.next_u32() ^ SIGN) as i32, rng.next_u64());
+        // Without a branch, as above.
+        let at = found.below.iter().map(|below| i32::from(*below <= which)).sum::<i32>();
+        let cell = found.cells[at as usize];
         // The integer part of the product is the key, its fraction decides whether it is accepted.
         let product = u128::from(random) * u128::from(cell.keys);
         let (nth, fraction) = ((product >> 64) as u32, (product >> 32) as u32);
@@ -365,3 +379,6 @@ impl Near {
         (Key(self.keys.start + u64::from(index)), is_accepted)
     }
 }
+
+/// The bit by which signed and unsigned numbers in the same order differ.
+const SIGN: u32 = 1 << 31;

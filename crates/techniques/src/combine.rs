@@ -8,9 +8,21 @@
 //! a rule that applies them once per clock; copies do not get to know these.
 
 use intendant_core::{Combine, Element, SharedRule, Timing, Updates, add_bytes, copy_from_bytes};
+use pulp::Arch;
 
 /// Added to sums of squares, so that nothing is divided by zero. Cancels out while nothing is rounded.
 const EPSILON: f64 = 1e-10;
+
+/// How many sums of squares are added up apart from each other: a processor adds several at once, and the
+/// order in which it does is the same on all of them.
+const LANES: usize = 16;
+
+/// Calls `act`, whose loops are compiled for several generations of processors; the one at hand is found out
+/// at run time. All of them compute the same bits.
+#[inline(always)]
+fn wide<R>(act: impl FnOnce() -> R) -> R {
+    Arch::new().dispatch(act)
+}
 
 /// Elements of a delta of a value with `len` elements.
 #[must_use]
@@ -66,7 +78,7 @@ pub fn add<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[E]) {
         Updates::Combined(Combine::AdaGrad) => {
             assert_eq!(value.len(), delta.len(), "value and delta differ in length");
             let (steps, more) = delta.split_at(delta.len() / 2);
-            add_steps(value, steps.iter().copied(), more.iter().copied());
+            wide(|| add_steps(value, steps.iter().copied(), more.iter().copied()));
         }
         Updates::Rule(rule) if rule.timing() == Timing::Push => rule.apply(value, delta),
         // The owner shows it at a clock.
@@ -97,7 +109,7 @@ pub fn promote<E: Element>(updates: Updates<'_>, value: &mut [E]) {
 }
 
 /// Adds steps, which are to be divided, and squares to a value that AdaGrad trains.
-#[inline]
+#[inline(always)]
 fn add_steps<E: Element>(value: &mut [E], steps: impl Iterator<Item = E>, more: impl Iterator<Item = E>) {
     let (parameters, squares) = value.split_at_mut(value.len() / 2);
     for ((parameter, squares), (step, more)) in parameters.iter_mut().zip(squares).zip(steps.zip(more)) {
@@ -118,7 +130,7 @@ pub fn merge<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[u8]) {
             assert_eq!(delta.len(), size_of_val(value), "value and delta differ in length");
             let (steps, more) = delta.split_at(delta.len() / 2);
             let [steps, more] = [steps, more].map(|bytes| bytes.chunks_exact(size_of::<E>()).map(E::read_le));
-            add_steps(value, steps, more);
+            wide(|| add_steps(value, steps, more));
         }
         Updates::Rule(rule) => push_message(rule, value, delta, false),
     }
@@ -144,17 +156,142 @@ pub fn change<E: Element>(updates: Updates<'_>, value: &[E], base: &[E]) -> f64 
         Updates::Combined(Combine::AdaGrad) => value.len() / 2,
         Updates::Rule(rule) => rule.visible(),
     };
-    let (mut changed, mut whole) = (E::ZERO, E::ZERO);
-    for (value, base) in value[..parameters].iter().zip(base) {
-        changed += (*value - *base) * (*value - *base);
-        whole += *value * *value;
+    let mut norms = Norms::new();
+    wide(|| {
+        for (at, (value, base)) in value[..parameters].iter().zip(base).enumerate() {
+            norms.add(at % LANES, *value, *value - *base);
+        }
+    });
+    norms.change()
+}
+
+/// The squares of what a change is measured by.
+struct Norms<E> {
+    changed: [E; LANES],
+    whole: [E; LANES],
+}
+
+impl<E: Element> Norms<E> {
+    fn new() -> Self {
+        Self { changed: [E::ZERO; LANES], whole: [E::ZERO; LANES] }
     }
-    let (changed, whole) = (changed.to_f64(), whole.to_f64());
-    if changed == 0.0 { 0.0 } else { (changed / whole).sqrt() }
+
+    /// Adds an element that has been changed by `change`.
+    #[inline(always)]
+    fn add(&mut self, lane: usize, value: E, change: E) {
+        self.changed[lane] += change * change;
+        self.whole[lane] += value * value;
+    }
+
+    fn change(&self) -> f64 {
+        let sum = |lanes: &[E]| lanes.iter().fold(0.0, |sum, lane| sum + lane.to_f64());
+        let (changed, whole) = (sum(&self.changed), sum(&self.whole));
+        if changed == 0.0 { 0.0 } else { (changed / whole).sqrt() }
+    }
+}
+
+/// [`difference`] and [`change`] of a copy, which becomes what the main copy will be: `base` and the delta.
+///
+/// # Panics
+/// If the lengths differ.
+pub(crate) fn collect<E: Element>(updates: Updates<'_>, value: &mut [E], base: &[E], delta: &mut [E]) -> f64 {
+    let combine = match updates {
+        Updates::Combined(combine) => combine,
+        Updates::Rule(_) => {
+            let change = change(updates, value, base);
+            difference(updates, value, base, delta);
+            value.copy_from_slice(base);
+            add(updates, value, delta);
+            return change;
+        }
+    };
+    assert!(value.len() == base.len() && value.len() == delta.len(), "values differ in length");
+    let mut norms = Norms::new();
+    // What `difference` and `add` compute, to the bit, in one pass.
+    match combine {
+        Combine::Sum => wide(|| {
+            for (at, ((value, base), delta)) in value.iter_mut().zip(base).zip(delta).enumerate() {
+                *delta = *value - *base;
+                norms.add(at % LANES, *value, *delta);
+                *value = *base + *delta;
+            }
+        }),
+        Combine::AdaGrad => wide(|| {
+            let half = value.len() / 2;
+            let ((value, squares), (base, base_squares)) = (value.split_at_mut(half), base.split_at(half));
+            let (steps, more) = delta.split_at_mut(half);
+            let copy = value.iter_mut().zip(squares).zip(base.iter().zip(base_squares));
+            for (at, (((value, squares), (base, before)), (step, more))) in
+                copy.zip(steps.iter_mut().zip(more)).enumerate()
+            {
+                let change = *value - *base;
+                norms.add(at % LANES, *value, change);
+                *step = change * root(*squares);
+                *more = *squares - *before;
+                *squares = *before + *more;
+                *value = *base + *step / root(*squares);
+            }
+        }),
+    }
+    norms.change()
+}
+
+/// What a copy that AdaGrad trains knows of the main copy, and what that lacks.
+pub(crate) struct Known<'a, E> {
+    /// The main copy when the copy got it last.
+    pub(crate) base: &'a [E],
+    /// The delta in flight, if there is one.
+    pub(crate) sent: Option<&'a [E]>,
+    /// Whether the new main copy lacks that delta.
+    pub(crate) lacks: bool,
+}
+
+/// `value` := `main`, the delta in flight if `main` lacks it, and the updates since: of a copy that has such
+/// updates, and that AdaGrad trains.
+///
+/// # Panics
+/// If the lengths differ.
+pub(crate) fn rebase<E: Element>(known: &Known<'_, E>, main: &[E], value: &mut [E]) {
+    match (known.sent, known.lacks) {
+        // Each case has a loop without branches.
+        (None, _) => rebase_as::<E, false, false>(known.base, known.base, main, value),
+        (Some(sent), false) => rebase_as::<E, true, false>(known.base, sent, main, value),
+        (Some(sent), true) => rebase_as::<E, true, true>(known.base, sent, main, value),
+    }
+}
+
+fn rebase_as<E: Element, const SENDING: bool, const LACKS: bool>(
+    base: &[E],
+    sent: &[E],
+    main: &[E],
+    value: &mut [E],
+) {
+    let len = value.len();
+    assert!(base.len() == len && sent.len() == len && main.len() == len, "values differ in length");
+    let half = len / 2;
+    wide(|| {
+        let (value, squares) = value.split_at_mut(half);
+        let [base, sent, main] = [base, sent, main].map(|all| {
+            let (parameters, squares) = all.split_at(half);
+            parameters.iter().copied().zip(squares.iter().copied())
+        });
+        for (((value, squares), base), (sent, main)) in
+            value.iter_mut().zip(squares).zip(base).zip(sent.zip(main))
+        {
+            let after = |(parameter, squares): (E, E), (step, more): (E, E)| {
+                let squares = squares + more;
+                (parameter + step / root(squares), squares)
+            };
+            let known = if SENDING { after(base, sent) } else { base };
+            let since = ((*value - known.0) * root(*squares), *squares - known.1);
+            let main = if LACKS { after(main, sent) } else { main };
+            (*value, *squares) = after(main, since);
+        }
+    });
 }
 
 /// A user's value may have anything where squares are expected.
-#[inline]
+#[inline(always)]
 fn root<E: Element>(squares: E) -> E {
     let squares = if squares > E::ZERO { squares } else { E::ZERO };
     (squares + E::from_f64(EPSILON)).sqrt()
@@ -234,6 +371,60 @@ mod tests {
             let mut at_once = base.clone();
             add(ADAGRAD, &mut at_once, &sum);
             prop_assert!(close(&at_once[3..], &squares[3..]));
+        }
+    }
+
+    fn bits(values: &[f64]) -> Vec<u64> {
+        values.iter().map(|value| value.to_bits()).collect()
+    }
+
+    proptest! {
+        /// One pass computes what the owner computes from the delta, to the bit.
+        #[test]
+        fn one_pass_collects_what_several_do(base in base(), steps in gradients()) {
+            for combine in [SUM, ADAGRAD] {
+                let (mut value, mut delta) = (after(&base, &steps), vec![0.0; 6]);
+                let (mut expected, change) = (vec![0.0; 6], change(combine, &value, &base));
+                difference(combine, &value, &base, &mut expected);
+                let mut main = base.clone();
+                add(combine, &mut main, &expected);
+                let measured = collect(combine, &mut value, &base, &mut delta);
+                prop_assert_eq!(bits(&delta), bits(&expected));
+                prop_assert_eq!(bits(&value), bits(&main));
+                prop_assert_eq!(measured.to_bits(), change.to_bits());
+            }
+        }
+
+        /// So does the pass that gives a copy a new main copy.
+        #[test]
+        fn one_pass_rebases_as_several_do(
+            base in base(),
+            sent in gradients(),
+            since in gradients(),
+            main in base(),
+            lacks: bool,
+            is_sending: bool,
+        ) {
+            let delta_of = |value: &[f64], base: &[f64]| {
+                let mut delta = vec![0.0; 6];
+                difference(ADAGRAD, value, base, &mut delta);
+                delta
+            };
+            let in_flight = delta_of(&after(&base, &sent), &base);
+            let mut known = base.clone();
+            if is_sending {
+                add(ADAGRAD, &mut known, &in_flight);
+            }
+            let mut value = after(&known, &since);
+            let unsent = delta_of(&value, &known);
+            let mut expected = main.clone();
+            if is_sending && lacks {
+                add(ADAGRAD, &mut expected, &in_flight);
+            }
+            add(ADAGRAD, &mut expected, &unsent);
+            let sent = is_sending.then_some(&in_flight[..]);
+            rebase(&Known { base: &base, sent, lacks }, &main, &mut value);
+            prop_assert_eq!(bits(&value), bits(&expected));
         }
     }
 

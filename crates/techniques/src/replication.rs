@@ -40,7 +40,7 @@
 //! afterwards, which must contain the worker's writes and reads. So an owner that serves an access of a
 //! registered holder first sends the changes that the holder lacks, and then the answer.
 
-use crate::combine;
+use crate::combine::{self, Known};
 use crate::role::is_newer;
 use intendant_core::{Combine, Element, NodeId, Updates};
 use smallvec::SmallVec;
@@ -84,6 +84,15 @@ pub enum Dropped {
     Stale,
     /// Calls [`Replica::revive`]: the copy has updates that the owner does not have.
     Updated,
+}
+
+/// The updates of a copy that were not in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Collected<'a, E> {
+    /// By how much they change the copy: see [`combine::change`].
+    pub change: f64,
+    /// Number and elements of the delta; `None` if there are no updates.
+    pub delta: Option<(u32, &'a [E])>,
 }
 
 impl<E: Element> Replica<E> {
@@ -138,27 +147,24 @@ impl<E: Element> Replica<E> {
         [self.base, self.sent]
     }
 
-    /// Makes the updates in `value` that are not in flight the delta in flight. Returns its number and
-    /// elements; `None` if there are no updates, or the holder may not send a delta now.
-    /// `updates` says how they change the main copy.
-    pub fn collect(&mut self, updates: Updates<'_>, value: &mut [E]) -> Option<(u32, &[E])> {
+    /// Makes the updates in `value` that are not in flight the delta in flight. `updates` says how they change
+    /// the main copy. `None` if the holder may not send a delta now.
+    pub fn collect(&mut self, updates: Updates<'_>, value: &mut [E]) -> Option<Collected<'_, E>> {
         if self.stage != Stage::Held || self.sending {
             return None;
         }
         if self.sent.is_empty() {
             self.sent = vec![E::ZERO; combine::delta_len(updates, self.base.len())].into();
         }
-        combine::difference(updates, value, &self.base, &mut self.sent);
         // The owner will compute the same value, and later updates are differences from it: all three agree
         // to the bit.
-        value.copy_from_slice(&self.base);
-        combine::add(updates, value, &self.sent);
+        let change = combine::collect(updates, value, &self.base, &mut self.sent);
         if combine::may_omit_zeros(updates) && self.sent.iter().all(|s| *s == E::ZERO) {
             value.copy_from_slice(&self.base);
-            return None;
+            return Some(Collected { change, delta: None });
         }
         (self.seq, self.sending) = (self.seq.wrapping_add(1), true);
-        Some((self.seq, &self.sent))
+        Some(Collected { change, delta: Some((self.seq, &self.sent)) })
     }
 
     /// Takes the set-up that the copy has asked for: the main copy was `main` at `version`, and so is the
@@ -196,7 +202,12 @@ impl<E: Element> Replica<E> {
     /// `value` := `main` + the delta in flight, if `main` lacks it, + the updates since.
     fn rebase(&self, updates: Updates<'_>, merged: u32, main: &[E], value: &mut [E], updated: bool) {
         if updates != Updates::Combined(Combine::Sum) {
-            return self.rebase_by_rule(updates, self.seq != merged, main, value, updated);
+            let lacks = self.seq != merged;
+            if updates == Updates::Combined(Combine::AdaGrad) && updated {
+                let sent = self.sending.then_some(&self.sent[..]);
+                return combine::rebase(&Known { base: &self.base, sent, lacks }, main, value);
+            }
+            return self.rebase_by_rule(updates, lacks, main, value, updated);
         }
         let all = value.iter_mut().zip(main).zip(&self.base);
         let sending = all.zip(&self.sent);

@@ -147,6 +147,7 @@ impl<E: Element> Replication<E> {
         urgent.take(core.id, &mut self.noted);
         for (at, key) in self.noted.iter().copied().enumerate() {
             core.shared.prefetch(&self.noted, at);
+            self.holder.prefetch(&self.noted, at);
             self.holder.send_soon(core, out, key);
         }
         self.noted.clear();

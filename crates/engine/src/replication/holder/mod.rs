@@ -22,10 +22,17 @@ use crate::key_table::KeyTable;
 use crate::node::Shared;
 use hashbrown::HashMap;
 use intendant_core::{Element, Key};
+use intendant_store::prefetch;
 use intendant_techniques::replication::Stage;
 use intendant_techniques::{Replicas, Role, SlotState};
 use requests::ask;
 use std::collections::BTreeSet;
+
+/// How many keys ahead the bases of copies are prefetched: their records have come by then.
+const BASES_AHEAD: usize = 2;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// The replicas that this node holds of a channel's keys.
 pub(crate) struct Holder<E> {
@@ -65,9 +72,12 @@ impl<E: Element> Holder<E> {
         self.held.contains(key)
     }
 
-    /// Prefetches the records of the keys behind the one at `at`.
+    /// Prefetches the records of the keys behind the one at `at`, and what their copies are based on.
     pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
         self.held.prefetch(keys, at);
+        if let Some(held) = keys.get(at + BASES_AHEAD).and_then(|key| self.held.get(*key)) {
+            held.replica.base().chunks(LINE / size_of::<E>()).for_each(|line| prefetch(line.as_ptr()));
+        }
     }
 
     /// Whether this node holds, or has asked for, any replica.

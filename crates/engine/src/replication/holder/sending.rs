@@ -129,20 +129,18 @@ impl<E: Element> Holder<E> {
             self.dirty.remove(&mut held.listed);
             let (state, updates) = (entry.state(), core.shared.layout().updates(key));
             let value = entry.value_mut().expect("a replica has a value");
-            let drift = core.shared.urgent().map(|urgent| {
-                let count = held.allowance.wrapping_sub(state.side);
-                let change = held.replica.change(updates, value);
-                held.allowance = urgent.allowance(count, change);
-                (count, change)
-            });
             held.replica.reserve(|| self.pool.take(core.shared.layout().operand(key)));
-            let delta = held.replica.collect(updates, value);
-            if drift.is_some() {
+            let collected = held.replica.collect(updates, value).expect("it may send a delta");
+            let change = collected.change;
+            let count = core.shared.urgent().map(|urgent| {
+                let count = held.allowance.wrapping_sub(state.side);
+                held.allowance = urgent.allowance(count, change);
                 entry.state_mut().side = held.allowance;
-            }
-            if let Some((seq, delta)) = delta {
+                count
+            });
+            if let Some((seq, delta)) = collected.delta {
                 drop(entry);
-                drift.into_iter().for_each(|(updates, change)| out.stats.drifted(updates, change));
+                count.into_iter().for_each(|updates| out.stats.drifted(updates, change));
                 out.stats.synced_keys += 1;
                 let route = route_to_owner(core, key, &state, ReplicaRequestKind::Delta);
                 let bytes = (core.value_bytes(key), size_of_val(delta));
