@@ -343,40 +343,60 @@ impl Near {
     pub(crate) fn draw(&self, rng: &mut Pcg64Mcg, samples: usize, keys: &mut Vec<Key>) {
         CELLS.with_borrow_mut(|found| {
             let candidates_each = self.find_cells(found);
-            let mut block = [Key(0); BLOCK];
+            let (mut candidates, mut block) = ([Candidate::default(); BLOCK], [Key(0); BLOCK]);
             let (end, mut rejected) = (keys.len() + samples, 0);
             while keys.len() < end && !found.cells.is_empty() && rejected < REJECTED_MAX {
                 let wanted = end - keys.len();
                 // Keys that are accepted beyond those that are wanted are thrown away.
-                let candidates = ((wanted as f64 * candidates_each) as usize).clamp(wanted.min(BLOCK), BLOCK);
+                let count = ((wanted as f64 * candidates_each) as usize).clamp(wanted.min(BLOCK), BLOCK);
+                // First all places, then all entries: these come from memory, and none waits for another one.
+                candidates[..count].iter_mut().for_each(|candidate| *candidate = found.candidate(rng));
                 let mut accepted = 0;
-                for _ in 0..candidates {
-                    let (key, is_accepted) = self.candidate(rng, found);
+                for candidate in &candidates[..count] {
+                    let word = self.entries[candidate.place as usize].load(Ordering::Relaxed);
+                    let entry = Entry::unpack(word);
+                    block[accepted] = Key(self.keys.start + u64::from(entry.index));
                     // Without a branch, since no processor could predict where it goes.
-                    block[accepted] = key;
-                    accepted += usize::from(is_accepted);
+                    accepted += usize::from(candidate.accepts(entry));
                 }
                 keys.extend_from_slice(&block[..accepted.min(wanted)]);
-                rejected = if accepted > 0 { 0 } else { rejected + candidates };
+                rejected = if accepted > 0 { 0 } else { rejected + count };
             }
         });
     }
+}
 
-    /// A key that may be drawn, and whether it is.
+/// A key that may be drawn.
+#[derive(Clone, Copy, Default)]
+struct Candidate {
+    place: u32,
+    /// A random number, and the largest part of the group: they decide whether it is drawn.
+    fraction: u32,
+    part: u32,
+}
+
+impl Candidate {
     #[inline(always)]
-    fn candidate(&self, rng: &mut Pcg64Mcg, found: &Cells) -> (Key, bool) {
+    fn accepts(self, entry: Entry) -> bool {
+        let weight = u64::from(entry.relative) * u64::from(entry.part) << (32 - RELATIVE_BITS);
+        u64::from(self.fraction) * u64::from(self.part) < weight
+    }
+}
+
+impl Cells {
+    #[inline(always)]
+    fn candidate(&self, rng: &mut Pcg64Mcg) -> Candidate {
         let (which, random) = ((rng.next_u32() ^ SIGN) as i32, rng.next_u64());
         // Without a branch, as above.
-        let at = found.below.iter().map(|below| i32::from(*below <= which)).sum::<i32>();
-        let cell = found.cells[at as usize];
+        let at = self.below.iter().map(|below| i32::from(*below <= which)).sum::<i32>();
+        let cell = self.cells[at as usize];
         // The integer part of the product is the key, its fraction decides whether it is accepted.
         let product = u128::from(random) * u128::from(cell.keys);
-        let (nth, fraction) = ((product >> 64) as u32, (product >> 32) as u32);
-        let word = self.entries[(cell.start + nth) as usize].load(Ordering::Relaxed);
-        let Entry { index, relative, part } = Entry::unpack(word);
-        let weight = u64::from(relative) * u64::from(part) << (32 - RELATIVE_BITS);
-        let is_accepted = u64::from(fraction) * u64::from(cell.part) < weight;
-        (Key(self.keys.start + u64::from(index)), is_accepted)
+        Candidate {
+            place: cell.start + (product >> 64) as u32,
+            fraction: (product >> 32) as u32,
+            part: cell.part,
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 //! a rule that applies them once per clock; copies do not get to know these.
 
 use intendant_core::{Combine, Element, SharedRule, Timing, Updates, add_bytes, copy_from_bytes};
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 /// Added to sums of squares, so that nothing is divided by zero. Cancels out while nothing is rounded.
 const EPSILON: f64 = 1e-10;
@@ -17,11 +17,24 @@ const EPSILON: f64 = 1e-10;
 /// order in which it does is the same on all of them.
 const LANES: usize = 16;
 
-/// Calls `act`, whose loops are compiled for several generations of processors; the one at hand is found out
-/// at run time. All of them compute the same bits.
-#[inline(always)]
-fn wide<R>(act: impl FnOnce() -> R) -> R {
-    Arch::new().dispatch(act)
+/// A loop that is compiled for several generations of processors; the one at hand is found out at run time.
+/// All of them compute the same bits. (A closure would not be: the compiler may call it.)
+trait Wide: Sized {
+    /// Runs the loop. `#[inline(always)]`, or it is compiled for the oldest processor only.
+    fn run(self);
+
+    fn dispatch(self) {
+        struct Op<W>(W);
+        impl<W: Wide> WithSimd for Op<W> {
+            type Output = ();
+
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, _simd: S) {
+                self.0.run();
+            }
+        }
+        Arch::new().dispatch(Op(self));
+    }
 }
 
 /// Elements of a delta of a value with `len` elements.
@@ -78,7 +91,7 @@ pub fn add<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[E]) {
         Updates::Combined(Combine::AdaGrad) => {
             assert_eq!(value.len(), delta.len(), "value and delta differ in length");
             let (steps, more) = delta.split_at(delta.len() / 2);
-            wide(|| add_steps(value, steps.iter().copied(), more.iter().copied()));
+            AddSteps { value, steps: steps.iter().copied(), more: more.iter().copied() }.dispatch();
         }
         Updates::Rule(rule) if rule.timing() == Timing::Push => rule.apply(value, delta),
         // The owner shows it at a clock.
@@ -109,12 +122,21 @@ pub fn promote<E: Element>(updates: Updates<'_>, value: &mut [E]) {
 }
 
 /// Adds steps, which are to be divided, and squares to a value that AdaGrad trains.
-#[inline(always)]
-fn add_steps<E: Element>(value: &mut [E], steps: impl Iterator<Item = E>, more: impl Iterator<Item = E>) {
-    let (parameters, squares) = value.split_at_mut(value.len() / 2);
-    for ((parameter, squares), (step, more)) in parameters.iter_mut().zip(squares).zip(steps.zip(more)) {
-        *squares += more;
-        *parameter += step / root(*squares);
+struct AddSteps<'a, E, I, J> {
+    value: &'a mut [E],
+    steps: I,
+    more: J,
+}
+
+impl<E: Element, I: Iterator<Item = E>, J: Iterator<Item = E>> Wide for AddSteps<'_, E, I, J> {
+    #[inline(always)]
+    fn run(self) {
+        let (parameters, squares) = self.value.split_at_mut(self.value.len() / 2);
+        let steps = self.steps.zip(self.more);
+        for ((parameter, squares), (step, more)) in parameters.iter_mut().zip(squares).zip(steps) {
+            *squares += more;
+            *parameter += step / root(*squares);
+        }
     }
 }
 
@@ -130,7 +152,7 @@ pub fn merge<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[u8]) {
             assert_eq!(delta.len(), size_of_val(value), "value and delta differ in length");
             let (steps, more) = delta.split_at(delta.len() / 2);
             let [steps, more] = [steps, more].map(|bytes| bytes.chunks_exact(size_of::<E>()).map(E::read_le));
-            wide(|| add_steps(value, steps, more));
+            AddSteps { value, steps, more }.dispatch();
         }
         Updates::Rule(rule) => push_message(rule, value, delta, false),
     }
@@ -157,11 +179,9 @@ pub fn change<E: Element>(updates: Updates<'_>, value: &[E], base: &[E]) -> f64 
         Updates::Rule(rule) => rule.visible(),
     };
     let mut norms = Norms::new();
-    wide(|| {
-        for (at, (value, base)) in value[..parameters].iter().zip(base).enumerate() {
-            norms.add(at % LANES, *value, *value - *base);
-        }
-    });
+    for (value, base) in value[..parameters].chunks(LANES).zip(base.chunks(LANES)) {
+        norms.add(value, base);
+    }
     norms.change()
 }
 
@@ -176,11 +196,20 @@ impl<E: Element> Norms<E> {
         Self { changed: [E::ZERO; LANES], whole: [E::ZERO; LANES] }
     }
 
-    /// Adds an element that has been changed by `change`.
+    /// Adds up to [`LANES`] elements, and as many of what they were before, or more.
     #[inline(always)]
-    fn add(&mut self, lane: usize, value: E, change: E) {
-        self.changed[lane] += change * change;
-        self.whole[lane] += value * value;
+    fn add(&mut self, value: &[E], base: &[E]) {
+        let mut add = |lane: usize, value: E, base: E| {
+            let change = value - base;
+            self.changed[lane] += change * change;
+            self.whole[lane] += value * value;
+        };
+        match (<&[E; LANES]>::try_from(value), base.first_chunk::<LANES>()) {
+            (Ok(value), Some(base)) => (0..LANES).for_each(|lane| add(lane, value[lane], base[lane])),
+            _ => {
+                value.iter().zip(base).enumerate().for_each(|(lane, (value, base))| add(lane, *value, *base))
+            }
+        }
     }
 
     fn change(&self) -> f64 {
@@ -207,33 +236,60 @@ pub(crate) fn collect<E: Element>(updates: Updates<'_>, value: &mut [E], base: &
     };
     assert!(value.len() == base.len() && value.len() == delta.len(), "values differ in length");
     let mut norms = Norms::new();
-    // What `difference` and `add` compute, to the bit, in one pass.
+    let collect = Collect { value, base, delta, norms: &mut norms };
     match combine {
-        Combine::Sum => wide(|| {
-            for (at, ((value, base), delta)) in value.iter_mut().zip(base).zip(delta).enumerate() {
-                *delta = *value - *base;
-                norms.add(at % LANES, *value, *delta);
-                *value = *base + *delta;
-            }
-        }),
-        Combine::AdaGrad => wide(|| {
-            let half = value.len() / 2;
-            let ((value, squares), (base, base_squares)) = (value.split_at_mut(half), base.split_at(half));
-            let (steps, more) = delta.split_at_mut(half);
-            let copy = value.iter_mut().zip(squares).zip(base.iter().zip(base_squares));
-            for (at, (((value, squares), (base, before)), (step, more))) in
-                copy.zip(steps.iter_mut().zip(more)).enumerate()
-            {
-                let change = *value - *base;
-                norms.add(at % LANES, *value, change);
-                *step = change * root(*squares);
-                *more = *squares - *before;
-                *squares = *before + *more;
-                *value = *base + *step / root(*squares);
-            }
-        }),
+        Combine::Sum => CollectSum(collect).dispatch(),
+        Combine::AdaGrad => CollectAdaGrad(collect).dispatch(),
     }
     norms.change()
+}
+
+/// What [`difference`], [`add`] and [`change`] compute, to the bit, in one pass.
+struct Collect<'a, E> {
+    value: &'a mut [E],
+    base: &'a [E],
+    delta: &'a mut [E],
+    norms: &'a mut Norms<E>,
+}
+
+struct CollectSum<'a, E>(Collect<'a, E>);
+
+impl<E: Element> Wide for CollectSum<'_, E> {
+    #[inline(always)]
+    fn run(self) {
+        let Collect { value, base, delta, norms } = self.0;
+        for ((value, base), delta) in
+            value.chunks_mut(LANES).zip(base.chunks(LANES)).zip(delta.chunks_mut(LANES))
+        {
+            norms.add(value, base);
+            for ((value, base), delta) in value.iter_mut().zip(base).zip(delta) {
+                *delta = *value - *base;
+                *value = *base + *delta;
+            }
+        }
+    }
+}
+
+struct CollectAdaGrad<'a, E>(Collect<'a, E>);
+
+impl<E: Element> Wide for CollectAdaGrad<'_, E> {
+    #[inline(always)]
+    fn run(self) {
+        let Collect { value, base, delta, norms } = self.0;
+        let half = value.len() / 2;
+        let ((value, squares), (base, before)) = (value.split_at_mut(half), base.split_at(half));
+        for (value, base) in value.chunks(LANES).zip(base.chunks(LANES)) {
+            norms.add(value, base);
+        }
+        let (steps, more) = delta.split_at_mut(half);
+        let copies = value.iter_mut().zip(squares).zip(base.iter().zip(before));
+        for (((value, squares), (base, before)), (step, more)) in copies.zip(steps.iter_mut().zip(more)) {
+            *step = (*value - *base) * root(*squares);
+            *more = *squares - *before;
+            *squares = *before + *more;
+            *value = *base + *step / root(*squares);
+        }
+    }
 }
 
 /// What a copy that AdaGrad trains knows of the main copy, and what that lacks.
@@ -268,26 +324,38 @@ fn rebase_as<E: Element, const SENDING: bool, const LACKS: bool>(
 ) {
     let len = value.len();
     assert!(base.len() == len && sent.len() == len && main.len() == len, "values differ in length");
-    let half = len / 2;
-    wide(|| {
-        let (value, squares) = value.split_at_mut(half);
-        let [base, sent, main] = [base, sent, main].map(|all| {
+    Rebase::<E, SENDING, LACKS> { base, sent, main, value }.dispatch();
+}
+
+struct Rebase<'a, E, const SENDING: bool, const LACKS: bool> {
+    base: &'a [E],
+    sent: &'a [E],
+    main: &'a [E],
+    value: &'a mut [E],
+}
+
+impl<E: Element, const SENDING: bool, const LACKS: bool> Wide for Rebase<'_, E, SENDING, LACKS> {
+    #[inline(always)]
+    fn run(self) {
+        let half = self.value.len() / 2;
+        let (value, squares) = self.value.split_at_mut(half);
+        let [base, sent, main] = [self.base, self.sent, self.main].map(|all| {
             let (parameters, squares) = all.split_at(half);
             parameters.iter().copied().zip(squares.iter().copied())
         });
+        let after = |(parameter, squares): (E, E), (step, more): (E, E)| {
+            let squares = squares + more;
+            (parameter + step / root(squares), squares)
+        };
         for (((value, squares), base), (sent, main)) in
             value.iter_mut().zip(squares).zip(base).zip(sent.zip(main))
         {
-            let after = |(parameter, squares): (E, E), (step, more): (E, E)| {
-                let squares = squares + more;
-                (parameter + step / root(squares), squares)
-            };
             let known = if SENDING { after(base, sent) } else { base };
             let since = ((*value - known.0) * root(*squares), *squares - known.1);
             let main = if LACKS { after(main, sent) } else { main };
             (*value, *squares) = after(main, since);
         }
-    });
+    }
 }
 
 /// A user's value may have anything where squares are expected.
