@@ -25,7 +25,8 @@ pub(crate) use scenario::draw_delays;
 use crate::history::{Inconsistency, Summary};
 use crate::lanes::{self, BadValue};
 use crate::registers::{BadRegister, Registers};
-use intendant_core::{Clock, Combine, Element, Key, Timing, copy_from_bytes};
+use intendant_core::{Clock, Combine, Element, Key, Layout, Timing, copy_from_bytes};
+use intendant_sampling::{Conformity, Distribution, Sampler, Scheme};
 use intendant_sim::Violation;
 use intendant_sim::cluster::{Caller, Checks, Cluster, ClusterConfig, Happened};
 use intendant_sim::meeting::{Quiescence, Stream};
@@ -112,6 +113,19 @@ pub struct Run {
     pub trace: Vec<String>,
 }
 
+/// Two distributions that are drawn locally, over all keys and over some: no sample is drawn, but nodes must
+/// know which keys they could draw.
+fn samples(layout: &Layout) -> Sampler {
+    let weights: Vec<f64> = (0..layout.keys().min(64)).map(|key| (key % 5) as f64).collect();
+    let all = Distribution::uniform(0..layout.keys());
+    let mut sampler = Sampler::builder();
+    for distribution in [all, Distribution::weighted(Key(0), &weights)].into_iter().flatten() {
+        let local = sampler.register_with(distribution, Conformity::Overall, Scheme::Local);
+        local.expect("local samples have the right frequencies over all nodes");
+    }
+    sampler.build()
+}
+
 /// Runs one seed.
 #[must_use]
 pub fn run(mode: &Mode, seed: u64, trace: bool) -> Run {
@@ -147,7 +161,9 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
         seed: scenario.seed,
         trace,
     };
+    let sampler = samples(&config.layout);
     let mut cluster = Cluster::new(config);
+    cluster.keep_near(&sampler);
     cluster.note(|| format!("{scenario:?}"));
     let result = drive(&mut cluster, scenario);
     if scenario.double {

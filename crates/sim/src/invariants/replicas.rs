@@ -1,5 +1,5 @@
 //! Replicas at rest: all copies of a key are bitwise equal, the owner knows all holders, no node has unsent
-//! updates, and the parts of all nodes add up to one key.
+//! updates, the parts of all nodes add up to one key, and samplers know them.
 
 use super::{Finding, Merged};
 use intendant_core::{Element, Key, NodeId, copy_to_bytes};
@@ -66,6 +66,13 @@ impl<E: Element> ReplicasAtRest<'_, E> {
             return Ok(());
         }
         let parts: Vec<u32> = self.nodes.iter().map(|node| node.part(self.key)).collect();
+        for (node, part) in self.nodes.iter().zip(&parts) {
+            let near = node.near().into_iter().flat_map(|near| near.parts(self.key));
+            if let Some(other) = near.into_iter().find(|near| near != part) {
+                let what = format!("{:?} has {part} parts, and draws it as if it had {other}", node.node());
+                return wrong(self.key, what);
+            }
+        }
         if parts.iter().sum::<u32>() as usize == self.nodes.len() {
             return Ok(());
         }
