@@ -5,7 +5,8 @@
 //! probability M that it accepts a draw from π: it looks at many draws to find one that is local, and counts
 //! them. If M is below 1/N, the node draws only the fraction N·M of its samples locally. The others are
 //! independent draws, chosen and announced ahead, wherever they are. Then no key is drawn locally more often
-//! than π says.
+//! than π says. A node that keeps its keys by weight knows its share ([`crate::NearKeys::share`]), and
+//! estimates nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
