@@ -2,8 +2,7 @@
 //!
 //! `cargo xtask verify` runs the checks that a change must pass; `cargo xtask sim` runs and replays seeds of
 //! the simulator; `cargo xtask plant` shows that the checks find known bugs; `cargo xtask figure` reproduces
-//! figures of the sources; `cargo xtask measure` measures speed, `cargo xtask instructions` counts
-//! instructions; `cargo xtask calibrate`, `validate-sim` and `sensitivity` compare the simulator with
+//! figures of the sources; `cargo xtask measure` measures speed, `cargo xtask instructions` counts instructions; `cargo xtask calibrate`, `validate-sim` and `sensitivity` compare the simulator with
 //! reality.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
@@ -14,6 +13,8 @@ mod figure;
 mod instructions;
 mod items;
 mod measure;
+mod pinned;
+mod pinning;
 mod plant;
 mod process;
 #[cfg(feature = "generate")]
