@@ -1,5 +1,6 @@
-//! The tasks of `bench-configs/measured/pinned.toml`, and how they run with equal means per node: each node has
-//! one core and one worker, and technique `single` has all its threads on one core.
+//! The tasks of `bench-configs/measured/pinned.toml`, and how they run with equal means per node.
+//!
+//! Each node has one core and one worker; technique `single` has all its threads on one core.
 
 use crate::{pinning, process};
 use serde::Deserialize;
@@ -131,7 +132,7 @@ pub(crate) fn tasks(wanted: impl Fn(&Task) -> bool, folder: Option<&Path>) -> Re
         absent.is_none()
     });
     match tasks.is_empty() {
-        true if named => Err("the data of no task is there".to_owned()),
+        true if named => Err("none of these tasks has its data here".to_owned()),
         true => Err(format!("{} has no such task", path.display())),
         false => Ok(tasks),
     }
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(task.data(Some(&folder)), Ok(folder.join("Cargo.toml").display().to_string()));
         assert_eq!(
             tasks(|task| task.id == "fb15k-237", None).expect_err("skipped"),
-            "the data of no task is there"
+            "none of these tasks has its data here"
         );
         assert!(tasks(|_| false, None).expect_err("none").contains("pinned.toml has no such task"));
     }
