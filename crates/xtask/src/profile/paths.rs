@@ -65,7 +65,7 @@ impl Paths {
         Self::parse(&text).map_err(|error| wrong(&error))
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let paths: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         for path in &paths.paths {
             if let Some(kind) =
@@ -154,5 +154,30 @@ mod tests {
     }
 
     /// Thread, function, file, path.
-    const KNOWN: [(&str, &str, &str, &str); 0] = [];
+    const KNOWN: [(&str, &str, &str, &str); 14] = [
+        ("worker-0", "imp", "/registry/pulp-0.22.3/src/x86/v3.rs", "arithmetic"),
+        ("worker-0", "train<f32>", "/w/apps/word2vec/src/train.rs", "arithmetic"),
+        ("worker-0", "sample<f32>", "/w/crates/train/src/cluster.rs", "samples"),
+        (
+            "worker-0",
+            "row<f32>",
+            "/w/crates/train/src/cluster.rs",
+            "rows, latches, marks, absent checks, copies",
+        ),
+        (
+            "worker-0",
+            "mark<f32>",
+            "/w/crates/engine/src/node/mod.rs",
+            "rows, latches, marks, absent checks, copies",
+        ),
+        ("worker-0", "?", "/w/crates/store/src/prefetch.rs", "prefetch of rows (waits for memory)"),
+        ("loader-0", "new", "/w/apps/mf/src/batch.rs", "data and batches"),
+        ("loader-0", "draw", "/w/crates/sampling/src/distribution.rs", "samples"),
+        ("channel-0-0", "add<f32>", "/w/crates/techniques/src/combine.rs", "combine"),
+        ("channel-0-0", "get_mut<u32>", "/w/crates/engine/src/key_table.rs", "key table"),
+        ("channel-0-0", "carry_on<f32>", "/w/crates/engine/src/replication/holder/sending.rs", "replicas"),
+        ("channel-0-0", "on_message<f32>", "/w/crates/engine/src/channel/mod.rs", "rest of the engine"),
+        ("channel-0-0", "__memmove_avx512_unaligned_erms", "/usr/lib/libc.so.6", "memcpy, memset, memcmp"),
+        ("channel-0-0", "clear_page_erms", "[kernel.kallsyms]", "kernel"),
+    ];
 }

@@ -122,3 +122,63 @@ pub(super) fn render(cases: &[Case], all_sums: &[Sums], paths: &Paths, all: bool
     }
     format!("{table}\n{largest}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_in_units_of_the_first_case() {
+        let paths = Paths::parse(
+            "threads = [{name = 'worker', begin = 'worker-'}, {name = 'channel', begin = 'channel-'}]
+             [[paths]]
+             name = 'rows'
+             of = ['worker']
+             functions = ['row.rs']",
+        )
+        .expect("valid");
+        let frame =
+            |function: &str, file: &str| Frame { function: function.to_owned(), file: file.to_owned() };
+        let functions = BTreeMap::from([
+            (1, vec![frame("row", "/w/row.rs")]),
+            (
+                2,
+                vec![
+                    frame("load", "/rustc/atomic.rs"),
+                    frame("step", "/w/driver.rs"),
+                    frame("run", "/w/run.rs"),
+                ],
+            ),
+        ]);
+        let program = |thread: &str, offset| (thread.to_owned(), Place::Program { offset });
+        let libc = ("channel-0-0".to_owned(), Place::Elsewhere(frame("free", "libc.so")));
+        let single = BTreeMap::from([
+            (program("worker-0", 1), 30),
+            (program("worker-0", 2), 10),
+            (program("main", 2), 4),
+        ]);
+        let two = BTreeMap::from([(program("worker-0", 1), 20), (program("worker-1", 1), 20), (libc, 60)]);
+        let sums = [single, two].map(|samples| Sums::new(&samples, &functions, &paths, Path::new("/w")));
+        let cases = [Case::Single, Case::Nodes(2)];
+        let expected = "\
+| CPU time, `single` = 100 | `single` | 2 nodes |
+| --- | --- | --- |
+| **worker** | 100.0 | 100.0 |
+| rows | 75.0 | 100.0 |
+| rest | 25.0 | 0.0 |
+| **channel** | 0.0 | 150.0 |
+| rest | 0.0 | 150.0 |
+| **total** | 100.0 | 250.0 |
+| other threads | 10.0 | 0.0 |
+
+worker, rest, `single`:
+  25.0 step (driver.rs)
+channel, rest, 2 nodes:
+  150.0 free (libc.so)
+";
+        assert_eq!(render(&cases, &sums, &paths, false), expected);
+        let all = render(&cases, &sums, &paths, true);
+        assert!(all.contains("worker, rows, 2 nodes:\n  100.0 row (row.rs)\n"), "{all}");
+        assert!(all.contains("other threads, `single`:\n  10.0 step (driver.rs)\n"), "{all}");
+    }
+}
