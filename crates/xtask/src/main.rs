@@ -2,9 +2,9 @@
 //!
 //! `cargo xtask verify` runs the checks that a change must pass; `cargo xtask sim` runs and replays seeds of
 //! the simulator; `cargo xtask plant` shows that the checks find known bugs; `cargo xtask figure` reproduces
-//! figures of the sources; `cargo xtask measure` measures speed, `cargo xtask instructions` counts
-//! instructions; `cargo xtask calibrate`, `validate-sim` and `sensitivity` compare the simulator with
-//! reality.
+//! figures of the sources; `cargo xtask measure` measures speed, `cargo xtask profile` shows where CPU time
+//! goes, `cargo xtask instructions` counts instructions; `cargo xtask calibrate`, `validate-sim` and
+//! `sensitivity` compare the simulator with reality.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
@@ -14,8 +14,11 @@ mod figure;
 mod instructions;
 mod items;
 mod measure;
+mod pinned;
+mod pinning;
 mod plant;
 mod process;
+mod profile;
 #[cfg(feature = "generate")]
 mod protocol;
 mod reality;
@@ -46,6 +49,8 @@ enum Command {
     Figure(figure::Args),
     /// Measure speed, and print it beside targets and rivals
     Measure(measure::Args),
+    /// Show where the CPU time of training goes: by thread and by path, of one node and of two
+    Profile(profile::Args),
     /// Measure the constants of this machine, and write files for --machine and --net
     Calibrate(reality::calibrate::Args),
     /// Compare simulated with real runs, with the constants of this machine
@@ -68,6 +73,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Figure(args) => figure::run(&args),
         Command::Measure(args) => measure::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Calibrate(args) => reality::calibrate::run(&args),
         Command::ValidateSim(args) => reality::validate::run(&args),
         Command::Sensitivity(args) => reality::sensitivity::run(&args),

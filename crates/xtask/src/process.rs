@@ -1,5 +1,6 @@
 //! Running other programs: cargo, git and the built binaries.
 
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -23,10 +24,15 @@ pub(crate) fn target() -> PathBuf {
 
 /// The path of the program that a package of the workspace builds.
 pub(crate) fn program(package: &str, release: bool) -> PathBuf {
+    program_in(&target(), package, release)
+}
+
+/// The path of the program that a package of the workspace builds in the build folder `target`.
+pub(crate) fn program_in(target: &Path, package: &str, release: bool) -> PathBuf {
     // Training programs are installed under names that collide with no other program's.
     let name =
         if package.starts_with("intendant") { package.to_owned() } else { format!("intendant-{package}") };
-    target().join(if release { "release" } else { "debug" }).join(name)
+    target.join(if release { "release" } else { "debug" }).join(name)
 }
 
 /// Runs `command` with inherited input and output.
@@ -47,4 +53,17 @@ pub(crate) fn text(command: &mut Command) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(format!("{command:?} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Runs `command`, to which `flag` and `file` are added, and reads the JSON that it writes there.
+pub(crate) fn json(command: &mut Command, flag: &str, file: &Path) -> Result<Value, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+    }
+    // A file of an earlier run must not be read as this run's.
+    let _ = std::fs::remove_file(file);
+    text(command.arg(flag).arg(file))?;
+    let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
+    serde_json::from_str(&text).map_err(|error| failed(&error))
 }

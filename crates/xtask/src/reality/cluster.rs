@@ -2,7 +2,7 @@
 
 use super::calibrate::{machine_file, network_file};
 use super::{read, scratch, write};
-use crate::process;
+use crate::{pinning, process};
 use intendant_sim::Machine;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,21 +52,19 @@ impl Cluster {
 
     /// The command that runs `program` as this cluster.
     pub(super) fn command(self, program: &Path, args: &[String]) -> Command {
-        let cores = self.used_cores().to_string();
         let mut command = match self.net {
             Net::Loopback => {
-                let mut command = Command::new(process::program("intendant", true));
-                command.args(["launch", "-n", &self.nodes.to_string(), "--", "sh", "-c"]);
-                command.arg(format!("exec taskset -c $((RANK % {cores})) \"$0\" \"$@\""));
-                command
+                let launcher = process::program("intendant", true);
+                pinning::cluster(&launcher, self.nodes, self.used_cores(), program)
             }
             Net::Limited => {
                 let mut command = Command::new(script());
-                command.args([&self.nodes.to_string(), &cores, &format!("{RATE}mbit")]);
+                let (nodes, cores) = (self.nodes.to_string(), self.used_cores().to_string());
+                command.args([&nodes, &cores, &format!("{RATE}mbit")]).arg(program);
                 command
             }
         };
-        command.arg(program).args(args).args(["--transport", "tcp"]);
+        command.args(args).args(["--transport", "tcp"]);
         command
     }
 
@@ -98,13 +96,6 @@ impl Cluster {
 
 fn script() -> PathBuf {
     process::root().join("scripts/rate-limited.sh")
-}
-
-/// Why clusters cannot be pinned to cores here, if so.
-pub(super) fn check_pinning() -> Result<(), String> {
-    process::text(Command::new("taskset").args(["-c", "0", "true"]))
-        .map(drop)
-        .map_err(|error| format!("nodes are pinned to cores with taskset (util-linux): {error}"))
 }
 
 /// Why there is no rate-limited network here, if so.

@@ -94,11 +94,7 @@ fn shown_in_page(command: &str, table: &str) -> Result<(), String> {
 
 /// Executes `command`, to which `flag` and a file are added, and reads the JSON that it writes there.
 fn json(command: &mut Command, flag: &str) -> Result<Value, String> {
-    let file = scratch()?.join("run.json");
-    // A file of an earlier run must not be read as this run's.
-    let _ = std::fs::remove_file(&file);
-    process::text(command.arg(flag).arg(&file))?;
-    serde_json::from_str(&read(&file)?).map_err(|error| format!("{}: {error}", file.display()))
+    process::json(command, flag, &scratch()?.join("run.json"))
 }
 
 /// The median; NaN of none.

@@ -5,10 +5,10 @@
 //! real cluster are pinned, and the simulated machine has `nodes_per_core`. Real runs and simulations take
 //! turns, each simulation with a seed of its own delays; medians are compared.
 
-use super::cluster::{Cluster, Net, check_limited, check_pinning};
+use super::cluster::{Cluster, Net, check_limited};
 use super::table::{Row, render};
 use super::{Workload, calibrate, json, programs, shown_in_page, workloads};
-use crate::process;
+use crate::{pinning, process};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,10 +49,10 @@ pub(crate) struct Args {
 /// result.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let tasks = workloads(&args.only)?;
-    check_pinning()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    pinning::check(cores)?;
     programs(&tasks, !args.no_build)?;
     let calibrated = args.calibrated.clone().unwrap_or_else(calibrate::place);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut nets = vec![Net::Loopback];
     if !args.loopback_only {
         match check_limited() {

@@ -3,12 +3,17 @@
 //!
 //! All rows are measured several times, in turn, so that a temporary slowdown of the machine affects all of
 //! them; the median counts. A missed target is no failure, because machines differ.
+//!
+//! `cargo xtask measure --pinned` compares clusters with threads, with equal means: [`pinned`].
+
+mod pinned;
 
 use crate::process::{self, cargo};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,6 +32,12 @@ pub(crate) struct Args {
     /// Do not build the programs
     #[arg(long)]
     no_build: bool,
+    /// Measure the tasks of pinned.toml instead: clusters with one core per node, and threads on one core
+    #[arg(long)]
+    pinned: bool,
+    /// Folder with the data of tasks that are not built in; without it, they are skipped
+    #[arg(long, value_name = "DIR", requires = "pinned")]
+    data_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -70,6 +81,9 @@ const END: &str = "<!-- end -->";
 
 /// Measures and prints the rows, and writes the table with `--write`.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
+    if args.pinned {
+        return pinned::run(args);
+    }
     let root = process::root();
     let path = root.join("bench-configs/measured/performance.toml");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -86,12 +100,12 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     for run in 1..=args.runs {
         println!("run {run} of {}", args.runs);
         // Rows with the same command share one execution.
-        let mut outputs: BTreeMap<(&str, &[String]), serde_json::Value> = BTreeMap::new();
+        let mut outputs: BTreeMap<(&str, &[String]), Value> = BTreeMap::new();
         for row in &rows {
             let command = (row.program.as_str(), &row.args[..]);
             let output = match outputs.entry(command) {
                 Entry::Occupied(there) => there.into_mut(),
-                Entry::Vacant(none) => none.insert(execute(&root, row)?),
+                Entry::Vacant(none) => none.insert(execute(row)?),
             };
             let number = row.read(output).map_err(|error| format!("{}: {error}", row.name))?;
             println!("  {:<90} {}", row.name, shown(number));
@@ -124,22 +138,14 @@ fn wanted<'a>(rows: &'a [Row], only: &str) -> Vec<&'a Row> {
 }
 
 /// Runs a row's program and reads what it reports.
-fn execute(root: &Path, row: &Row) -> Result<serde_json::Value, String> {
-    let place = root.join("target/measured");
-    std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
-    let report: PathBuf = place.join(format!("{}.json", row.program));
-    // A report of an earlier run must not be read as this run's.
-    let _ = std::fs::remove_file(&report);
+fn execute(row: &Row) -> Result<Value, String> {
     let mut command = Command::new(process::program(&row.program, true));
     command.args(&row.args);
-    if row.is_bench() {
-        command.arg("--json").arg(&report);
-    } else {
-        command.args(["--no-progress", "--report"]).arg(&report);
+    if !row.is_bench() {
+        command.arg("--no-progress");
     }
-    process::text(&mut command)?;
-    let text = std::fs::read_to_string(&report).map_err(|error| format!("{}: {error}", report.display()))?;
-    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", report.display()))
+    let flag = if row.is_bench() { "--json" } else { "--report" };
+    process::json(&mut command, flag, &process::target().join("measured/report.json"))
 }
 
 impl Row {
@@ -148,14 +154,14 @@ impl Row {
     }
 
     /// Reads the number from the program's report.
-    fn read(&self, report: &serde_json::Value) -> Result<f64, String> {
-        let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    fn read(&self, report: &Value) -> Result<f64, String> {
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let number = if self.is_bench() {
-            let is_it = |row: &&serde_json::Value| self.op.as_ref().is_none_or(|op| row["op"] == **op);
+            let is_it = |row: &&Value| self.op.as_ref().is_none_or(|op| row["op"] == **op);
             list(report).iter().find(is_it).and_then(|row| row[&self.value].as_f64())
         } else {
             let epochs = list(&report["epochs"]);
-            let of_epoch = |epoch: &serde_json::Value| match self.value.as_str() {
+            let of_epoch = |epoch: &Value| match self.value.as_str() {
                 "examples" => Some(epoch["examples"].as_f64()? / epoch["cpu_seconds"].as_f64()?),
                 field => epoch[field].as_f64(),
             };
@@ -164,19 +170,43 @@ impl Row {
         Ok(number.ok_or_else(|| format!("the report has no {}", self.value))? / self.divide_by)
     }
 
-    /// Whether the number reaches its target; `None` without a target.
-    fn reached(&self, number: f64) -> Option<bool> {
+    fn target(&self) -> Target {
+        Target { at_most: self.at_most, at_least: self.at_least }
+    }
+}
+
+/// What a number has to reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Target {
+    at_most: Option<f64>,
+    at_least: Option<f64>,
+}
+
+impl Target {
+    /// Whether the number reaches the target; `None` without a target.
+    fn reached(self, number: f64) -> Option<bool> {
         match (self.at_most, self.at_least) {
             (None, None) => None,
             (most, least) => Some(most.is_none_or(|m| number <= m) && least.is_none_or(|l| number >= l)),
         }
     }
 
-    fn target(&self) -> String {
+    /// The verdict of a table; empty without a target.
+    fn verdict(self, number: f64) -> &'static str {
+        match self.reached(number) {
+            None => "",
+            Some(true) => "reached",
+            Some(false) => "**missed**",
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.at_most, self.at_least) {
-            (Some(most), _) => format!("≤ {most}"),
-            (None, Some(least)) => format!("≥ {least}"),
-            (None, None) => String::new(),
+            (Some(most), _) => write!(formatter, "≤ {most}"),
+            (None, Some(least)) => write!(formatter, "≥ {least}"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -195,6 +225,13 @@ fn shown(number: f64) -> String {
     format!("{number:.*}", digits as usize)
 }
 
+/// The median and the range of `numbers`.
+fn with_range(numbers: &[f64], median: f64) -> String {
+    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    format!("{} ({} to {})", shown(median), shown(least), shown(most))
+}
+
 fn render(rows: &[&Row], numbers: &BTreeMap<&str, Vec<f64>>) -> String {
     let mut table = "| what | asked | measured: median (least to most) | | rivals, measured |\n".to_owned();
     table.push_str("| --- | --- | --- | --- | --- |\n");
@@ -205,15 +242,8 @@ fn render(rows: &[&Row], numbers: &BTreeMap<&str, Vec<f64>>) -> String {
             all = all.iter().zip(of(over)).map(|(number, base)| number / base).collect();
         }
         let Some(median) = median(&all) else { continue };
-        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let verdict = match row.reached(median) {
-            None => "",
-            Some(true) => "reached",
-            Some(false) => "**missed**",
-        };
         let (name, target, rivals) = (&row.name, row.target(), &row.rivals);
-        let measured = format!("{} ({} to {})", shown(median), shown(least), shown(most));
+        let (measured, verdict) = (with_range(&all, median), target.verdict(median));
         let _ = writeln!(table, "| {name} | {target} | {measured} | {verdict} | {rivals} |");
     }
     table
@@ -270,7 +300,7 @@ mod tests {
         let numbers = BTreeMap::from([("a", vec![3.0, 6.0, 9.0]), ("b", vec![1.5, 1.5, 1.5])]);
         let table = render(&wanted(&rows, ""), &numbers);
         assert!(table.ends_with("| a | ≤ 2 | 4.00 (2.00 to 6.00) | **missed** |  |\n"), "{table}");
-        assert_eq!(rows[0].reached(2.0), Some(true));
+        assert_eq!(rows[0].target().reached(2.0), Some(true));
         assert!(parse("[[rows]]\nname='a'\nprogram='kge'\nargs=[]\nvalue='x'\nover='c'").is_err());
     }
 
