@@ -98,7 +98,7 @@ impl Division {
                 cell.len().div_ceil(batch) as u64
             }
             Self::Columns(columns) => columns.runs(worker).iter().map(|run| run.batches(batch)).sum(),
-            Self::Tiles(tiles) => tiles.batches(worker, batch),
+            Self::Tiles(tiles) => tiles.batches(subepoch.epoch, worker, batch),
         }
     }
 

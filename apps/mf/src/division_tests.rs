@@ -371,7 +371,7 @@ fn nodes_are_at_different_blocks_of_columns_and_visit_each_once() {
     let division = Division::new(Algorithm::Tiles, &data, 9, (NODES, NODES), 4);
     let Division::Tiles(tiles) = &division else { unreachable!() };
     let mut orders = Vec::new();
-    for number in 0..2 {
+    for number in 1..3 {
         let mut blocks = vec![Vec::new(); NODES as usize];
         for Trained { worker, entries, .. } in epoch(&data, &division, number, NODES, 1, 100) {
             blocks[worker as usize].push(tiles.place(&entries[0]).1 / 4);
@@ -390,6 +390,33 @@ fn nodes_are_at_different_blocks_of_columns_and_visit_each_once() {
         orders.push(blocks);
     }
     assert_ne!(orders[0], orders[1], "the order of blocks is the epoch's");
+}
+
+/// Otherwise nodes would learn factors of their own.
+#[test]
+fn in_the_first_epoch_nodes_visit_each_column_once_in_an_order_of_their_own() {
+    let data = matrix(400, 60, 20_000, 3);
+    let division = Division::new(Algorithm::Tiles, &data, 9, (4, 2), 4);
+    let mut visits = vec![Vec::new(); 4];
+    for Trained { worker, entries, .. } in epoch(&data, &division, 0, 2, 2, 50) {
+        visits[worker as usize].extend(entries.iter().map(|entry| entry.column));
+    }
+    visits.iter_mut().for_each(|columns| columns.dedup());
+    for node in visits.chunks(2) {
+        let all: Vec<u32> = node.concat();
+        let distinct: BTreeSet<u32> = all.iter().copied().collect();
+        assert_eq!((all.len(), distinct.len()), (60, 60), "{node:?}");
+    }
+    let order: Vec<u32> = visits[2].iter().copied().filter(|column| visits[0].contains(column)).collect();
+    assert!(order.len() > 20 && !visits[0].ends_with(&order), "{visits:?}");
+    // A single node has one basis, whatever the order.
+    let alone = Division::new(Algorithm::Tiles, &data, 9, (1, 1), 4);
+    let mut columns: Vec<u32> = epoch(&data, &alone, 0, 1, 1, 50)
+        .iter()
+        .flat_map(|trained| trained.entries.iter().map(|entry| entry.column))
+        .collect();
+    columns.dedup();
+    assert!(columns.len() > 200, "{} visits", columns.len());
 }
 
 /// The memory of a node: the entries of its rows.

@@ -11,6 +11,11 @@
 //! about equally fast, and a column goes from node to node once per epoch and node, however many tiles there
 //! are. Smaller blocks mix what nodes learn earlier, and load each tile more often.
 //!
+//! In the first epoch of several nodes, columns are visited once, in a random order of each worker. Nodes that
+//! begin with different blocks learn factors of their own, which do not fit together when they meet in a
+//! column: on two nodes, the test error after one epoch was .81 instead of .78, and after five .006 larger.
+//! From the second epoch on, there is no such difference.
+//!
 //! All workers of a node go through blocks and tiles in the same order. In different tiles they would not
 //! wait for each other's cache lines, but each would learn factors of its own for a while: with two workers,
 //! the test error after one epoch was .642 instead of .598, and that after six .006 larger.
@@ -111,6 +116,9 @@ struct Visit {
     /// The next batch, and the run with which it begins, unless it is the first of a cell.
     next: u64,
     run: usize,
+    /// In an epoch without cells: the worker's runs in the order of their visits, and the entries up to the end
+    /// of each.
+    runs: Vec<(u32, usize)>,
 }
 
 impl Tiles {
@@ -205,12 +213,21 @@ impl Tiles {
         self.sizes[worker as usize * self.cells() + cell] as usize
     }
 
+    /// Whether columns are visited once in this epoch.
+    const fn is_by_column(&self, epoch: u32) -> bool {
+        self.nodes > 1 && epoch == 0
+    }
+
     /// Batches of a worker in an epoch.
-    pub(crate) fn batches(&self, worker: u32, batch: usize) -> u64 {
+    pub(crate) fn batches(&self, epoch: u32, worker: u32, batch: usize) -> u64 {
+        if self.is_by_column(epoch) {
+            let entries: usize = (0..self.cells()).map(|cell| self.size(worker, cell)).sum();
+            return entries.div_ceil(batch) as u64;
+        }
         (0..self.cells()).map(|cell| self.size(worker, cell).div_ceil(batch) as u64).sum()
     }
 
-    /// For each column of each cell: the column, the node, its entries in the cell, and those of its worker in
+    /// For each column of each cell, as epochs by cells visit them: the column, the node, its entries in the cell, and those of its worker in
     /// the cell.
     pub(crate) fn visit_sizes(&self, data: &Dataset, mut each: impl FnMut(u32, u32, usize, usize)) {
         for node in 0..self.nodes {
@@ -242,7 +259,14 @@ impl Tiles {
         let node = worker / self.workers_per_node;
         let share = self.shares[node as usize].get_or_init(|| self.share(data, node));
         let visit = &mut *lock(&self.visits[worker as usize]);
-        if visit.of != Some((epoch, batch)) {
+        let is_new = visit.of != Some((epoch, batch));
+        if self.is_by_column(epoch) {
+            if is_new {
+                *visit = self.visit_by_column(share, worker, epoch, batch);
+            }
+            return self.choose_by_column(share, &visit.runs, at, batch, each);
+        }
+        if is_new {
             *visit = self.visit(worker, epoch, batch);
         }
         let begin = |place: usize| place.checked_sub(1).map_or(0, |before| visit.ends[before]);
@@ -283,6 +307,53 @@ impl Tiles {
             }
         }
         (visit.next, visit.run) = (at.index + 1, run);
+    }
+
+    /// As [`Tiles::choose`], with columns that are visited once.
+    fn choose_by_column(
+        &self,
+        share: &Share,
+        runs: &[(u32, usize)],
+        at: BatchAt,
+        batch: usize,
+        mut each: impl FnMut(u32, u32, f64),
+    ) {
+        let name = [ENTRIES, at.subepoch.epoch.into(), at.partition.worker.into()];
+        let seed = stream(self.seed, &name);
+        let mut place = at.index as usize * batch;
+        let mut left = batch;
+        let first = runs.partition_point(|(_, end)| *end <= place);
+        for (run, end) in &runs[first..] {
+            let Run { column, start, len } = share.runs[*run as usize];
+            let (start, len) = (start as usize, len as usize);
+            let from = place - (end - len);
+            let to = len.min(from + left);
+            let (rows, values) = (&share.rows[start..start + len], &share.values[start..start + len]);
+            let order = Order::new(len as u32, mix(seed ^ u64::from(*run)));
+            order.places(from..to).for_each(|place| each(rows[place], column, values[place]));
+            (place, left) = (place + (to - from), left - (to - from));
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
+    /// The order of a worker's columns.
+    fn visit_by_column(&self, share: &Share, worker: u32, epoch: u32, batch: usize) -> Visit {
+        let seed = stream(self.seed, &[VISITS, epoch.into(), worker.into()]);
+        let first = (worker % self.workers_per_node) as usize * self.cells();
+        let runs = share.starts[first]..share.starts[first + self.cells()];
+        let mut runs: Vec<(u32, usize)> = runs.map(|run| (run, 0)).collect();
+        runs.sort_by_cached_key(|(run, _)| {
+            let column = share.runs[*run as usize].column;
+            (mix(seed ^ u64::from(column)), column)
+        });
+        let mut entries = 0;
+        for (run, end) in &mut runs {
+            entries += share.runs[*run as usize].len as usize;
+            *end = entries;
+        }
+        Visit { of: Some((epoch, batch)), runs, ..Visit::default() }
     }
 
     /// The order of a worker's cells.
