@@ -20,9 +20,9 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
     pub(crate) bias: bool,
 
-    /// How an epoch is divided
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Algorithm::Columns)]
-    pub(crate) algorithm: Algorithm,
+    /// How an epoch is divided [default: tiles with techniques that act on intents, else columns]
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub(crate) algorithm: Option<Algorithm>,
 
     /// Rule that turns gradients into steps
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Optimizer::RowAdaGrad)]
@@ -50,7 +50,7 @@ pub(crate) struct Flags {
     pub(crate) l2_scope: Scope,
 
     /// Maximum number of entries per batch, which are trained on one copy of their column. With 1, each entry
-    /// is a pull and a push of two keys (the parameter server papers' setting) [default: 64; on one node 128]
+    /// is a pull and a push of two keys (the parameter server papers' setting) [default: 128 with tiles and on one node, else 64]
     #[arg(long, value_name = "B")]
     pub(crate) batch: Option<usize>,
 

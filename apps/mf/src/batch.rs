@@ -1,6 +1,6 @@
 //! A batch: its entries, and the keys that they need.
 
-use crate::data::{Dataset, Entry};
+use crate::data::Dataset;
 use intendant_core::Key;
 
 /// An entry of a batch.
@@ -36,61 +36,68 @@ pub struct Batch {
     pub(crate) rows: usize,
 }
 
-impl Batch {
-    /// The batch of some training entries, and its distinct keys: rows first, each side ascending. The key of
-    /// column `c` is the number of rows and `c`.
-    pub(crate) fn new(data: &Dataset, entries: &[Entry]) -> (Self, Vec<Key>) {
-        let rows = distinct(entries.iter().map(|e| e.row).collect());
-        let columns = distinct(entries.iter().map(|e| e.column).collect());
-        let place = |sorted: &[u32], number: u32| sorted.partition_point(|n| *n < number) as u32;
-        let example = |entry: &Entry| Example {
-            row: place(&rows, entry.row),
-            row_uses: data.row_uses()[entry.row as usize],
-            value: entry.value,
-        };
-        let mut end = 0;
-        let run = |run: &[Entry]| {
-            let column = run[0].column;
-            end += run.len();
-            Run {
-                column: rows.len() as u32 + place(&columns, column),
-                column_uses: data.column_uses()[column as usize],
-                end,
-            }
-        };
-        let runs = entries.chunk_by(|a, b| a.column == b.column).map(run).collect();
-        let examples = entries.iter().map(example).collect();
-        let keys = rows.iter().map(|row| Key(u64::from(*row)));
-        let keys = keys.chain(columns.iter().map(|column| column_key(data, *column)));
-        (Self { examples, runs, rows: rows.len() }, keys.collect())
+/// A batch that is being put together, entry by entry.
+pub(crate) struct Builder<'a> {
+    data: &'a Dataset,
+    examples: Vec<Example>,
+    /// With the number of the column in the place of its position.
+    runs: Vec<Run>,
+    /// Of the rows of the entries.
+    keys: Vec<Key>,
+}
+
+impl<'a> Builder<'a> {
+    /// Reserves memory for so many entries.
+    pub(crate) fn new(data: &'a Dataset, entries: usize) -> Self {
+        Self {
+            data,
+            examples: Vec::with_capacity(entries),
+            runs: Vec::with_capacity(RUNS),
+            keys: Vec::with_capacity(entries + RUNS),
+        }
     }
 
-    /// As [`Batch::new`], with a key for the row of each entry, in the order of the entries, and a key for
-    /// each run of entries of one column: the keys are distinct if the entries are different cells of one
-    /// column.
-    pub(crate) fn by_run(data: &Dataset, entries: &[Entry]) -> (Self, Vec<Key>) {
-        let rows = entries.len();
-        let example = |(row, entry): (u32, &Entry)| Example {
-            row,
-            row_uses: data.row_uses()[entry.row as usize],
-            value: entry.value,
-        };
-        let examples = (0..).zip(entries).map(example).collect();
-        let mut keys = Vec::with_capacity(rows + RUNS);
-        keys.extend(entries.iter().map(|entry| Key(u64::from(entry.row))));
-        let mut runs = Vec::with_capacity(RUNS);
-        let mut end = 0;
-        for run in entries.chunk_by(|a, b| a.column == b.column) {
-            let column = run[0].column;
-            end += run.len();
-            runs.push(Run {
-                column: keys.len() as u32,
-                column_uses: data.column_uses()[column as usize],
-                end,
-            });
-            keys.push(column_key(data, column));
+    /// Appends an entry.
+    #[inline]
+    pub(crate) fn push(&mut self, row: u32, column: u32, value: f64) {
+        let at = self.examples.len();
+        self.examples.push(Example { row: at as u32, row_uses: self.data.row_uses()[row as usize], value });
+        self.keys.push(Key(row.into()));
+        match self.runs.last_mut().filter(|run| run.column == column) {
+            Some(run) => run.end = at + 1,
+            None => {
+                let column_uses = self.data.column_uses()[column as usize];
+                self.runs.push(Run { column, column_uses, end: at + 1 });
+            }
         }
-        (Self { examples, runs, rows }, keys)
+    }
+
+    /// The batch and its distinct keys: rows first, each side ascending. The key of column `c` is the number
+    /// of rows and `c`.
+    pub(crate) fn distinct(mut self) -> (Batch, Vec<Key>) {
+        let rows = distinct(self.keys.clone());
+        let columns = distinct(self.runs.iter().map(|run| column_key(self.data, run.column)).collect());
+        let place = |sorted: &[Key], key: Key| sorted.partition_point(|other| *other < key) as u32;
+        for (example, key) in self.examples.iter_mut().zip(&self.keys) {
+            example.row = place(&rows, *key);
+        }
+        for run in &mut self.runs {
+            run.column = rows.len() as u32 + place(&columns, column_key(self.data, run.column));
+        }
+        let batch = Batch { examples: self.examples, runs: self.runs, rows: rows.len() };
+        (batch, [rows, columns].concat())
+    }
+
+    /// The batch with a key for the row of each entry, in the order of the entries, and a key for each run of
+    /// entries of one column: the keys are distinct if the entries are different cells of one column.
+    pub(crate) fn by_run(mut self) -> (Batch, Vec<Key>) {
+        for run in &mut self.runs {
+            let key = column_key(self.data, run.column);
+            run.column = self.keys.len() as u32;
+            self.keys.push(key);
+        }
+        let rows = self.examples.len();
+        (Batch { examples: self.examples, runs: self.runs, rows }, self.keys)
     }
 }
 
@@ -101,8 +108,8 @@ fn column_key(data: &Dataset, column: u32) -> Key {
     Key(data.rows().len() as u64 + u64::from(column))
 }
 
-fn distinct(mut numbers: Vec<u32>) -> Vec<u32> {
-    numbers.sort_unstable();
-    numbers.dedup();
-    numbers
+fn distinct(mut keys: Vec<Key>) -> Vec<Key> {
+    keys.sort_unstable();
+    keys.dedup();
+    keys
 }

@@ -6,7 +6,8 @@
 //! is the algorithm of [thesis §4.4.1, §5.4.6]: nodes have rows of their own, and one worker of a node visits
 //! a column and trains all of the node's entries in it.
 //!
-//! On one node, [`Tiles`] take the place of columns if rows do not fit into a cache.
+//! [`Tiles`] are the same with several visits of a column, each for the rows that fit into a cache. On one
+//! node, they take the place of columns.
 //!
 //! All are functions of the data, the seed and the number of workers and nodes. They use no keys and values.
 //! Only how many tiles there are depends on the bytes of a value.
@@ -27,18 +28,19 @@ use tiles::Tiles;
 /// How an epoch is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Algorithm {
-    /// Nodes keep their rows; workers visit column by column. --localize-ahead hides latency.
+    /// Nodes keep their rows; workers visit column by column. --localize-ahead hides latency. On one node
+    /// the same as tiles.
     Columns,
+    /// Nodes keep their rows; workers visit columns once for as many rows as fit into a cache.
+    Tiles,
     /// Parameter blocking (DSGD): workers keep their rows and take turns with blocks of columns.
     Blocks,
 }
 
-/// The entries of a batch.
+/// How a batch is trained.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Chosen {
-    /// In the order in which they are trained.
-    pub(crate) entries: Vec<Entry>,
-    /// The column that is visited, if this is the first batch of the visit.
+    /// The column that is visited, if this is the first batch of its only visit in the epoch.
     pub(crate) opens: Option<u32>,
     /// True: the batch accesses a row once per entry, and a column once per run of its entries. False: it
     /// accesses each row and each column once.
@@ -61,7 +63,7 @@ const VISITS: u64 = 4;
 const ENTRIES: u64 = 5;
 
 impl Division {
-    /// `tiles` counts only for columns on one node.
+    /// `tiles` are those of each node. If there is one, columns are visited once.
     pub(crate) fn new(
         algorithm: Algorithm,
         data: &Dataset,
@@ -71,10 +73,12 @@ impl Division {
     ) -> Self {
         match algorithm {
             Algorithm::Blocks => Self::Blocks(Blocks::new(data, seed, workers)),
-            Algorithm::Columns if nodes == 1 && tiles > 1 => {
-                Self::Tiles(Tiles::new(data, seed, workers, tiles))
+            Algorithm::Columns | Algorithm::Tiles
+                if tiles > 1 && (nodes == 1 || algorithm == Algorithm::Tiles) =>
+            {
+                Self::Tiles(Tiles::new(data, seed, (workers, nodes), tiles))
             }
-            Algorithm::Columns => Self::Columns(Columns::new(data, seed, workers, nodes)),
+            Algorithm::Columns | Algorithm::Tiles => Self::Columns(Columns::new(data, seed, workers, nodes)),
         }
     }
 
@@ -94,24 +98,39 @@ impl Division {
                 cell.len().div_ceil(batch) as u64
             }
             Self::Columns(columns) => columns.runs(worker).iter().map(|run| run.batches(batch)).sum(),
-            Self::Tiles(tiles) => tiles.batches(worker, batch),
+            Self::Tiles(tiles) => tiles.batches(subepoch.epoch, worker, batch),
         }
     }
 
-    /// The entries of a batch of up to `batch` entries.
+    /// Calls `each` with the row, the column and the value of each entry of a batch of up to `batch` entries,
+    /// in the order in which they are trained.
     ///
     /// # Panics
     /// If there is no such batch.
-    pub(crate) fn choose(&self, data: &Dataset, at: BatchAt, batch: usize) -> Chosen {
-        match self {
-            Self::Blocks(blocks) => blocks.choose(data, at, batch),
-            Self::Columns(columns) => columns.choose(data, at, batch),
-            Self::Tiles(tiles) => Chosen { entries: tiles.choose(at, batch), opens: None, by_run: true },
+    pub(crate) fn choose(
+        &self,
+        data: &Dataset,
+        at: BatchAt,
+        batch: usize,
+        mut each: impl FnMut(u32, u32, f64),
+    ) -> Chosen {
+        let (entries, chosen) = match self {
+            Self::Blocks(blocks) => blocks.choose(at, batch),
+            Self::Columns(columns) => columns.choose(at, batch),
+            Self::Tiles(tiles) => {
+                tiles.choose(data, at, batch, each);
+                return Chosen { opens: None, by_run: true };
+            }
+        };
+        for entry in entries {
+            let Entry { row, column, value } = data.train()[entry as usize];
+            each(row, column, value);
         }
+        chosen
     }
 
     /// Groups of entries, each with its worker. A group is trained in a random order, in batches without
-    /// entries of other groups. Tiles have none: see [`Tiles::sizes`].
+    /// entries of other groups. Tiles have none: see [`Tiles::visit_sizes`].
     pub(crate) fn parts(&self) -> Box<dyn Iterator<Item = (u32, &[u32])> + '_> {
         match self {
             Self::Blocks(blocks) => {
@@ -134,7 +153,10 @@ impl Division {
         let mut rows = match self {
             Self::Blocks(blocks) => of(&blocks.row_block, partition.worker),
             Self::Columns(columns) => of(&columns.row_node, partition.node()),
-            Self::Tiles(_) => (0..data.rows().len() as u32).collect(),
+            Self::Tiles(tiles) => {
+                let here = (0..).zip(tiles.row_nodes()).filter(|(_, node)| *node == partition.node());
+                here.map(|(row, _)| row).collect()
+            }
         };
         // Rows without entries may be anywhere.
         rows.retain(|row| data.row_uses()[*row as usize] > 0);
@@ -211,11 +233,6 @@ fn shuffle<T>(things: &mut [T], seed: u64) {
     }
 }
 
-/// The training entries of these indices.
-fn gather(data: &Dataset, entries: &[u32]) -> Vec<Entry> {
-    entries.iter().map(|entry| data.train()[*entry as usize]).collect()
-}
-
 /// Parameter blocking.
 #[derive(Debug)]
 pub(crate) struct Blocks {
@@ -265,14 +282,15 @@ impl Blocks {
         self.starts[cell] as usize..self.starts[cell + 1] as usize
     }
 
-    fn choose(&self, data: &Dataset, at: BatchAt, batch: usize) -> Chosen {
+    /// The entries of a batch.
+    fn choose(&self, at: BatchAt, batch: usize) -> (Vec<u32>, Chosen) {
         let worker = at.partition.worker;
         let columns = self.column_block(at.subepoch, worker);
         let cell = &self.order[self.cell(worker, columns)];
         let name = [ENTRIES, at.subepoch.epoch.into(), worker.into(), columns.into()];
         let mut shuffle = lock(&self.shuffles[worker as usize]);
         let entries = shuffle.slice(cell, stream(self.seed, &name), at.index, batch);
-        Chosen { entries: gather(data, &entries), opens: None, by_run: false }
+        (entries, Chosen { opens: None, by_run: false })
     }
 }
 
@@ -442,7 +460,8 @@ impl Columns {
         Visit { epoch, batch, ends: ends.collect(), runs: order }
     }
 
-    fn choose(&self, data: &Dataset, at: BatchAt, batch: usize) -> Chosen {
+    /// The entries of a batch.
+    fn choose(&self, at: BatchAt, batch: usize) -> (Vec<u32>, Chosen) {
         let (worker, epoch) = (at.partition.worker, at.subepoch.epoch);
         // If this panics, the visit is still that of its epoch.
         let Visits { visit, place, shuffle } = &mut *lock(&self.visits[worker as usize]);
@@ -458,7 +477,7 @@ impl Columns {
         let seed = stream(self.seed, &[ENTRIES, epoch.into(), node.into(), run.column.into()]);
         let entries = shuffle.slice(&self.order[run.range()], seed, at.index - first, batch);
         let opens = (at.index == first).then_some(run.column);
-        Chosen { entries: gather(data, &entries), opens, by_run: !run.repeats }
+        (entries, Chosen { opens, by_run: !run.repeats })
     }
 }
 

@@ -9,7 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Trained {
     subepoch: Subepoch,
     worker: u32,
+    entries: Vec<Entry>,
     chosen: Chosen,
+}
+
+/// A batch of a division.
+fn choose(division: &Division, data: &Dataset, at: BatchAt, batch: usize) -> (Vec<Entry>, Chosen) {
+    let mut entries = Vec::new();
+    let each = |row, column, value| entries.push(Entry { row, column, value });
+    let chosen = division.choose(data, at, batch, each);
+    (entries, chosen)
 }
 
 /// A matrix of some cells, rows and columns of very different sizes among them.
@@ -51,7 +60,8 @@ fn epoch(
         for worker in 0..nodes * per_node {
             for index in 0..division.batches(subepoch, worker, batch) {
                 let at = BatchAt { subepoch, partition: partition(worker, nodes, per_node), index };
-                trained.push(Trained { subepoch, worker, chosen: division.choose(data, at, batch) });
+                let (entries, chosen) = choose(division, data, at, batch);
+                trained.push(Trained { subepoch, worker, entries, chosen });
             }
         }
     }
@@ -71,18 +81,19 @@ proptest! {
         (data, nodes, per_node, batch, seed) in settings(),
         tiles in 1u32..6,
     ) {
-        for algorithm in [Algorithm::Blocks, Algorithm::Columns] {
+        for algorithm in [Algorithm::Blocks, Algorithm::Columns, Algorithm::Tiles] {
             let division = Division::new(algorithm, &data, seed, (nodes * per_node, nodes), tiles);
             prop_assert_eq!(
                 matches!(division, Division::Tiles(_)),
-                nodes == 1 && tiles > 1 && algorithm == Algorithm::Columns
+                tiles > 1
+                    && (algorithm == Algorithm::Tiles || nodes == 1 && algorithm == Algorithm::Columns)
             );
             for number in 0..2 {
                 let mut times = vec![0; data.train().len()];
-                for Trained { chosen, .. } in epoch(&data, &division, number, nodes, per_node, batch) {
-                    prop_assert!((1..=batch).contains(&chosen.entries.len()));
-                    chosen.entries.iter().for_each(|entry| times[index(entry)] += 1);
-                    prop_assert!(chosen.entries.iter().all(|entry| *entry == data.train()[index(entry)]));
+                for Trained { entries, .. } in epoch(&data, &division, number, nodes, per_node, batch) {
+                    prop_assert!((1..=batch).contains(&entries.len()));
+                    entries.iter().for_each(|entry| times[index(entry)] += 1);
+                    prop_assert!(entries.iter().all(|entry| *entry == data.train()[index(entry)]));
                 }
                 prop_assert!(times.iter().all(|times| *times == 1), "{algorithm:?}: {times:?}");
             }
@@ -103,9 +114,11 @@ proptest! {
         let used_rows = data.row_uses().iter().filter(|uses| **uses > 0).count();
         prop_assert_eq!(owner.len(), used_rows, "every row with entries has an owner");
         let mut used: BTreeMap<(u32, u32), BTreeSet<u32>> = BTreeMap::new();
-        for Trained { subepoch, worker, chosen } in epoch(&data, &division, 1, nodes, per_node, batch) {
+        for Trained { subepoch, worker, entries, chosen } in
+            epoch(&data, &division, 1, nodes, per_node, batch)
+        {
             prop_assert_eq!(chosen.opens, None);
-            for entry in chosen.entries {
+            for entry in entries {
                 prop_assert_eq!(owner[&entry.row], worker);
                 used.entry((subepoch.index, worker)).or_default().insert(entry.column);
             }
@@ -141,12 +154,14 @@ proptest! {
         let mut opened = BTreeSet::new();
         let mut open: Option<(u32, u32)> = None;
         let mut visited = BTreeSet::new();
-        for Trained { worker, chosen, .. } in epoch(&data, &division, 0, nodes, per_node, batch) {
+        for Trained { worker, entries, chosen, .. } in
+            epoch(&data, &division, 0, nodes, per_node, batch)
+        {
             if let Some(column) = chosen.opens {
                 prop_assert!(opened.insert((worker / per_node, column)), "column {} is opened twice", column);
                 open = Some((worker, column));
             }
-            for entry in chosen.entries {
+            for entry in entries {
                 prop_assert_eq!(open, Some((worker, entry.column)), "only the open column is trained");
                 prop_assert_eq!(home[&entry.row], worker / per_node);
                 visited.insert((worker / per_node, entry.column));
@@ -155,32 +170,48 @@ proptest! {
         prop_assert_eq!(opened, visited);
     }
 
-    /// A tile's rows stay in the cache while it is trained; a column is of one worker.
+    /// A tile's rows stay in the cache while it is trained; they stay at their node; a column is of one worker
+    /// of a node.
     #[test]
-    fn workers_go_through_the_tiles_in_the_same_order(
-        (data, _, workers, batch, seed) in settings(),
+    fn workers_of_a_node_go_through_the_tiles_in_the_same_order(
+        (data, nodes, per_node, batch, seed) in settings(),
         count in 2u32..6,
     ) {
-        let division = Division::new(Algorithm::Columns, &data, seed, (workers, 1), count);
-        let rows = deal(data.row_uses(), count, stream(seed, &[ROWS]));
-        let mut orders = vec![Vec::new(); workers as usize];
-        let mut owners = BTreeMap::new();
-        for Trained { worker, chosen, .. } in epoch(&data, &division, 1, 1, workers, batch) {
-            prop_assert_eq!(chosen.opens, None, "nothing has to be localized");
-            let tiles: BTreeSet<u32> = chosen.entries.iter().map(|e| rows[e.row as usize]).collect();
-            prop_assert_eq!(tiles.len(), 1, "a batch is of one tile");
-            orders[worker as usize].extend(tiles);
-            for entry in &chosen.entries {
-                prop_assert_eq!(*owners.entry(entry.column).or_insert(worker), worker);
+        let division = Division::new(Algorithm::Tiles, &data, seed, (nodes * per_node, nodes), count);
+        let Division::Tiles(tiles) = &division else { unreachable!() };
+        let mut home = BTreeMap::new();
+        for worker in 0..nodes * per_node {
+            for row in division.rows(&data, partition(worker, nodes, per_node)) {
+                prop_assert_eq!(home.insert(row, worker / per_node), None, "row {} is named twice", row);
             }
         }
-        orders.iter_mut().for_each(|order| order.dedup());
-        let place = |tile| move |order: &Vec<u32>| order.iter().position(|t| *t == tile);
-        for one in 0..count {
-            for two in 0..one {
-                let before = orders.iter().filter_map(|o| Some(place(one)(o)? < place(two)(o)?));
-                let before: BTreeSet<bool> = before.collect();
-                prop_assert!(before.len() < 2, "tiles {one} and {two}: {orders:?}");
+        let mut orders = vec![Vec::new(); (nodes * per_node) as usize];
+        let mut owners = BTreeMap::new();
+        for Trained { worker, entries, chosen, .. } in epoch(&data, &division, 1, nodes, per_node, batch) {
+            prop_assert_eq!(chosen.opens, None, "no column is visited in one go");
+            let node = worker / per_node;
+            let cells: BTreeSet<usize> =
+                entries.iter().map(|entry| tiles.place(entry).1 % tiles.cells()).collect();
+            prop_assert_eq!(cells.len(), 1, "a batch is of one tile and block");
+            orders[worker as usize].extend(cells);
+            for entry in &entries {
+                prop_assert_eq!(home[&entry.row], node);
+                prop_assert_eq!(*owners.entry((node, entry.column)).or_insert(worker), worker);
+            }
+        }
+        for of_node in orders.chunks_mut(per_node as usize) {
+            of_node.iter_mut().for_each(|order| order.dedup());
+            for order in of_node.iter() {
+                let distinct: BTreeSet<usize> = order.iter().copied().collect();
+                prop_assert_eq!(distinct.len(), order.len(), "a cell is visited once");
+            }
+            let place = |cell| move |order: &Vec<usize>| order.iter().position(|c| *c == cell);
+            for one in 0..tiles.cells() {
+                for two in 0..one {
+                    let before = of_node.iter().filter_map(|o| Some(place(one)(o)? < place(two)(o)?));
+                    let before: BTreeSet<bool> = before.collect();
+                    prop_assert!(before.len() < 2, "cells {one} and {two}: {of_node:?}");
+                }
             }
         }
     }
@@ -188,17 +219,18 @@ proptest! {
     /// A batch is a function of its index, whatever was asked for before.
     #[test]
     fn batches_of_tiles_may_be_chosen_in_any_order(
-        (data, _, workers, batch, seed) in settings(),
+        (data, nodes, per_node, batch, seed) in settings(),
         asked in proptest::collection::vec((0u32..3, any::<u32>(), any::<u64>()), 1..20),
     ) {
-        let new = || Division::new(Algorithm::Columns, &data, seed, (workers, 1), 3);
+        let workers = nodes * per_node;
+        let new = || Division::new(Algorithm::Tiles, &data, seed, (workers, nodes), 3);
         let (division, mut expected) = (new(), BTreeMap::new());
         for number in 0..3 {
             for worker in 0..workers {
                 let subepoch = Subepoch { epoch: number, index: 0 };
                 for index in 0..division.batches(subepoch, worker, batch) {
-                    let at = BatchAt { subepoch, partition: partition(worker, 1, workers), index };
-                    expected.insert((number, worker, index), division.choose(&data, at, batch));
+                    let at = BatchAt { subepoch, partition: partition(worker, nodes, per_node), index };
+                    expected.insert((number, worker, index), choose(&division, &data, at, batch));
                 }
             }
         }
@@ -208,8 +240,9 @@ proptest! {
             let batches = division.batches(subepoch, worker, batch);
             if batches > 0 {
                 let index = index % batches;
-                let at = BatchAt { subepoch, partition: partition(worker, 1, workers), index };
-                prop_assert_eq!(&division.choose(&data, at, batch), &expected[&(number, worker, index)]);
+                let at = BatchAt { subepoch, partition: partition(worker, nodes, per_node), index };
+                let expected = &expected[&(number, worker, index)];
+                prop_assert_eq!(&choose(&division, &data, at, batch), expected);
             }
         }
     }
@@ -238,7 +271,7 @@ fn epochs_of_tiles_differ_in_every_order() {
     let division = Division::new(Algorithm::Columns, &data, 9, (1, 1), 4);
     let rows = deal(data.row_uses(), 4, stream(9, &[ROWS]));
     let order = |number| -> Vec<Entry> {
-        epoch(&data, &division, number, 1, 1, 64).into_iter().flat_map(|t| t.chosen.entries).collect()
+        epoch(&data, &division, number, 1, 1, 64).into_iter().flat_map(|t| t.entries).collect()
     };
     let orders: Vec<Vec<Entry>> = (0..6).map(order).collect();
     let differing = |of: &dyn Fn(&[Entry]) -> Vec<u32>| -> usize {
@@ -277,12 +310,17 @@ fn steps_of_a_length_without_common_divisor_reach_every_number() {
 /// Few rows fit into a cache, and few entries for each row and column make the visits of columns too short.
 #[test]
 fn large_matrices_with_enough_entries_have_tiles() {
-    let count = |rows, columns, entries, bytes| tiles::count(&matrix(rows, columns, entries, 1), bytes);
+    let on =
+        |nodes, rows, columns, entries, bytes| tiles::count(&matrix(rows, columns, entries, 1), bytes, nodes);
+    let count = |rows, columns, entries, bytes| on(1, rows, columns, entries, bytes);
     assert_eq!(count(1000, 10, 100_000, 512), 1);
     assert_eq!(count(2000, 10, 100_000, 512), 2);
     assert_eq!(count(2000, 10, 100_000, 4096), 16);
     assert_eq!(count(2000, 1000, 24_000, 4096), 3, "8 entries of a column in a tile");
     assert_eq!(count(2000, 1000, 2000, 4096), 1);
+    // A node has its share of rows and of entries.
+    assert_eq!(on(4, 2000, 10, 100_000, 4096), 4);
+    assert_eq!(on(2, 2000, 1000, 48_000, 4096), 3);
 }
 
 #[test]
@@ -299,7 +337,7 @@ fn epochs_differ_in_every_order() {
     let visits = |number| -> (Vec<u32>, Vec<u32>) {
         let trained = epoch(&data, &columns, number, 2, 2, 1000);
         let columns = trained.iter().filter_map(|t| t.chosen.opens).collect();
-        (columns, trained.into_iter().flat_map(|t| t.chosen.entries).map(|e| index(&e) as u32).collect())
+        (columns, trained.into_iter().flat_map(|t| t.entries).map(|e| index(&e) as u32).collect())
     };
     let (first, second) = (visits(0), visits(1));
     assert!(first.0 != second.0 && first == visits(0), "the order of columns is the epoch's");
@@ -323,4 +361,77 @@ fn workers_visit_columns_in_different_orders() {
     assert_eq!((one.len(), two.len()), (30, 30));
     let together = one.iter().zip(&two).filter(|(a, b)| a == b).count();
     assert!(together < 8, "{together} of 30 columns are visited at the same time");
+}
+
+/// Otherwise they would fight for the columns, and every column would go to and fro once per tile.
+#[test]
+fn nodes_are_at_different_blocks_of_columns_and_visit_each_once() {
+    const NODES: u32 = 3;
+    let data = matrix(400, 600, 40_000, 3);
+    let division = Division::new(Algorithm::Tiles, &data, 9, (NODES, NODES), 4);
+    let Division::Tiles(tiles) = &division else { unreachable!() };
+    let mut orders = Vec::new();
+    for number in 1..3 {
+        let mut blocks = vec![Vec::new(); NODES as usize];
+        for Trained { worker, entries, .. } in epoch(&data, &division, number, NODES, 1, 100) {
+            blocks[worker as usize].push(tiles.place(&entries[0]).1 / 4);
+        }
+        // A node takes about as long for a batch as another.
+        let batches = blocks.iter().map(Vec::len).min().unwrap();
+        for at in 0..batches {
+            let now: BTreeSet<usize> = blocks.iter().map(|blocks| blocks[at]).collect();
+            assert_eq!(now.len(), NODES as usize, "batch {at}: {now:?}");
+        }
+        blocks.iter_mut().for_each(|blocks| blocks.dedup());
+        for blocks in &blocks {
+            let visited: BTreeSet<usize> = blocks.iter().copied().collect();
+            assert_eq!((visited.len(), blocks.len()), (24, 24), "{blocks:?}");
+        }
+        orders.push(blocks);
+    }
+    assert_ne!(orders[0], orders[1], "the order of blocks is the epoch's");
+}
+
+/// Otherwise nodes would learn factors of their own.
+#[test]
+fn in_the_first_epoch_nodes_visit_each_column_once_in_an_order_of_their_own() {
+    let data = matrix(400, 60, 20_000, 3);
+    let division = Division::new(Algorithm::Tiles, &data, 9, (4, 2), 4);
+    let mut visits = vec![Vec::new(); 4];
+    for Trained { worker, entries, .. } in epoch(&data, &division, 0, 2, 2, 50) {
+        visits[worker as usize].extend(entries.iter().map(|entry| entry.column));
+    }
+    visits.iter_mut().for_each(|columns| columns.dedup());
+    for node in visits.chunks(2) {
+        let all: Vec<u32> = node.concat();
+        let distinct: BTreeSet<u32> = all.iter().copied().collect();
+        assert_eq!((all.len(), distinct.len()), (60, 60), "{node:?}");
+    }
+    let order: Vec<u32> = visits[2].iter().copied().filter(|column| visits[0].contains(column)).collect();
+    assert!(order.len() > 20 && !visits[0].ends_with(&order), "{visits:?}");
+    // A single node has one basis, whatever the order.
+    let alone = Division::new(Algorithm::Tiles, &data, 9, (1, 1), 4);
+    let mut columns: Vec<u32> = epoch(&data, &alone, 0, 1, 1, 50)
+        .iter()
+        .flat_map(|trained| trained.entries.iter().map(|entry| entry.column))
+        .collect();
+    columns.dedup();
+    assert!(columns.len() > 200, "{} visits", columns.len());
+}
+
+/// The memory of a node: the entries of its rows.
+#[test]
+fn a_process_sorts_the_entries_of_the_nodes_that_it_trains() {
+    let data = matrix(400, 60, 20_000, 3);
+    let division = Division::new(Algorithm::Tiles, &data, 9, (4, 2), 4);
+    let Division::Tiles(tiles) = &division else { unreachable!() };
+    let subepoch = Subepoch { epoch: 0, index: 0 };
+    let batches: u64 = (0..4).map(|worker| division.batches(subepoch, worker, 1)).sum();
+    assert_eq!(batches, 20_000);
+    let mut seen = 0;
+    tiles.visit_sizes(&data, |_, _, entries, _| seen += entries);
+    assert_eq!((seen, tiles.sorted()), (20_000, vec![]), "counting keeps nothing");
+    choose(&division, &data, BatchAt { subepoch, partition: partition(2, 2, 2), index: 0 }, 10);
+    let here = (0..2).map(|worker| division.batches(subepoch, 2 + worker, 1)).sum::<u64>() as usize;
+    assert_eq!(tiles.sorted(), [(1, here)]);
 }

@@ -34,16 +34,16 @@ pub(crate) fn frequencies(
 ) -> Vec<Frequency> {
     let first_column = data.rows().len();
     let mut counts = vec![Count::default(); first_column + data.columns().len()];
-    // One node has all tiles: nothing is shared.
     if let Division::Tiles(tiles) = division {
         for (row, uses) in data.row_uses().iter().enumerate() {
             (counts[row].accesses, counts[row].uses) = (f64::from(*uses), u64::from(*uses));
         }
-        for (column, entries, all) in tiles.sizes() {
+        tiles.visit_sizes(data, |column, node, entries, all| {
             let count = &mut counts[first_column + column as usize];
             count.accesses += expected_pieces(all as u64, batch as u64, entries as u64);
             count.uses += entries as u64;
-        }
+            count.shared |= *count.node.get_or_insert(node) != node;
+        });
     }
     for (worker, part) in division.parts() {
         let node = worker / partition.workers_per_node();

@@ -151,10 +151,17 @@ fn frequencies_with_tiles_are_how_often_keys_are_pulled() {
     let cell = |i: u32| Entry { row: i % 1100, column: i / 1100, value: f64::from(i % 6) - 1.0 };
     let data = Arc::new(Dataset::new(ids(1100), ids(3), (0..3000).map(cell).collect(), Vec::new()));
     for batch in [1, 64, 4000] {
-        let config = Config { rank: 64, optimizer: Optimizer::Sgd, batch, ..config() };
-        let task = Arc::new(Mf::<f64>::new(Arc::clone(&data), config).unwrap());
-        assert!(matches!(*task.division(Partition::alone()), Division::Tiles(_)));
-        [(1, 1), (1, 2)].into_iter().for_each(|cluster| check(&task, cluster, batch == 1));
+        // The tiles of one node of two are as large as those of a single node with half of the bytes.
+        for (rank, clusters) in [(64, [(1, 1), (1, 2)]), (128, [(2, 1), (2, 2)])] {
+            let algorithm = Algorithm::Tiles;
+            let config = Config { rank, algorithm, optimizer: Optimizer::Sgd, batch, ..config() };
+            let task = Arc::new(Mf::<f64>::new(Arc::clone(&data), config).unwrap());
+            for (nodes, per_node) in clusters {
+                let partition = Partition { workers: nodes * per_node, nodes, ..Partition::alone() };
+                assert!(matches!(*task.division(partition), Division::Tiles(_)));
+                check(&task, (nodes, per_node), batch == 1);
+            }
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! The application's part of the plan: its flags, checked and complete.
 
 use crate::args::Flags;
+use clap::ValueEnum;
 use intendant_task::Split;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use mf::data::{Dataset, Generator};
-use mf::{Config, Optimizer};
+use mf::{Algorithm, Config, Optimizer};
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,14 +25,19 @@ const BUILTIN: &str = "zipf";
 /// complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
     let sgd = flags.optimizer == Optimizer::Sgd;
-    let resumed = plan.resumed("batch").and_then(|batch| usize::try_from(batch.as_u64()?).ok());
+    let batch = plan.resumed("batch").and_then(|batch| usize::try_from(batch.as_u64()?).ok());
+    let algorithm =
+        plan.resumed("algorithm").and_then(|name| Algorithm::from_str(name.as_str()?, false).ok());
+    let default = if plan.signals_intents() { Algorithm::Tiles } else { Algorithm::Columns };
+    let algorithm = flags.algorithm.or(algorithm).unwrap_or(default);
+    // Such batches hold up nothing that others wait for.
+    let is_large = plan.nodes == 1 || algorithm == Algorithm::Tiles;
     let config = Config {
         rank: flags.rank,
         bias: flags.bias,
-        algorithm: flags.algorithm,
+        algorithm,
         optimizer: flags.optimizer,
-        // On one node, a batch holds up nothing that others wait for.
-        batch: flags.batch.or(resumed).unwrap_or(if plan.nodes == 1 { 128 } else { 64 }),
+        batch: flags.batch.or(batch).unwrap_or(if is_large { 128 } else { 64 }),
         learning_rate: flags.lr.unwrap_or(if sgd { 0.01 } else { 0.05 }),
         bold_driver: flags.bold_driver,
         l2: flags.l2,
@@ -43,6 +49,9 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     config.check()?;
     plan.config.set("lr", config.learning_rate);
     plan.config.set("batch", config.batch as i64);
+    if let Some(name) = config.algorithm.to_possible_value() {
+        plan.config.set("algorithm", name.get_name());
+    }
     let generator = match &plan.data {
         None => Some(BUILTIN),
         Some(DataSource::Builtin(name)) => Some(name.as_str()),

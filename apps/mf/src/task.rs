@@ -6,8 +6,8 @@
 //! the entries of several columns, one column after the other, and names a row once per entry. With batches
 //! of one entry, each entry is a pull and a push of two keys, as in the parameter server papers.
 
-use crate::batch::{Batch, Example};
-use crate::data::{Dataset, Entry};
+use crate::batch::{Batch, Builder, Example};
+use crate::data::Dataset;
 use crate::division::{Algorithm, Division, tiles};
 use crate::evaluate::Errors;
 use crate::frequency::frequencies;
@@ -189,7 +189,7 @@ impl<E: Element> Mf<E> {
             return Arc::clone(division);
         }
         let seed = stream(self.config.seed, &[DIVISION]);
-        let tiles = tiles::count(&self.data, self.config.shape().len() * size_of::<E>());
+        let tiles = tiles::count(&self.data, self.config.shape().len() * size_of::<E>(), nodes);
         let shared = (workers, nodes);
         let division = Arc::new(Division::new(self.config.algorithm, &self.data, seed, shared, tiles));
         divisions.push((workers, nodes, Arc::clone(&division)));
@@ -234,18 +234,25 @@ impl<E: Element> Task for Mf<E> {
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
-        let chosen = self.division(at.partition).choose(&self.data, at, self.config.batch);
         let seed = mix(at.subepoch.epoch.into());
-        let hash = |entry: &Entry| {
-            let cell = u64::from(entry.row) << 32 | u64::from(entry.column);
-            mix(mix(cell ^ seed) ^ entry.value.to_bits())
+        let hash = |row: u32, column: u32, value: f64| {
+            let cell = u64::from(row) << 32 | u64::from(column);
+            mix(mix(cell ^ seed) ^ value.to_bits())
         };
-        let digest = chosen.entries.iter().map(hash).fold(0u64, u64::wrapping_add);
-        let new = if chosen.by_run { Batch::by_run } else { Batch::new };
-        let (batch, keys) = new(&self.data, &chosen.entries);
+        let mut digest = 0u64;
+        let mut builder = Builder::new(&self.data, self.config.batch.min(self.data.train().len()));
+        let division = self.division(at.partition);
+        let chosen = division.choose(&self.data, at, self.config.batch, |row, column, value| {
+            digest = digest.wrapping_add(hash(row, column, value));
+            builder.push(row, column, value);
+        });
+        let (batch, keys) = if chosen.by_run { builder.by_run() } else { builder.distinct() };
         // The rows are at this node, and so is the column at its later batches; with parameter blocking, at
-        // the first one, too.
-        let near = chosen.opens.map(|column| self.column_key(column)).into_iter().collect();
+        // the first one, too. With tiles, another node may have taken a column since its last visit.
+        let near = match &*division {
+            Division::Tiles(_) if at.partition.nodes > 1 => keys[batch.rows..].to_vec(),
+            _ => chosen.opens.map(|column| self.column_key(column)).into_iter().collect(),
+        };
         Prepared { batch, keys, near, samples: Vec::new(), handles: Vec::new(), digest }
     }
 
@@ -257,6 +264,10 @@ impl<E: Element> Task for Mf<E> {
     fn residents(&self, partition: Partition) -> Vec<Key> {
         let rows = self.division(partition).rows(&self.data, partition);
         rows.into_iter().map(|row| Key(row.into())).collect()
+    }
+
+    fn residents_of(&self, batch: &Batch) -> usize {
+        batch.rows
     }
 
     fn block(&self, subepoch: Subepoch, partition: Partition) -> Vec<Key> {
@@ -330,6 +341,9 @@ impl<E: Element> Task for Mf<E> {
 /// How many entries ahead rows are fetched: the arithmetic of so many takes as long as a memory access.
 const AHEAD: usize = 4;
 
+/// How many runs ahead columns are fetched. With tiles, a run may have a few entries.
+const RUNS_AHEAD: usize = 2;
+
 /// The arithmetic of a step, compiled for several generations of processors. Returns the sum of the squared
 /// errors.
 struct Step<'a, E> {
@@ -362,9 +376,12 @@ impl<E: Element> WithSimd for Step<'_, E> {
         let examples = &self.batch.examples;
         let (mut loss, mut at) = (0.0f64, 0);
         examples.iter().take(AHEAD).for_each(|example| self.rows.prefetch(example.row as usize));
-        // With tiles, a batch has a few short runs.
-        self.batch.runs.iter().take(AHEAD).for_each(|run| self.rows.prefetch(run.column as usize));
-        for run in &self.batch.runs {
+        let runs = &self.batch.runs;
+        runs.iter().take(RUNS_AHEAD).for_each(|run| self.rows.prefetch(run.column as usize));
+        for (index, run) in runs.iter().enumerate() {
+            if let Some(next) = runs.get(index + RUNS_AHEAD) {
+                self.rows.prefetch(next.column as usize);
+            }
             self.column.copy_from_slice(&self.rows.row(run.column as usize));
             self.before.copy_from_slice(self.column);
             let column_decay = self.decay(run.column_uses);

@@ -91,6 +91,7 @@ impl LookAhead {
 /// Prepares the batches of one worker, epoch after epoch, as a program without I/O.
 pub struct Loader<T: Task> {
     task: Arc<T>,
+    partition: Partition,
     course: Course<T>,
     epochs: u32,
     /// The epoch, and indices of the current subepoch and of those that follow it.
@@ -103,13 +104,16 @@ pub struct Loader<T: Task> {
     portions: usize,
     /// Prepared batches: the first is next. The others before `grouped` draw from its handles.
     prepared: VecDeque<Prepared<T::Batch>>,
-    /// The clocks of these batches.
-    clocks: VecDeque<u32>,
+    /// The clocks of these batches, and how many of their keys need not be announced: see
+    /// [`Task::residents_of`].
+    known: VecDeque<(u32, usize)>,
     /// The clock of the batch that is prepared next, and how many batches a clock has.
     clock: u32,
     clock_every: Option<NonZeroU32>,
     /// What is to be announced before the next batch is delivered; `None` if nothing ever is.
     announcements: Option<Vec<Announcement>>,
+    /// Whether residents have been announced.
+    is_settled: bool,
     /// What was announced last. Its memory is used again.
     announced: Announcement,
     /// The next batch has been announced.
@@ -138,6 +142,7 @@ impl<T: Task> Loader<T> {
         let subepochs = if epoch < schedule.epochs { course.subepochs(epoch) } else { 0..0 };
         Self {
             task,
+            partition,
             course,
             epochs: schedule.epochs,
             epoch,
@@ -146,10 +151,11 @@ impl<T: Task> Loader<T> {
             index: 0,
             portions,
             prepared: VecDeque::new(),
-            clocks: VecDeque::new(),
+            known: VecDeque::new(),
             clock: 0,
             clock_every: schedule.clock_every,
             announcements: schedule.intents.then(Vec::new),
+            is_settled: false,
             announced: Announcement::new(Vec::new(), 0..0),
             is_announced: false,
             grouped: 0,
@@ -196,10 +202,15 @@ impl<T: Task> Loader<T> {
                 return false;
             }
             let share = self.share.as_ref().expect("advance has found one");
-            let next = self.task.prepare(share.batch(self.index));
+            let at = share.batch(self.index);
+            let next = self.task.prepare(at);
             let batches = share.batches();
             self.index += 1;
-            self.clocks.push_back(self.clock);
+            // The rows of an epoch that an earlier run has divided may reside elsewhere.
+            let is_own =
+                (at.partition.workers, at.partition.nodes) == (self.partition.workers, self.partition.nodes);
+            let residents = if is_own { self.task.residents_of(&next.batch) } else { 0 };
+            self.known.push_back((self.clock, residents));
             // As the driver does.
             let due = |every: NonZeroU32| self.index.is_multiple_of(every.get().into());
             self.clock += u32::from(self.index == batches || self.clock_every.is_some_and(due));
@@ -230,25 +241,30 @@ impl<T: Task> Loader<T> {
     /// If the last operation was not [`LoaderOp::Deliver`].
     pub fn take(&mut self) -> Prepared<T::Batch> {
         self.grouped -= 1;
-        self.clocks.pop_front();
+        self.known.pop_front();
         (self.is_opening, self.is_announced) = (false, false);
         self.prepared.pop_front().expect("take follows Deliver")
     }
 
     /// Works out what is to be announced of the next batch: its own keys for its clock, and of the first of a
-    /// group the samples for the clocks of all that share its handles.
+    /// group the samples for the clocks of all that share its handles. Residents are announced before the
+    /// first batch that has some, for all clocks from then on.
     fn announce(&mut self) {
         if let Some(announcements) = self.announcements.as_mut().filter(|_| !self.is_announced) {
-            let (first, clock) = (&self.prepared[0], self.clocks[0]);
+            let (first, (clock, residents)) = (&self.prepared[0], self.known[0]);
             if self.is_opening {
-                let end = self.clocks[self.grouped - 1] + 1;
+                let end = self.known[self.grouped - 1].0 + 1;
                 let samples = first.handles.iter().flat_map(Handle::ahead).collect();
                 announcements.push(Announcement::new(samples, clock..end));
             }
             let mut keys = std::mem::take(&mut self.announced.keys);
             keys.clear();
-            keys.extend_from_slice(&first.keys);
+            keys.extend_from_slice(&first.keys[residents..]);
             announcements.push(Announcement::new(keys, clock..clock + 1));
+            if residents > 0 && !std::mem::replace(&mut self.is_settled, true) {
+                let all = self.task.residents(self.partition);
+                announcements.push(Announcement::new(all, clock..u32::MAX));
+            }
             announcements.retain(|announcement| !announcement.keys.is_empty());
             self.is_announced = true;
         }

@@ -376,6 +376,13 @@ pub trait Task: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// How many keys of a batch, from the first on, are residents of its worker's node that no other node
+    /// uses. They need no intents of their own: a [`crate::Loader`] announces the residents once, for the
+    /// whole run.
+    fn residents_of(&self, _batch: &Self::Batch) -> usize {
+        0
+    }
+
     /// Keys that only this worker uses during a subepoch (parameter blocking). They are localized, and waited
     /// for, at its beginning, after all workers have met.
     fn block(&self, _subepoch: Subepoch, _partition: Partition) -> Vec<Key> {

@@ -354,6 +354,12 @@ impl Plan {
         crate::origin::newest_config(folder)?.get(name).cloned()
     }
 
+    /// Whether loaders signal intents, and the technique acts on them.
+    #[must_use]
+    pub const fn signals_intents(&self) -> bool {
+        self.intents.are_signalled
+    }
+
     /// Rank of this node, as far as it is known before the nodes have met.
     #[must_use]
     pub fn rank(&self) -> u16 {

@@ -5,7 +5,7 @@ use intendant_sampling::{Conformity, Distribution, DistributionId, Everything, M
 use intendant_task::{
     Announcement, BatchAt, Cost, Driver, EpochOrder, Evaluation, Event, Loader, LoaderEvent, LoaderOp, Model,
     ModelRange, Op, Partition, Prepared, Pulled, Reduction, Rest, SampleRequest, Schedule, Split, Start,
-    StepReport, Subepoch, Task, Update, expected_batches,
+    StepReport, Stretch, Subepoch, Task, Update, expected_batches,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,8 @@ pub(crate) struct Sums {
     /// Subepochs that an epoch is cut into, each with a block; and residents.
     subepochs: Option<u32>,
     batch: u64,
+    /// Keys of each batch that are said to be residents.
+    own: usize,
 }
 
 impl Sums {
@@ -35,7 +37,7 @@ impl Sums {
         let samples = sampler.register(uniform, Conformity::Conform);
         let ranges = vec![ModelRange::new("direct", EXAMPLES, 1), ModelRange::new("sampled", 5, 2)];
         let model = Model { ranges, init: Arc::new(|_, _: &mut [f64]| {}), sampler: sampler.build() };
-        Arc::new(Self { model, samples, bad, subepochs: None, batch: BATCH })
+        Arc::new(Self { model, samples, bad, subepochs: None, batch: BATCH, own: 0 })
     }
 
     pub(crate) fn in_subepochs(subepochs: u32, batch: u64) -> Arc<Self> {
@@ -98,6 +100,9 @@ impl Task for Sums {
     }
     fn residents(&self, partition: Partition) -> Vec<Key> {
         self.subepochs.iter().map(|_| Key(u64::from(partition.node()))).collect()
+    }
+    fn residents_of(&self, batch: &Vec<u64>) -> usize {
+        self.own.min(batch.len())
     }
     fn block(&self, subepoch: Subepoch, partition: Partition) -> Vec<Key> {
         self.subepochs.iter().map(|_| Key(u64::from(subepoch.index * 4 + partition.worker))).collect()
@@ -646,6 +651,49 @@ fn what_is_used_is_announced_for_the_clock_at_which_it_is_used() {
             if (portions, every) == (1, 1) {
                 assert_eq!(cluster.used.len(), announced, "nothing is announced in vain");
             }
+        }
+    }
+}
+
+/// Residents are announced once, and what a batch uses of them is not announced again. An epoch that others
+/// have divided has other residents.
+#[test]
+fn residents_are_announced_once_for_the_whole_run() {
+    let mut task = Arc::into_inner(Sums::in_subepochs(1, BATCH)).unwrap();
+    task.own = 3;
+    let task = Arc::new(task);
+    let schedule = Schedule { intents: true, ..Schedule::epochs(2) };
+    let partition = Partition { worker: 3, workers: 4, nodes: 2, threads: 1 };
+    for workers in [4, 2] {
+        let stretches =
+            vec![Stretch { worker: 1, first: 0, end: 1 }, Stretch { worker: 3, first: 0, end: 1 }];
+        let stretches = stretches.into_iter().filter(|stretch| stretch.worker < workers).collect();
+        let subepoch = Subepoch { epoch: 0, index: 0 };
+        let rest = Some(Arc::new(Rest { subepoch, workers, nodes: 2, stretches }));
+        let start = Start { rest, ..Start::default() };
+        let mut loader = Loader::resume(Arc::clone(&task), partition, &schedule, &start);
+        let (mut residents, mut others) = (Vec::new(), Vec::new());
+        let (mut announced, mut event) = (Vec::new(), LoaderEvent::Start);
+        while let Some(batch) = deliver(&task, &mut loader, event, &mut announced) {
+            event = LoaderEvent::Done;
+            let number = others.len();
+            for Announcement { keys, window } in announced.drain(..) {
+                if window.end == Clock(u32::MAX) {
+                    residents.push((number, keys, window.start));
+                } else if keys[0] < Key(EXAMPLES) {
+                    others.push((keys, batch.keys.clone()));
+                }
+            }
+            // Batches may consist of residents and samples.
+            others.resize(number + 1, (Vec::new(), batch.keys));
+        }
+        let first = usize::from(workers == 2);
+        assert_eq!(residents, [(first, vec![Key(1)], Clock(first as u32))], "{workers} workers before");
+        for (number, (announced, keys)) in others.iter().enumerate() {
+            let own = if number < first { 0 } else { 3.min(keys.len()) };
+            let mut expected = keys[own..].to_vec();
+            expected.sort_unstable();
+            assert_eq!(*announced, expected, "batch {number} of {keys:?}");
         }
     }
 }
