@@ -18,8 +18,8 @@ use intendant_core::{Element, ElementType, Initialiser, Key, lock};
 use intendant_formats::NameIndex;
 use intendant_sampling::Sampler;
 use intendant_task::{
-    BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, Partition, Prepared, Ranking, Rows, Split,
-    StepReport, Subepoch, Task, equal_share,
+    BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, Partition, Prepared, Ranking, Rows,
+    Split, StepReport, Subepoch, Task, equal_share,
 };
 use intendant_train::SettingError;
 use pulp::{Arch, Simd, WithSimd};

@@ -63,25 +63,24 @@ impl<E: Element> Train<'_, E> {
         first..first + self.negatives
     }
 
-    /// Fetches a row of a pair, if there is one: that of the word of the context (0), or of a sample (from 1).
+    /// Fetches the rows of a pair, if there is one: the arithmetic of a pair takes as long as memory does.
     #[inline(always)]
-    fn prefetch(&self, pair: usize, nth: usize) {
+    fn prefetch(&self, pair: usize) {
         if let Some(output) = self.batch.outputs.get(pair) {
-            let at = if nth == 0 { *output as usize } else { self.samples(pair).start + nth - 1 };
-            self.rows.prefetch(at);
+            self.rows.prefetch(*output as usize);
+            self.samples(pair).for_each(|at| self.rows.prefetch(at));
         }
     }
 
-    /// Trains a pair. Fetches the rows of the next one meanwhile, one for each row that is trained: the
-    /// arithmetic of a pair takes as long as memory does, and the processor can wait for few lines at once.
+    /// Trains a pair.
     #[inline(always)]
     fn pair<S: Simd>(&mut self, simd: S, pair: usize, losses: &mut QuickLosses) {
         let output = self.batch.outputs[pair] as usize;
         let word = self.keys[output];
         let samples = self.samples(pair);
-        self.scratch.error.fill(E::ZERO);
+        let Scratch { input, error, .. } = &mut *self.scratch;
+        error.fill(E::ZERO);
         for (nth, at) in std::iter::once(output).chain(samples).enumerate() {
-            self.prefetch(pair + 1, nth);
             let is_sample = nth > 0;
             if is_sample && self.keys[at] == word {
                 // The word of the context itself is no counterexample.
@@ -90,11 +89,9 @@ impl<E: Element> Train<'_, E> {
             // A sample that has left meanwhile is skipped.
             let row = if is_sample { self.rows.sample(at) } else { Some(self.rows.row(at)) };
             let Some(mut row) = row else { continue };
-            let Scratch { input, error, .. } = &mut *self.scratch;
             let score = product(simd, &input[..error.len()], &row);
             self.stepper.output(simd, error, &mut row, input, losses.add(score, is_sample));
         }
-        let Scratch { input, error, .. } = &mut *self.scratch;
         self.stepper.input(input, error);
     }
 }
@@ -105,7 +102,7 @@ impl<E: Element> WithSimd for Train<'_, E> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) -> f64 {
         let (mut losses, mut pair) = (QuickLosses::new(), 0);
-        (0..=self.negatives).for_each(|nth| self.prefetch(0, nth));
+        self.prefetch(0);
         for (nth, centre) in self.batch.centres.iter().enumerate() {
             if let Some(next) = self.batch.centres.get(nth + 1) {
                 self.rows.prefetch(next.input as usize);
@@ -114,6 +111,7 @@ impl<E: Element> WithSimd for Train<'_, E> {
             self.scratch.input.copy_from_slice(&self.rows.row(at));
             self.scratch.before.copy_from_slice(&self.scratch.input);
             while pair < centre.end as usize && losses.are_finite() {
+                self.prefetch(pair + 1);
                 self.pair(simd, pair, &mut losses);
                 pair += 1;
             }

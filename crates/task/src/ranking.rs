@@ -39,8 +39,7 @@ impl Ranking {
     /// If there is no such item.
     pub fn rank<R>(&self, items: impl Iterator<Item = u32>, act: impl FnOnce(&Ranks<'_>) -> R) -> R {
         let spare = lock(&self.spare).pop();
-        let mut table =
-            spare.unwrap_or_else(|| Table { numbers: vec![0; self.items], ..Table::default() });
+        let mut table = spare.unwrap_or_else(|| Table { numbers: vec![0; self.items], ..Table::default() });
         table.fill(items);
         let result = act(&Ranks(&table));
         table.clear();

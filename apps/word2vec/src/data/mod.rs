@@ -165,10 +165,7 @@ enum Text {
         blocks: Vec<(Block, Option<Words>)>,
     },
     /// Generated; with the number of each rank.
-    Topics {
-        topics: Topics,
-        numbers: Vec<u32>,
-    },
+    Topics { topics: Topics, numbers: Vec<u32> },
 }
 
 /// A few articles of English Wikipedia; see `data/ATTRIBUTION.md`.

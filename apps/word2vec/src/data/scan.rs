@@ -234,13 +234,17 @@ mod tests {
         assert!(short.blocks.len() == 50 && short.blocks.iter().all(|(block, _)| block.words == 3));
         let long = "aa bb cc ".repeat(50);
         let cut = scan(&memory(&long), Division { block_bytes: 1, ..division(100, 1000) }, 2).unwrap();
-        assert_eq!((cut.blocks.len(), cut.blocks.iter().map(|(block, _)| block.words).sum::<u64>()), (5, 150));
+        assert_eq!(
+            (cut.blocks.len(), cut.blocks.iter().map(|(block, _)| block.words).sum::<u64>()),
+            (5, 150)
+        );
     }
 
     #[test]
     fn what_is_no_text_is_refused() {
         let text = format!("a b\n{} c", "x".repeat(WORD_BYTES_MAX + 1));
-        let error = scan(&memory(&text), Division::new(text.len() as u64, 1000, 0), 2).unwrap_err().to_string();
+        let error =
+            scan(&memory(&text), Division::new(text.len() as u64, 1000, 0), 2).unwrap_err().to_string();
         assert_eq!(error, "t: the word that starts at byte 4 is longer than 4096 bytes; is this a text?");
     }
 
