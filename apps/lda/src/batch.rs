@@ -3,6 +3,7 @@
 use crate::data::Documents;
 use crate::layout::Layout;
 use intendant_core::Key;
+use intendant_task::Ranking;
 
 /// A document of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,20 +34,18 @@ impl Batch {
     pub(crate) fn new(
         documents: &Documents,
         layout: &Layout,
+        ranking: &Ranking,
         chosen: &[u32],
         epoch: u32,
     ) -> (Self, Vec<Key>) {
         let entries = || chosen.iter().flat_map(|document| documents.get(*document as usize));
-        let mut distinct: Vec<u32> = entries().map(|entry| entry.word).collect();
-        let used = distinct.len();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let mut words = Vec::with_capacity(used);
         let first_word = TOTALS as u32 + 1;
-        let place = |word: u32| first_word + distinct.partition_point(|other| *other < word) as u32;
-        words.extend(entries().map(|entry| place(entry.word)));
+        let mut words = Vec::with_capacity(entries().count());
         let mut keys = vec![layout.totals()];
-        keys.extend(distinct.iter().map(|word| layout.word(*word)));
+        ranking.rank(entries().map(|entry| entry.word), |ranks| {
+            words.extend(entries().map(|entry| first_word + ranks.place(entry.word)));
+            keys.extend(ranks.items().iter().map(|word| layout.word(*word)));
+        });
         let mut parts = Vec::with_capacity(chosen.len());
         for document in chosen {
             parts.push(Part { document: *document, blocks: keys.len() as u32 });

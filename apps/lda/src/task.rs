@@ -18,8 +18,8 @@ use intendant_core::{Element, ElementType, Initialiser, Key, lock};
 use intendant_formats::NameIndex;
 use intendant_sampling::Sampler;
 use intendant_task::{
-    BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, Partition, Prepared, Rows, Split,
-    StepReport, Subepoch, Task, equal_share,
+    BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, Partition, Prepared, Ranking, Rows,
+    Split, StepReport, Subepoch, Task, equal_share,
 };
 use intendant_train::SettingError;
 use pulp::{Arch, Simd, WithSimd};
@@ -77,6 +77,8 @@ pub struct Lda<E> {
     model: Model<E>,
     /// Hashes of the training documents.
     digests: Vec<u64>,
+    /// Finds the words of batches.
+    ranking: Ranking,
     priors: Priors<E>,
     found: Arc<Mutex<Found>>,
     /// Whether the topics of the test documents are asked for.
@@ -133,7 +135,9 @@ impl<E: Element> Lda<E> {
         let model = Model { ranges: layout.ranges(), init, sampler: Sampler::default() };
         let digests = (0..training.len()).map(|document| training.digest_of(document)).collect();
         let priors = Priors::new(config.alpha, config.eta, words);
-        Ok(Self { corpus, config, layout, model, digests, priors, found: Arc::default(), mixes: false })
+        let ranking = Ranking::new(words);
+        let (found, mixes) = (Arc::default(), false);
+        Ok(Self { corpus, config, layout, model, digests, ranking, priors, found, mixes })
     }
 
     /// Asks for the proportions of topics in the test documents: [`Lda::take_mixtures`]. The first worker
@@ -206,7 +210,7 @@ impl<E: Element> Task for Lda<E> {
         let chosen: Vec<u32> = documents(&own, self.config.batch, order, at.index).collect();
         let digest = chosen.iter().map(|document| stream(self.digests[*document as usize], &[epoch.into()]));
         let digest = digest.fold(0u64, u64::wrapping_add);
-        let (batch, keys) = Batch::new(self.corpus.training(), &self.layout, &chosen, epoch);
+        let (batch, keys) = Batch::new(self.corpus.training(), &self.layout, &self.ranking, &chosen, epoch);
         // Assignments are at this node, and the totals are wanted by all of them.
         let near = keys.iter().copied().filter(|key| *key < self.layout.totals()).collect();
         Prepared { batch, keys, near, samples: Vec::new(), handles: Vec::new(), digest }

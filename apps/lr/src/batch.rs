@@ -3,6 +3,7 @@
 use crate::data::{Dataset, Row};
 use crate::proximal::BlockBatch;
 use intendant_core::Key;
+use intendant_task::Ranking;
 
 /// A batch, prepared before it is trained.
 #[derive(Clone, Debug)]
@@ -35,40 +36,36 @@ impl RowsBatch {
     /// that of the intercept follows the last feature.
     pub(crate) fn new<'a>(
         data: &Dataset,
+        ranking: &Ranking,
         rows: impl Iterator<Item = Row<'a>> + Clone,
         (intercept, epoch): (bool, u32),
     ) -> (Self, Vec<Key>) {
-        let mut features: Vec<u32> = rows.clone().flat_map(|row| row.features.iter().copied()).collect();
-        let entries = features.len();
-        features.sort_unstable();
-        let mut passes = Vec::new();
-        for of_one in features.chunk_by(|a, b| a == b) {
-            passes.push(of_one.len() as f64 / f64::from(data.uses()[of_one[0] as usize]));
-        }
-        features.dedup();
+        let entries = rows.clone().map(|row| row.features.len()).sum();
         let mut batch = Self {
-            labels: Vec::new(),
+            labels: rows.clone().map(|row| row.label).collect(),
             ends: Vec::new(),
             places: Vec::with_capacity(entries),
             values: Vec::with_capacity(entries),
-            passes,
+            passes: Vec::new(),
             intercept,
             epoch,
         };
-        for row in rows {
-            let mut from = 0;
-            for (feature, value) in row.entries() {
-                // Features of a row ascend.
-                from += features[from..].partition_point(|other| *other < feature);
-                batch.places.push(from as u32);
-                batch.values.push(value);
+        let features = rows.clone().flat_map(|row| row.features.iter().copied());
+        let keys = ranking.rank(features, |ranks| {
+            let uses = ranks.items().iter().map(|feature| data.uses()[*feature as usize]);
+            let pass = |(here, all): (&u32, u32)| f64::from(*here) / f64::from(all);
+            batch.passes = ranks.occurrences().iter().zip(uses).map(pass).collect();
+            for row in rows {
+                batch.places.extend(row.features.iter().map(|feature| ranks.place(*feature)));
+                batch.values.extend_from_slice(row.values);
+                batch.ends.push(batch.places.len() as u32);
             }
-            batch.labels.push(row.label);
-            batch.ends.push(batch.places.len() as u32);
-        }
-        let keys = features.iter().map(|feature| Key(u64::from(*feature)));
-        let keys = keys.chain(intercept.then_some(Key(data.features().into())));
-        (batch, keys.collect())
+            let mut keys = Vec::with_capacity(ranks.items().len() + usize::from(intercept));
+            keys.extend(ranks.items().iter().map(|feature| Key(u64::from(*feature))));
+            keys.extend(intercept.then_some(Key(data.features().into())));
+            keys
+        });
+        (batch, keys)
     }
 
     /// Label, positions of features and their values of each row.

@@ -15,7 +15,7 @@ use intendant_core::{Combine, Element, ElementType, Key, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{
     BatchAt, Better, Cost, Criterion, EpochOrder, Evaluation, Frequency, Model, ModelRange, Partition,
-    Prepared, Pulled, Split, StepReport, Subepoch, Task, Update,
+    Prepared, Pulled, Ranking, Split, StepReport, Subepoch, Task, Update,
 };
 use intendant_train::SettingError;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub struct Lr<E> {
     /// Of the weights with which training begins.
     digest: u64,
     predictions: Predictions,
+    /// Finds the features of batches.
+    ranking: Ranking,
     /// If it takes proximal steps.
     blocks: Option<Blocks>,
 }
@@ -120,7 +122,8 @@ impl<E: Element> Lr<E> {
             value.iter_mut().zip(wide).for_each(|(x, wide)| *x = E::from_f64(*wide));
         };
         let model = Model { ranges, init: Arc::new(init), sampler: Sampler::default() };
-        Ok(Self { data, config, model, digest, predictions: Predictions::default(), blocks })
+        let ranking = Ranking::new(data.features() as usize);
+        Ok(Self { data, config, model, digest, predictions: Predictions::default(), ranking, blocks })
     }
 
     /// The rows.
@@ -195,7 +198,7 @@ impl<E: Element> Task for Lr<E> {
         let hash = |row: &u64| mix(self.data.hash(*row as usize) ^ mix(*row ^ seed));
         let digest = rows.iter().map(hash).fold(0u64, u64::wrapping_add);
         let rows = rows.iter().map(|row| self.data.train().row(*row as usize));
-        let (batch, keys) = RowsBatch::new(&self.data, rows, (self.config.intercept, epoch));
+        let (batch, keys) = RowsBatch::new(&self.data, &self.ranking, rows, (self.config.intercept, epoch));
         let batch = Batch::Rows(batch);
         let near = keys.clone();
         Prepared { batch, keys, near, samples: Vec::new(), handles: Vec::new(), digest }

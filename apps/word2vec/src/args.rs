@@ -49,6 +49,13 @@ pub(crate) struct Flags {
     )]
     pub(crate) sentence_words: u64,
 
+    /// Memory of a process for words of the text, in MiB. Words that do not fit are read again in each epoch
+    #[arg(
+        long, value_name = "MIB", default_value_t = word2vec::data::MEMORY >> 20,
+        value_parser = clap::value_parser!(u64).range(..=1 << 40),
+    )]
+    pub(crate) text_memory: u64,
+
     /// Maximum number of words of a batch, skipped words included. A batch is one pull and one push
     #[arg(long, value_name = "WORDS", default_value_t = 50)]
     pub(crate) batch_words: u64,

@@ -57,7 +57,12 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
             )));
         }
     };
-    let options = Options { piece_words_max: flags.sentence_words, min_count: flags.min_count, held_out };
+    let options = Options {
+        piece_words_max: flags.sentence_words,
+        min_count: flags.min_count,
+        held_out,
+        memory: flags.text_memory << 20,
+    };
     let analogies = flags.analogies.clone().map(|file| (file, flags.analogies_words));
     Ok(Resolved { config, options, analogies, similarity: flags.similarity.clone() })
 }

@@ -5,7 +5,7 @@
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::course::{Course, of_worker, parts};
-use crate::data::{Corpus, Words};
+use crate::data::Corpus;
 use crate::draw::{Drawn, Keep};
 use crate::evaluate::{HeldOut, Quality, Tests};
 use crate::frequency::frequencies;
@@ -161,16 +161,14 @@ impl<E: Element> Word2vec<E> {
     }
 
     fn drawn_of(&self, epoch: u32, block: u32) -> Drawn {
-        let mut words = Words::default();
-        self.corpus.read_or_fail(block, &mut words);
+        let words = self.corpus.read_or_fail(block);
         let stream = stream(self.config.seed, &[DRAWS, epoch.into(), block.into()]);
         Drawn::new(&words, &self.keep, self.config.window, stream)
     }
 
     /// The draws of a held-out block.
     fn drawn_held_out(&self, block: u32) -> Drawn {
-        let mut words = Words::default();
-        self.corpus.read_or_fail(block, &mut words);
+        let words = self.corpus.read_or_fail(block);
         Drawn::new(&words, &self.keep, self.config.window, stream(HELD_OUT, &[DRAWS, block.into()]))
     }
 

@@ -369,7 +369,7 @@ fn preparation_is_a_function_of_its_arguments() {
 #[test]
 fn a_text_that_changes_ends_the_run() {
     let mut file = file();
-    let options = Options { min_count: Some(1), held_out: Some(0.1), ..Options::default() };
+    let options = Options { min_count: Some(1), held_out: Some(0.1), memory: 0, ..Options::default() };
     let corpus = Arc::new(Corpus::open(file.path(), options).unwrap());
     let task = Word2vec::<f64>::new(Arc::clone(&corpus), config(), Tests::default()).unwrap();
     let batches = task.batches(Subepoch { epoch: 0, index: 0 }, Partition::alone());

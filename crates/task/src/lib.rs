@@ -21,6 +21,7 @@ mod op;
 mod order;
 mod patience;
 mod plain;
+mod ranking;
 mod task;
 
 pub use course::{Rest, RestError, Stretch};
@@ -32,6 +33,7 @@ pub use op::{Diverged, Event, Op, Progress, Schedule, Start};
 pub use order::{EpochOrder, expected_batches};
 pub use patience::{Best, Better, Criterion, Patience};
 pub use plain::PlainRows;
+pub use ranking::{Ranking, Ranks};
 pub use task::{
     BatchAt, Cost, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Rows, SampleRequest,
     StepReport, Subepoch, Task, Update, equal_share,

@@ -1,8 +1,10 @@
-//! Text to learn from: a corpus of any size, of which only the vocabulary and an index are in memory.
+//! Text to learn from: a corpus of any size. The vocabulary, an index, and the words of a bounded part of the
+//! text are in memory.
 //!
 //! [`Corpus::open`] reads a text file once, with all cores: it counts words and notes where *blocks* begin. A
 //! block is a few kilobytes of whole pieces (lines, or parts of long lines); it is what is read at once, by
-//! position, in whatever order. Some blocks are held out for the evaluation. [`Corpus::builtin`] has a small
+//! position, in whatever order. Words are numbered during this pass, and kept as numbers as far as
+//! [`Options::memory`] allows: such blocks are not read again. Some blocks are held out for the evaluation. [`Corpus::builtin`] has a small
 //! text, and generates others.
 //!
 //! This module has no keys and values, draws nothing at random, and does not define the order of training.
@@ -21,6 +23,7 @@ use intendant_core::random::{Permutation, stream};
 use intendant_formats::{TextError, ZstdReader};
 use scan::{Division, Scan, machine_threads, scan};
 use source::Source;
+use std::borrow::Cow;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -122,11 +125,17 @@ pub struct Options {
     /// The part of the blocks that is held out; `None` means 1 %, up to 500,000 words, or 5 % of a built-in
     /// text. At least one block is held out, and at least one is not.
     pub held_out: Option<f64>,
+    /// Bytes of memory for blocks of a text that is read: their words are kept as numbers. Other blocks are
+    /// read, and their words looked up, each time that they are trained.
+    pub memory: u64,
 }
+
+/// Bytes of memory for the words of a text by default: of 60 million words, about 350 MB of English text.
+pub const MEMORY: u64 = 256 << 20;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { piece_words_max: 1000, min_count: None, held_out: None }
+        Self { piece_words_max: 1000, min_count: None, held_out: None, memory: MEMORY }
     }
 }
 
@@ -152,13 +161,11 @@ pub struct Corpus {
 enum Text {
     Read {
         source: Source,
-        blocks: Vec<Block>,
+        /// Blocks, and the words of those that are kept.
+        blocks: Vec<(Block, Option<Words>)>,
     },
     /// Generated; with the number of each rank.
-    Topics {
-        topics: Topics,
-        numbers: Vec<u32>,
-    },
+    Topics { topics: Topics, numbers: Vec<u32> },
 }
 
 /// A few articles of English Wikipedia; see `data/ATTRIBUTION.md`.
@@ -208,15 +215,17 @@ impl Corpus {
     }
 
     fn scanned(source: Source, options: Options, held_out: (f64, u64)) -> Result<Self, DataError> {
-        let division = Division::new(source.len(), options.piece_words_max);
-        let Scan { counts, blocks } = scan(&source, division, machine_threads())?;
+        let division = Division::new(source.len(), options.piece_words_max, options.memory);
+        let Scan { counts, mut blocks } = scan(&source, division, machine_threads())?;
         let min_count = options.min_count.unwrap_or(5);
         let vocabulary = Vocabulary::new(&counts, min_count);
         if vocabulary.is_empty() {
             let (words, largest) = (counts.len(), counts.largest());
             return Err(DataError::NoWords { file: source.name().to_owned(), min_count, words, largest });
         }
-        let words = blocks.iter().map(|block| block.words).collect();
+        let numbers = vocabulary.numbers(&counts);
+        blocks.iter_mut().filter_map(|(_, kept)| kept.as_mut()).for_each(|words| words.renumber(&numbers));
+        let words = blocks.iter().map(|(block, _)| block.words).collect();
         let name = source.name().to_owned();
         Self::assembled((Text::Read { source, blocks }, &name), words, vocabulary, options, held_out)
     }
@@ -248,7 +257,7 @@ impl Corpus {
         let mut digest = vocabulary.digest(stream(DIGEST, &[piece_words_max, held]));
         match &text {
             Text::Read { blocks, .. } => {
-                for block in blocks {
+                for (block, _) in blocks {
                     digest = stream(digest, &[block.start, block.hash]);
                 }
             }
@@ -297,7 +306,7 @@ impl Corpus {
     /// Pieces of all blocks.
     pub fn pieces(&self) -> u64 {
         match &self.text {
-            Text::Read { blocks, .. } => blocks.iter().map(|block| block.pieces).sum(),
+            Text::Read { blocks, .. } => blocks.iter().map(|(block, _)| block.pieces).sum(),
             Text::Topics { topics, .. } => topics.pieces(self.piece_words_max),
         }
     }
@@ -312,43 +321,47 @@ impl Corpus {
         self.digest
     }
 
-    /// Reads a block.
+    /// The words of a block, which is read if it is not kept.
     ///
     /// # Errors
     /// If the file cannot be read any more, or has changed.
     ///
     /// # Panics
     /// If there is no such block.
-    pub fn read(&self, block: u32, into: &mut Words) -> Result<(), DataError> {
+    pub fn read(&self, block: u32) -> Result<Cow<'_, Words>, DataError> {
+        let mut words = Words::default();
         match &self.text {
             Text::Read { source, blocks } => {
-                let block = &blocks[block as usize];
+                let (block, kept) = &blocks[block as usize];
+                if let Some(kept) = kept {
+                    return Ok(Cow::Borrowed(kept));
+                }
                 let mut text = Vec::new();
                 source.read(block.start, block.bytes, &mut text)?;
                 let find = |word: &[u8], hash| self.vocabulary.find_hashed(word, hash);
-                if into.read(&text, self.piece_words_max, find) != block.hash {
+                if words.read(&text, self.piece_words_max, find) != block.hash {
                     return Err(DataError::Changed { file: source.name().to_owned(), at: block.start });
                 }
             }
             Text::Topics { topics, numbers } => {
-                topics.read(block.into(), self.piece_words_max, into);
-                into.words.iter_mut().for_each(|word| *word = numbers[*word as usize]);
+                topics.read(block.into(), self.piece_words_max, &mut words);
+                words.renumber(numbers);
             }
         }
-        Ok(())
+        Ok(Cow::Owned(words))
     }
 
-    /// Reads a block for a caller that cannot return an error: the error is kept, and the block is empty. See
-    /// [`Corpus::failure`].
+    /// The words of a block for a caller that cannot return an error: the error is kept, and the block is
+    /// empty. See [`Corpus::failure`].
     ///
     /// # Panics
     /// If there is no such block.
-    pub fn read_or_fail(&self, block: u32, into: &mut Words) {
-        if let Err(error) = self.read(block, into) {
-            into.clear();
+    pub fn read_or_fail(&self, block: u32) -> Cow<'_, Words> {
+        self.read(block).unwrap_or_else(|error| {
             // The first error is the one to tell.
             let _ = self.failure.set(error);
-        }
+            Cow::default()
+        })
     }
 
     /// Why a block could not be read. Results computed since then are invalid.

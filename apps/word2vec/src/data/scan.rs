@@ -6,7 +6,7 @@
 
 use super::DataError;
 use super::source::Source;
-use super::text::{Block, Cutter, Token, WORD_BYTES_MAX, is_space, tokens};
+use super::text::{Block, Cutter, Token, WORD_BYTES_MAX, Words, is_space, tokens};
 use super::words::{Counts, hash};
 use intendant_core::lock;
 use std::num::NonZero;
@@ -24,6 +24,8 @@ pub(super) struct Division {
     pub(super) line_bytes: u64,
     /// A block ends with the piece with which it has so many bytes.
     pub(super) block_bytes: u64,
+    /// Of the words of each span, bytes that are kept in memory at most.
+    pub(super) kept_bytes: u64,
 }
 
 /// Large enough to be read fast, small enough for every thread to hold one.
@@ -40,8 +42,8 @@ const BLOCKS: u64 = 1 << 16;
 const BLOCKS_MIN: u64 = 64;
 
 impl Division {
-    /// How a text of `bytes` bytes is divided.
-    pub(super) const fn new(bytes: u64, piece_words_max: u64) -> Self {
+    /// How a text of `bytes` bytes is divided. Of its words, `kept_bytes` bytes are kept in memory at most.
+    pub(super) const fn new(bytes: u64, piece_words_max: u64, kept_bytes: u64) -> Self {
         let (few, many) = (bytes / BLOCKS_MIN, bytes / BLOCKS);
         let least = if few < BLOCK_BYTES_MIN { few } else { BLOCK_BYTES_MIN };
         let block_bytes = if many < least {
@@ -51,7 +53,10 @@ impl Division {
         } else {
             many
         };
-        Self { piece_words_max, span_bytes: SPAN_BYTES, line_bytes: LINE_BYTES, block_bytes }
+        // A share of each span, so that what is kept does not depend on which threads come first.
+        let spans = bytes.div_ceil(SPAN_BYTES);
+        let kept_bytes = if spans > 1 { kept_bytes / spans } else { kept_bytes };
+        Self { piece_words_max, span_bytes: SPAN_BYTES, line_bytes: LINE_BYTES, block_bytes, kept_bytes }
     }
 }
 
@@ -59,7 +64,8 @@ impl Division {
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) counts: Counts,
-    pub(super) blocks: Vec<Block>,
+    /// All blocks, and the words of those that are kept: as `counts` numbers them.
+    pub(super) blocks: Vec<(Block, Option<Words>)>,
 }
 
 /// Scans a text with at most `threads` threads.
@@ -93,7 +99,10 @@ pub(super) fn scan(source: &Source, division: Division, threads: usize) -> Resul
                     *merged = counts;
                     return Ok(());
                 }
-                merged.merge(&counts).map_err(|_| source.too_many_words())
+                let numbers = merged.merge(&counts).map_err(|_| source.too_many_words())?;
+                let of_spans = found.iter_mut().flat_map(|(_, blocks)| blocks);
+                of_spans.filter_map(|(_, kept)| kept.as_mut()).for_each(|words| words.renumber(&numbers));
+                Ok(())
             });
         }
         blocks.append(&mut found);
@@ -121,12 +130,12 @@ fn scan_span(
     division: Division,
     span: u64,
     counts: &mut Counts,
-) -> Result<Vec<Block>, DataError> {
+) -> Result<Vec<(Block, Option<Words>)>, DataError> {
     let start = span_start(source, division, span)?;
     let end = span_start(source, division, span + 1)?;
     let mut text = Vec::new();
     source.read(start, end - start, &mut text)?;
-    let mut cutter = Cutter::new(division.piece_words_max, division.block_bytes);
+    let mut cutter = Cutter::new(division.piece_words_max, division.block_bytes, division.kept_bytes);
     tokens(&text, |token| {
         match token {
             Token::Word(at, word) => {
@@ -134,8 +143,8 @@ fn scan_span(
                     return Err(source.long_word(start + at as u64));
                 }
                 let hash = hash(word);
-                counts.add(word, hash, 1).map_err(|_| source.too_many_words())?;
-                cutter.word(start + at as u64, word.len(), hash);
+                let number = counts.add(word, hash, 1).map_err(|_| source.too_many_words())?;
+                cutter.word(start + at as u64, word.len(), hash, number);
             }
             Token::LineEnd => cutter.line_end(),
         }
@@ -169,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn division(span_bytes: u64, piece_words_max: u64) -> Division {
-        Division { piece_words_max, span_bytes, line_bytes: 12, block_bytes: 30 }
+        Division { piece_words_max, span_bytes, line_bytes: 12, block_bytes: 30, kept_bytes: 100 }
     }
 
     fn memory(text: &str) -> Source {
@@ -192,7 +201,7 @@ mod tests {
             prop_assert_eq!(digest(&scan.counts), digest(&expected));
             let mut read = Vec::new();
             let mut end = 0;
-            for block in scan.blocks {
+            for (block, _) in scan.blocks {
                 prop_assert!(block.start >= end);
                 end = block.start + block.bytes;
                 read.push(text[block.start as usize..end as usize].to_owned());
@@ -205,7 +214,16 @@ mod tests {
             let source = memory(&text);
             let one = scan(&source, division(span, 4), 1).unwrap();
             let three = scan(&source, division(span, 4), 3).unwrap();
-            prop_assert_eq!(one.blocks, three.blocks);
+            // Words are numbered as threads come across them.
+            let numbered = |scan: Scan| {
+                let numbers = super::super::words::Vocabulary::new(&scan.counts, 1).numbers(&scan.counts);
+                let renumber = |(block, mut kept): (Block, Option<Words>)| {
+                    kept.iter_mut().for_each(|words| words.renumber(&numbers));
+                    (block, kept)
+                };
+                scan.blocks.into_iter().map(renumber).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(numbered(one), numbered(three));
         }
     }
 
@@ -213,22 +231,26 @@ mod tests {
     fn lines_are_not_cut_by_spans_unless_they_are_long() {
         let lines = "aa bb cc\n".repeat(50);
         let short = scan(&memory(&lines), Division { block_bytes: 1, ..division(100, 1000) }, 2).unwrap();
-        assert!(short.blocks.len() == 50 && short.blocks.iter().all(|block| block.words == 3));
+        assert!(short.blocks.len() == 50 && short.blocks.iter().all(|(block, _)| block.words == 3));
         let long = "aa bb cc ".repeat(50);
         let cut = scan(&memory(&long), Division { block_bytes: 1, ..division(100, 1000) }, 2).unwrap();
-        assert_eq!((cut.blocks.len(), cut.blocks.iter().map(|b| b.words).sum::<u64>()), (5, 150));
+        assert_eq!(
+            (cut.blocks.len(), cut.blocks.iter().map(|(block, _)| block.words).sum::<u64>()),
+            (5, 150)
+        );
     }
 
     #[test]
     fn what_is_no_text_is_refused() {
         let text = format!("a b\n{} c", "x".repeat(WORD_BYTES_MAX + 1));
-        let error = scan(&memory(&text), Division::new(text.len() as u64, 1000), 2).unwrap_err().to_string();
+        let error =
+            scan(&memory(&text), Division::new(text.len() as u64, 1000, 0), 2).unwrap_err().to_string();
         assert_eq!(error, "t: the word that starts at byte 4 is longer than 4096 bytes; is this a text?");
     }
 
     #[test]
     fn blocks_grow_with_the_text() {
-        let block = |bytes| Division::new(bytes, 1000).block_bytes;
+        let block = |bytes| Division::new(bytes, 1000, 0).block_bytes;
         assert_eq!((block(640), block(1 << 20), block(100 << 20)), (10, 4 << 10, 4 << 10));
         assert_eq!((block(1 << 30), block(1 << 40)), (16 << 10, 1 << 20));
     }

@@ -87,17 +87,32 @@ pub(super) struct Cutter {
     block_bytes: u64,
     block: Block,
     piece_words: u64,
-    blocks: Vec<Block>,
+    blocks: Vec<(Block, Option<Words>)>,
+    /// The words of the block, as long as blocks are kept, and bytes for further ones.
+    words: Option<Words>,
+    kept_bytes: u64,
 }
 
 impl Cutter {
-    pub(super) const fn new(piece_words_max: u64, block_bytes: u64) -> Self {
-        Self { piece_words_max, block_bytes, block: EMPTY, piece_words: 0, blocks: Vec::new() }
+    /// A cutter that keeps the words of the first blocks, as many as `kept_bytes` bytes have room for.
+    pub(super) fn new(piece_words_max: u64, block_bytes: u64, kept_bytes: u64) -> Self {
+        Self {
+            piece_words_max,
+            block_bytes,
+            block: EMPTY,
+            piece_words: 0,
+            blocks: Vec::new(),
+            words: Some(Words::default()),
+            kept_bytes,
+        }
     }
 
-    /// The next word, with its hash.
+    /// The next word, with its hash and its number.
     #[inline]
-    pub(super) fn word(&mut self, start: u64, len: usize, hash: u64) {
+    pub(super) fn word(&mut self, start: u64, len: usize, hash: u64, number: u32) {
+        if let Some(words) = &mut self.words {
+            words.words.push(number);
+        }
         if self.block.words == 0 {
             self.block.start = start;
         }
@@ -121,6 +136,9 @@ impl Cutter {
     fn end_piece(&mut self) {
         self.piece_words = 0;
         self.block.pieces += 1;
+        if let Some(words) = &mut self.words {
+            words.end_piece();
+        }
         self.block.hash = chain(self.block.hash, PIECE_END);
         if self.block.bytes >= self.block_bytes {
             self.end_block();
@@ -128,12 +146,19 @@ impl Cutter {
     }
 
     fn end_block(&mut self) {
-        self.blocks.push(self.block);
+        self.words = self.words.take().filter(|words| words.bytes() <= self.kept_bytes);
+        // The copy has no room to spare.
+        let kept = self.words.clone();
+        if let Some(words) = &mut self.words {
+            self.kept_bytes -= words.bytes();
+            words.clear();
+        }
+        self.blocks.push((self.block, kept));
         self.block = EMPTY;
     }
 
-    /// The text has ended.
-    pub(super) fn finish(mut self) -> Vec<Block> {
+    /// The text has ended. Returns its blocks, and the words of those that are kept.
+    pub(super) fn finish(mut self) -> Vec<(Block, Option<Words>)> {
         self.line_end();
         if self.block.words > 0 {
             self.end_block();
@@ -159,6 +184,16 @@ impl Words {
 
     fn end_piece(&mut self) {
         self.ends.push(self.words.len());
+    }
+
+    /// Bytes of memory.
+    fn bytes(&self) -> u64 {
+        (size_of_val(&*self.words) + size_of_val(&*self.ends)) as u64
+    }
+
+    /// Replaces each number by the one that `numbers` has for it.
+    pub(super) fn renumber(&mut self, numbers: &[u32]) {
+        self.words.iter_mut().for_each(|word| *word = numbers[*word as usize]);
     }
 
     /// Reads a block's text; returns the hash that [`Block::hash`] should be. `find` numbers a word, with its
@@ -210,17 +245,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn cut(text: &[u8], piece_words_max: u64, block_bytes: u64) -> Vec<Block> {
-        let mut cutter = Cutter::new(piece_words_max, block_bytes);
+    /// Cuts a text. Numbers of words are their lengths.
+    fn cut_kept(
+        text: &[u8],
+        piece_words_max: u64,
+        block_bytes: u64,
+        kept_bytes: u64,
+    ) -> Vec<(Block, Option<Words>)> {
+        let mut cutter = Cutter::new(piece_words_max, block_bytes, kept_bytes);
         let done: Result<(), ()> = tokens(text, |token| {
             match token {
-                Token::Word(start, word) => cutter.word(start as u64, word.len(), hash(word)),
+                Token::Word(start, word) => {
+                    cutter.word(start as u64, word.len(), hash(word), word.len() as u32);
+                }
                 Token::LineEnd => cutter.line_end(),
             }
             Ok(())
         });
         done.unwrap();
         cutter.finish()
+    }
+
+    fn cut(text: &[u8], piece_words_max: u64, block_bytes: u64) -> Vec<Block> {
+        let blocks = cut_kept(text, piece_words_max, block_bytes, 0);
+        blocks.into_iter().map(|(block, _)| block).collect()
     }
 
     #[test]
@@ -236,6 +284,19 @@ mod tests {
     }
 
     proptest! {
+        /// The words of the first blocks are kept as they are read, until there is no room for the next one.
+        #[test]
+        fn the_first_blocks_are_kept(text in "[ab\n ]{0,200}", block_bytes in 1u64..40, room in 0u64..600) {
+            let bytes = text.as_bytes();
+            let (mut words, mut left) = (Words::default(), Some(room));
+            for (block, kept) in cut_kept(bytes, 5, block_bytes, room) {
+                let of_block = &bytes[block.start as usize..][..block.bytes as usize];
+                words.read(of_block, 5, |word, _| word.len() as u32);
+                left = left.and_then(|left| left.checked_sub(4 * block.words + 8 * block.pieces));
+                prop_assert_eq!(kept, left.map(|_| words.clone()));
+            }
+        }
+
         /// A block that is read by itself has the words and pieces that it had within the text.
         #[test]
         fn blocks_are_read_as_they_were_cut(

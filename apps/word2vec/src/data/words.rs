@@ -63,25 +63,26 @@ pub(super) struct Counts {
 pub(super) struct TooManyWords;
 
 impl Counts {
-    /// Adds `count` occurrences of a word, with its [`hash`].
+    /// Adds `count` occurrences of a word, with its [`hash`]. Returns its number: words are numbered from 0,
+    /// as they come.
     #[inline]
-    pub(super) fn add(&mut self, word: &[u8], hash: u64, count: u64) -> Result<(), TooManyWords> {
+    pub(super) fn add(&mut self, word: &[u8], hash: u64, count: u64) -> Result<u32, TooManyWords> {
         if let Some(id) = self.table.find(word, hash) {
             self.counts[id as usize] += count;
-        } else {
-            self.table.push(word, hash).ok_or(TooManyWords)?;
-            self.counts.push(count);
+            return Ok(id);
         }
-        Ok(())
+        let id = self.table.push(word, hash).ok_or(TooManyWords)?;
+        self.counts.push(count);
+        Ok(id)
     }
 
-    /// Adds all counts of `other`.
-    pub(super) fn merge(&mut self, other: &Self) -> Result<(), TooManyWords> {
-        for (id, count) in (0..).zip(&other.counts) {
+    /// Adds all counts of `other`. Returns the number here of each of its words.
+    pub(super) fn merge(&mut self, other: &Self) -> Result<Vec<u32>, TooManyWords> {
+        let add = |(id, count): (u32, &u64)| {
             let word = other.table.get(id);
-            self.add(word, hash(word), *count)?;
-        }
-        Ok(())
+            self.add(word, hash(word), *count)
+        };
+        (0..).zip(&other.counts).map(add).collect()
     }
 
     /// Occurrences of all words.
@@ -163,6 +164,15 @@ impl Vocabulary {
     /// The number of a word.
     pub fn find(&self, word: &[u8]) -> Option<u32> {
         self.table.find(word, hash(word))
+    }
+
+    /// The number here of each of the counted words, or [`UNKNOWN`].
+    pub(super) fn numbers(&self, counts: &Counts) -> Vec<u32> {
+        let number = |id| {
+            let word = counts.table.get(id);
+            self.find_hashed(word, hash(word))
+        };
+        (0..counts.len() as u32).map(number).collect()
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::fs;
 use std::path::Path;
-use word2vec::data::{Corpus, Options, UNKNOWN, Words};
+use word2vec::data::{Corpus, Options, UNKNOWN};
 
 fn options() -> Options {
     Options { min_count: Some(1), ..Options::default() }
@@ -23,9 +23,9 @@ fn open(name: &str, bytes: &[u8], options: Options) -> Result<Corpus, String> {
 fn pieces(corpus: &Corpus) -> Vec<Vec<String>> {
     let mut blocks = [corpus.training(), corpus.held_out()].concat();
     blocks.sort_unstable();
-    let (mut words, mut pieces) = (Words::default(), Vec::new());
+    let mut pieces = Vec::new();
     for block in blocks {
-        corpus.read(block, &mut words).unwrap();
+        let words = corpus.read(block).unwrap();
         assert_eq!(words.words.len() as u64, corpus.block_words(block));
         let mut start = 0;
         for end in &words.ends {

@@ -339,8 +339,8 @@ fn an_absurd_learning_rate_ends_with_exit_code_3() {
 fn a_text_that_changes_ends_the_run_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let (text, ..) = atlas(folder.path());
-    let flags =
-        ["--data", &text, "--technique", "single", "--epochs", "1000000", "--dim", "2", "--valid-every", "0"];
+    let flags = ["--data", &text, "--technique", "single", "--epochs", "1000000", "--dim", "2"];
+    let flags = [&flags[..], &["--valid-every", "0", "--text-memory", "0"]].concat();
     // It has few words, all of them frequent; a warning would tell that most are skipped.
     let mut child = start(WORD2VEC.command(&[&flags[..], &["--sample", "0"]].concat()));
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
