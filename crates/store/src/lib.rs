@@ -10,11 +10,12 @@
 //! The store gives the slot state no meaning. While the caller holds the entry, it decides which node owns a
 //! key and how to handle a key that is not here. It sends messages after it has dropped the entry.
 //!
-//! All `unsafe` code of the crate is in `latch`, `slab`, `noted`, `store`, `row` and `flat`; each block names
+//! All `unsafe` code of the crate is in `latch`, `memory`, `slab`, `noted`, `store`, `row` and `flat`; each block names
 //! the invariant it relies on.
 
 mod flat;
 mod latch;
+mod memory;
 mod noted;
 mod prefetch;
 mod row;

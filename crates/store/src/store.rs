@@ -1,6 +1,7 @@
 //! Latched shards of slots and values.
 
 use crate::latch::{Latch, LatchGuard};
+use crate::memory::Array;
 use crate::noted::Noted;
 use crate::prefetch::prefetch;
 use crate::row::Row;
@@ -25,7 +26,7 @@ pub struct Slot<S> {
 
 enum Slots<S> {
     /// A slot per key, by key.
-    Dense(Box<[Slot<S>]>),
+    Dense(Array<Slot<S>>),
     /// Each shard has those of its keys that have a state or a value.
     Sparse,
 }
@@ -132,7 +133,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         let slabs =
             layout.lens().iter().zip(&counts).map(|(len, of_shards)| Slab::new(*len, Some(of_shards)));
         let slabs = slabs.collect();
-        let slots = (0..layout.keys()).map(|_| Slot::default()).collect();
+        let slots = Array::new(layout.keys() as usize, Slot::default);
         Self::new(layout, Slots::Dense(slots), slabs)
     }
 

@@ -16,6 +16,8 @@ mod sync {
 #[expect(unreachable_pub, reason = "the modules are public in their crate, but not here")]
 #[path = "../src/latch.rs"]
 mod latch;
+#[path = "../src/memory.rs"]
+mod memory;
 #[path = "../src/noted.rs"]
 mod noted;
 #[path = "../src/prefetch.rs"]

@@ -28,6 +28,8 @@ mod sync {
 
 #[path = "shipped/latch.rs"]
 mod latch;
+#[path = "shipped/memory.rs"]
+mod memory;
 #[path = "shipped/noted.rs"]
 mod noted;
 #[path = "shipped/prefetch.rs"]
