@@ -13,6 +13,7 @@
 //! All `unsafe` code of the crate is in `latch`, `memory`, `slab`, `noted`, `store`, `row` and `flat`; each block names
 //! the invariant it relies on.
 
+mod bias;
 mod flat;
 mod latch;
 mod memory;
@@ -23,6 +24,7 @@ mod slab;
 mod store;
 mod sync;
 
+pub use bias::Favour;
 pub use flat::Flat;
 pub use latch::{Latch, LatchGuard};
 pub use row::{Mirror, Row};

@@ -111,7 +111,8 @@ impl<T> Array<T> {
     pub(crate) fn new(len: usize, mut make: impl FnMut() -> T) -> Self {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= LINE) };
         let bytes = len.checked_mul(size_of::<T>()).expect("an array fits into an address space");
-        let mut array = Self { block: (bytes > 0).then(|| Block::new(bytes)), len: 0, owns: Default::default() };
+        let mut array =
+            Self { block: (bytes > 0).then(|| Block::new(bytes)), len: 0, owns: Default::default() };
         while array.len < len {
             // SAFETY: the block has room for `len` elements, and this one has none yet. If `make` panics,
             // those before it are dropped.
