@@ -84,7 +84,8 @@ pub struct Worker<E: Element> {
 
 impl<E: Element> Worker<E> {
     pub(crate) fn new(id: WorkerId, inner: Arc<NodeParts<E>>, deliveries: MailReceiver<Delivery>) -> Self {
-        let local = Local::new(id, inner.shared.layout());
+        let mut local = Local::new(id, inner.shared.layout());
+        inner.shared.favour(&mut local);
         Self {
             id,
             inner,

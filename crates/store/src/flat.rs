@@ -2,6 +2,7 @@
 //! store.
 
 use crate::latch::Latch;
+use crate::memory::Array;
 use crate::prefetch::prefetch_run;
 use crate::row::Row;
 use intendant_core::{Element, Initialiser, Key, Layout};
@@ -14,11 +15,11 @@ use std::sync::Arc;
 #[derive(Default)]
 struct Line(Latch);
 
-/// All values of a layout in one allocation, row by row, with striped latches so that rows are read and added
+/// All values of a layout in one block of memory, row by row, with striped latches so that rows are read and added
 /// atomically.
 pub struct Flat<E> {
     layout: Arc<Layout>,
-    values: Box<[UnsafeCell<E>]>,
+    values: Array<UnsafeCell<E>>,
     /// Index of the first element, per key range.
     starts: Vec<usize>,
     /// Length of all values, if they have the same; otherwise 0.
@@ -33,20 +34,19 @@ unsafe impl<E: Send> Sync for Flat<E> {}
 impl<E: Element> Flat<E> {
     /// Allocates and initialises all values.
     pub fn new(layout: Arc<Layout>, init: &Initialiser<E>) -> Self {
-        let mut starts = Vec::new();
-        let mut values = Vec::new();
+        let (mut starts, mut end) = (Vec::new(), 0);
         for range in layout.ranges() {
-            starts.push(values.len());
-            for key in range.keys.clone() {
-                let start = values.len();
-                values.resize(start + range.len, E::ZERO);
-                init(Key(key), &mut values[start..]);
-            }
+            starts.push(end);
+            end += (range.keys.end - range.keys.start) as usize * range.len;
         }
-        let values = values.into_iter().map(UnsafeCell::new).collect();
+        let values = Array::new(end, || UnsafeCell::new(E::ZERO));
         let latches = (0..layout.shards()).map(|_| Line::default()).collect();
         let uniform = if let [len] = layout.lens() { *len } else { 0 };
-        Self { layout, values, starts, uniform, latches }
+        let mut flat = Self { layout, values, starts, uniform, latches };
+        for key in (0..flat.layout.keys()).map(Key) {
+            init(key, &mut flat.lend_alone(key));
+        }
+        flat
     }
 
     /// The layout that the array was made for.

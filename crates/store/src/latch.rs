@@ -34,19 +34,26 @@ impl Latch {
     #[inline]
     pub fn lock(&self) -> LatchGuard<'_> {
         // Acquire: pairs with the Release in `LatchGuard::drop`; what the last holder wrote is visible from
-        // here on.
-        if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        // here on. SeqCst, here and below: see `bias`.
+        if self.state.compare_exchange(FREE, HELD, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             self.lock_contended();
         }
-        LatchGuard { latch: self }
+        LatchGuard::of(&self.state)
+    }
+
+    /// Whether the latch is free at this moment. If it is, what the last holder wrote is visible from here
+    /// on.
+    pub(crate) fn is_free(&self) -> bool {
+        // SeqCst: see `bias`. It acquires what the last holder wrote.
+        self.state.load(Ordering::SeqCst) == FREE
     }
 
     /// Takes the latch if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<LatchGuard<'_>> {
-        // Acquire: as in `lock`.
-        let taken = self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        taken.then_some(LatchGuard { latch: self })
+        // SeqCst: as in `lock`.
+        let taken = self.state.compare_exchange(FREE, HELD, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        taken.then(|| LatchGuard::of(&self.state))
     }
 
     #[cold]
@@ -55,8 +62,8 @@ impl Latch {
         loop {
             // Relaxed: only a hint that the exchange is worth its bus traffic.
             if self.state.load(Ordering::Relaxed) == FREE
-                // Acquire: as in `lock`.
-                && self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                // SeqCst: as in `lock`.
+                && self.state.compare_exchange(FREE, HELD, Ordering::SeqCst, Ordering::Relaxed).is_ok()
             {
                 return;
             }
@@ -66,17 +73,28 @@ impl Latch {
     }
 }
 
-/// The latch is held while this lives.
+/// The latch is held while this lives, or its thread is inside without one.
 #[must_use = "the latch is released when the guard is dropped"]
 #[derive(Debug)]
 pub struct LatchGuard<'a> {
-    latch: &'a Latch,
+    state: &'a AtomicU8,
+}
+
+impl<'a> LatchGuard<'a> {
+    pub(crate) const FREE: u8 = FREE;
+    pub(crate) const HELD: u8 = HELD;
+
+    /// Makes `state` free when it is dropped.
+    #[inline]
+    pub(crate) fn of(state: &'a AtomicU8) -> Self {
+        Self { state }
+    }
 }
 
 impl Drop for LatchGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: pairs with the Acquire of the next holder.
-        self.latch.state.store(FREE, Ordering::Release);
+        self.state.store(FREE, Ordering::Release);
     }
 }

@@ -10,11 +10,13 @@
 //! The store gives the slot state no meaning. While the caller holds the entry, it decides which node owns a
 //! key and how to handle a key that is not here. It sends messages after it has dropped the entry.
 //!
-//! All `unsafe` code of the crate is in `latch`, `slab`, `noted`, `store`, `row` and `flat`; each block names
+//! All `unsafe` code of the crate is in `latch`, `memory`, `slab`, `noted`, `store`, `row` and `flat`; each block names
 //! the invariant it relies on.
 
+mod bias;
 mod flat;
 mod latch;
+mod memory;
 mod noted;
 mod prefetch;
 mod row;
@@ -22,6 +24,7 @@ mod slab;
 mod store;
 mod sync;
 
+pub use bias::Favour;
 pub use flat::Flat;
 pub use latch::{Latch, LatchGuard};
 pub use row::{Mirror, Row};

@@ -6,18 +6,20 @@
 //! all before it together: tables are added, never replaced, so that they can be read without a latch. The
 //! first has room for all chunks if it is known how many there will be.
 
+use crate::memory::{Block, HUGE, HUGE_MIN, LINE};
 use crate::prefetch::prefetch_run;
 use crate::sync::{AtomicPtr, AtomicU32, FIRST_CHUNKS, Ordering};
-use std::alloc;
+use intendant_core::lock;
 use std::marker::PhantomData;
 use std::ptr;
+use std::sync::Mutex;
 
 /// Chunks are about this large: big enough to make the table short, small enough to follow what a shard
 /// holds.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Chunks start at a cache line, so that values of 64 bytes or a multiple never straddle one line more than
-/// they must.
-const CHUNK_ALIGN: usize = 64;
+/// Larger chunks, each of which is a single value, are not cut from huge pages: what is left of such a page
+/// would be lost.
+const CUT_BYTES_MAX: usize = HUGE / 32;
 /// Tables: each doubles the number of chunks, of which there are fewer than 2³².
 const TABLES: usize = 33;
 
@@ -59,7 +61,44 @@ pub(crate) struct Slab<E> {
     tables: [AtomicPtr<Chunk<E>>; TABLES],
     /// Chunks taken so far.
     taken: AtomicU32,
+    memory: Mutex<Memory>,
     owns: PhantomData<E>,
+}
+
+/// The memory of the chunks.
+#[derive(Default)]
+struct Memory {
+    blocks: Vec<Block>,
+    /// Bytes of all blocks together.
+    bytes: usize,
+    /// What is left of the last block, if that is a huge page.
+    left: usize,
+}
+
+impl Memory {
+    /// Memory for a chunk. It is freed with all other memory.
+    fn cut(&mut self, bytes: usize) -> *mut u8 {
+        if self.bytes < HUGE_MIN || bytes > CUT_BYTES_MAX {
+            return self.push(Block::common(bytes), bytes);
+        }
+        // Each chunk starts at a line.
+        let bytes = bytes.next_multiple_of(LINE);
+        if self.left < bytes {
+            self.left = HUGE;
+            self.push(Block::huge(HUGE), HUGE);
+        }
+        let at = HUGE - self.left;
+        self.left -= bytes;
+        let page = self.blocks.last().expect("taken just now, or before").as_ptr();
+        page.wrapping_add(at)
+    }
+
+    fn push(&mut self, block: Block, bytes: usize) -> *mut u8 {
+        let at = block.as_ptr();
+        self.blocks.push(block);
+        self.bytes += bytes;
+        at
+    }
 }
 
 impl<E: bytemuck::Pod> Slab<E> {
@@ -79,8 +118,8 @@ impl<E: bytemuck::Pod> Slab<E> {
         let first = u32::try_from(first.max(1).next_power_of_two()).unwrap_or(1 << (u32::BITS - 1));
         let tables = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
         let chunk_mask = (1 << chunk_bits) - 1;
-        let slab =
-            Self { len, chunk_bits, chunk_mask, first, tables, taken: AtomicU32::new(0), owns: PhantomData };
+        let (taken, memory) = (AtomicU32::new(0), Mutex::default());
+        let slab = Self { len, chunk_bits, chunk_mask, first, tables, taken, memory, owns: PhantomData };
         slab.table(0);
         slab
     }
@@ -89,12 +128,6 @@ impl<E: bytemuck::Pod> Slab<E> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    fn chunk_layout(&self) -> alloc::Layout {
-        let bytes = (self.len << self.chunk_bits) * size_of::<E>();
-        alloc::Layout::from_size_align(bytes, CHUNK_ALIGN)
-            .expect("a chunk is at most one value of bounded length")
     }
 
     /// Number and length of the table that has `chunk`, and the first chunk in it.
@@ -204,12 +237,7 @@ impl<E: bytemuck::Pod> Slab<E> {
             .ok()
             .filter(|end| *end < u32::MAX)
             .expect("a node has room for fewer than 2^32 values of one length");
-        let layout = self.chunk_layout();
-        // SAFETY: the layout has a size: values have at least one element.
-        let memory = unsafe { alloc::alloc_zeroed(layout) };
-        if memory.is_null() {
-            alloc::handle_alloc_error(layout);
-        }
+        let memory = lock(&self.memory).cut((self.len << self.chunk_bits) * size_of::<E>());
         let (table, at) = self.table(chunk);
         // SAFETY: tables are never replaced, and this one has the chunk.
         let entry = unsafe { &*table.add(at) };
@@ -241,11 +269,9 @@ impl<E: bytemuck::Pod> Slab<E> {
 
 impl<E> Drop for Slab<E> {
     fn drop(&mut self) {
-        let bytes = (self.len << self.chunk_bits) * size_of::<E>();
-        let Ok(layout) = alloc::Layout::from_size_align(bytes, CHUNK_ALIGN) else { return };
         let mut len = self.first;
         for (number, table) in self.tables.iter().enumerate() {
-            // Relaxed, here and below: no other thread has the slab any more.
+            // Relaxed: no other thread has the slab any more.
             let table = table.load(Ordering::Relaxed);
             if number > 1 {
                 len = len.wrapping_mul(2);
@@ -254,14 +280,7 @@ impl<E> Drop for Slab<E> {
                 continue;
             }
             // SAFETY: it was made in `table` with this length, as a box, and is not used afterwards.
-            let table = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(table, len as usize)) };
-            for chunk in &table {
-                let chunk = chunk.load(Ordering::Relaxed);
-                if !chunk.is_null() {
-                    // SAFETY: allocated in `chunk` with this layout, and freed only here.
-                    unsafe { alloc::dealloc(chunk.cast(), layout) };
-                }
-            }
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(table, len as usize)) });
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Latched shards of slots and values.
 
+use crate::bias::{Bias, Favour};
 use crate::latch::{Latch, LatchGuard};
+use crate::memory::Array;
 use crate::noted::Noted;
 use crate::prefetch::prefetch;
 use crate::row::Row;
@@ -25,7 +27,7 @@ pub struct Slot<S> {
 
 enum Slots<S> {
     /// A slot per key, by key.
-    Dense(Box<[Slot<S>]>),
+    Dense(Array<Slot<S>>),
     /// Each shard has those of its keys that have a state or a value.
     Sparse,
 }
@@ -102,11 +104,12 @@ pub struct Store<S, E> {
     slabs: Box<[Slab<E>]>,
     /// Shard by shard, one per slab.
     parts: Box<[Part]>,
+    bias: Bias,
 }
 
 // SAFETY: everything behind an `UnsafeCell` (slot states, the maps and books of shards, noted keys) and all
 // values are reached only through an `Entry`, `scan`, `held` or `take_noted`, which hold the latch of the
-// shard that they belong to. What is read without the latch are atomics and boxes that do not change after
+// shard that they belong to, or the bias, which excludes all holders of latches. What is read without the latch are atomics and boxes that do not change after
 // construction.
 unsafe impl<S: Send, E: Send> Sync for Store<S, E> {}
 // SAFETY: a store owns its slots, chunks and values; the raw pointers in its slabs are not shared with
@@ -132,7 +135,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         let slabs =
             layout.lens().iter().zip(&counts).map(|(len, of_shards)| Slab::new(*len, Some(of_shards)));
         let slabs = slabs.collect();
-        let slots = (0..layout.keys()).map(|_| Slot::default()).collect();
+        let slots = Array::new(layout.keys() as usize, Slot::default);
         Self::new(layout, Slots::Dense(slots), slabs)
     }
 
@@ -147,7 +150,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     fn new(layout: Arc<Layout>, slots: Slots<S>, slabs: Box<[Slab<E>]>) -> Self {
         let shards = (0..layout.shards()).map(|_| Shard::default()).collect();
         let parts = (0..layout.shards() * slabs.len()).map(|_| Part::default()).collect();
-        Self { layout, shards, slots, slabs, parts }
+        Self { layout, shards, slots, slabs, parts, bias: Bias::new() }
     }
 
     /// The layout that the store was made for.
@@ -163,10 +166,63 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     pub fn latch(&self, key: Key) -> Entry<'_, S, E> {
         assert!(self.layout.contains(key), "{key:?} is outside of the layout");
         let shard = &self.shards[self.layout.shard(key)];
+        // SAFETY: the latch of the key's shard is held, and no thread is inside without a latch.
+        unsafe { self.entry(key, shard, self.lock(shard)) }
+    }
+
+    /// The right to enter the store without latches while no other thread takes one, for a thread that
+    /// accesses it much more often than others: see [`Store::latch_favoured`]. `None` if the store has given
+    /// it before, or the system cannot carry it out.
+    #[must_use]
+    pub fn favour(&self) -> Option<Favour> {
+        self.bias.give()
+    }
+
+    /// As [`Store::latch`], of the thread that has the store's [`Favour`]. The entry excludes all other
+    /// threads, as a latch does.
+    ///
+    /// # Panics
+    /// As [`Store::latch`], or if the thread holds another entry.
+    #[inline(always)]
+    pub fn latch_favoured(&self, favour: &Favour, key: Key) -> Entry<'_, S, E> {
+        assert!(self.layout.contains(key), "{key:?} is outside of the layout");
+        let shard = &self.shards[self.layout.shard(key)];
+        let guard = match self.bias.enter(favour) {
+            Some(guard) => guard,
+            None => self.lock_unfavoured(favour, shard),
+        };
+        // SAFETY: this thread is inside without a latch, so that every other thread that has taken one waits
+        // for it; or it holds the latch of the key's shard.
+        unsafe { self.entry(key, shard, guard) }
+    }
+
+    #[inline(never)]
+    fn lock_unfavoured<'a>(&'a self, favour: &Favour, shard: &'a Shard<S>) -> LatchGuard<'a> {
+        let are_free = || self.shards.iter().all(|shard| shard.latch.is_free());
+        if self.bias.count(favour, are_free)
+            && let Some(guard) = self.bias.enter(favour)
+        {
+            return guard;
+        }
+        self.lock(shard)
+    }
+
+    /// Latches a shard. No thread is inside without a latch as long as the guard lives.
+    #[inline(always)]
+    fn lock<'a>(&'a self, shard: &'a Shard<S>) -> LatchGuard<'a> {
         let guard = shard.latch.lock();
+        self.bias.end();
+        guard
+    }
+
+    /// # Safety
+    /// As long as `guard` lives, no other thread accesses what the latch of `shard`, the shard of `key`,
+    /// protects.
+    #[inline(always)]
+    unsafe fn entry<'a>(&'a self, key: Key, shard: &'a Shard<S>, guard: LatchGuard<'a>) -> Entry<'a, S, E> {
         let slot = match &self.slots {
             Slots::Dense(slots) => Some(&slots[key.index()]),
-            // SAFETY: the latch is held; the map is not changed while the returned entry borrows a slot of
+            // SAFETY: the caller's promise; the map is not changed while the returned entry borrows a slot of
             // it, except by the entry itself.
             Slots::Sparse => unsafe { &*shard.map.get() }.get(&key.0).map(|slot| &**slot),
         };
@@ -247,7 +303,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         mut visit: impl FnMut(Key, &S, &[E]) -> ControlFlow<()>,
     ) -> Option<usize> {
         let latched = &self.shards[shard];
-        let _guard = latched.latch.lock();
+        let _guard = self.lock(latched);
         let mut one = |position: usize, slot: &Slot<S>| {
             let key = self.layout.key_at(shard, position);
             // Relaxed: written under the latch, which is held.
@@ -314,7 +370,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         let shard = &self.shards[shard];
         let mut taken = if keys.is_empty() { std::mem::take(keys) } else { Vec::new() };
         {
-            let _guard = shard.latch.lock();
+            let _guard = self.lock(shard);
             // SAFETY: the latch is held.
             unsafe { shard.rare.noted.exchange(&mut taken) };
         }
@@ -333,7 +389,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
             .iter()
             .zip(parts)
             .map(|(shard, parts)| {
-                let _guard = shard.latch.lock();
+                let _guard = self.lock(shard);
                 // SAFETY: the latch is held.
                 parts.iter().map(|part| unsafe { &*part.book.get() }.held()).sum::<usize>()
             })

@@ -36,3 +36,48 @@ pub(crate) fn relax(attempt: u32) {
         std::thread::park_timeout(std::time::Duration::from_micros(micros.min(PARK_MICROS_MAX)));
     }
 }
+
+/// Accesses with latches after which a thread is favoured. Becoming favoured means a look at each latch, and
+/// ending it a call of the system: microseconds, less than a twentieth of the time of so many accesses.
+pub(crate) const LATCHED: u32 = 4096;
+
+/// After a sequentially consistent exchange, before loads of the same order: they need nothing between them.
+/// Model checking does not know that order, only fences.
+#[inline(always)]
+pub(crate) fn fence_after_exchange() {}
+
+/// Pairs with [`heavy_fence`] of another thread as if both were sequentially consistent fences.
+#[inline(always)]
+pub(crate) fn light_fence() {
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
+#[cfg(target_os = "linux")]
+mod heavy {
+    use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
+
+    /// Whether the system has a [`heavy_fence`]; registers the process for it.
+    pub(crate) fn has_heavy_fence() -> bool {
+        membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED)
+            && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+    }
+
+    /// Every thread of the process that runs executes a fence before this returns, and the others have done
+    /// so when they last stopped.
+    pub(crate) fn heavy_fence() {
+        membarrier(MembarrierCommand::PrivateExpedited).expect("the process is registered");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod heavy {
+    pub(crate) fn has_heavy_fence() -> bool {
+        false
+    }
+
+    pub(crate) fn heavy_fence() {
+        unreachable!("no thread is favoured without such a fence");
+    }
+}
+
+pub(crate) use heavy::{has_heavy_fence, heavy_fence};

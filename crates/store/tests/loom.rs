@@ -7,6 +7,20 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
     pub(crate) const FIRST_CHUNKS: usize = 1;
+    pub(crate) const LATCHED: u32 = 1;
+
+    /// Loom knows sequential consistency of fences only.
+    pub(crate) fn fence() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    pub(crate) use fence as fence_after_exchange;
+    pub(crate) use fence as light_fence;
+    pub(crate) use fence as heavy_fence;
+
+    pub(crate) fn has_heavy_fence() -> bool {
+        true
+    }
 
     pub(crate) fn relax(_attempt: u32) {
         loom::thread::yield_now();
@@ -14,8 +28,13 @@ mod sync {
 }
 
 #[expect(unreachable_pub, reason = "the modules are public in their crate, but not here")]
+#[path = "../src/bias.rs"]
+mod bias;
+#[expect(unreachable_pub, reason = "the modules are public in their crate, but not here")]
 #[path = "../src/latch.rs"]
 mod latch;
+#[path = "../src/memory.rs"]
+mod memory;
 #[path = "../src/noted.rs"]
 mod noted;
 #[path = "../src/prefetch.rs"]
@@ -262,5 +281,73 @@ fn a_key_that_changes_after_it_was_taken_is_noted_again() {
         thread.join().expect("the thread ends");
         look(&store);
         assert!((seen - 2.0).abs() < f32::EPSILON, "a change was not noted: {seen}");
+    });
+}
+
+/// Adds one to the state of a key and notes it, as the favoured thread of the store.
+fn count_favoured(store: &Store<u32, f32>, favour: &bias::Favour, key: Key) {
+    let mut entry = store.latch_favoured(favour, key);
+    let state = entry.state() + 1;
+    entry.note();
+    *entry.state_mut() = state;
+}
+
+/// The favoured thread enters with a latch, becomes favoured, and enters without one, while another thread
+/// takes latches. Loom reports it if both use the list of noted keys at once, or one does not see what the
+/// other wrote.
+#[test]
+fn a_favoured_thread_and_holders_of_latches_exclude_each_other() {
+    bounded(|| {
+        let store = one_shard(false);
+        let other = Arc::clone(&store);
+        let favour = store.favour().expect("it is the first");
+        assert!(store.favour().is_none(), "there is one");
+        let thread = thread::spawn(move || {
+            for key in [0, 1] {
+                let mut entry = other.latch(Key(key));
+                entry.note();
+                *entry.state_mut() += 1;
+            }
+        });
+        (0..3).for_each(|_| count_favoured(&store, &favour, Key(0)));
+        thread.join().expect("the thread ends");
+        let mut taken = Vec::new();
+        store.take_noted(0, &mut taken);
+        assert_eq!(taken.len(), 5, "a key was noted beside another");
+        assert_eq!([0, 1].map(|key| store.latch(Key(key)).state()), [4, 1], "an access was lost");
+    });
+}
+
+/// Two threads that end the favour at the same time.
+#[test]
+fn threads_that_come_together_wait_for_the_favoured_one() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let layout = Layout::builder().range("k", 2, 2).shards(2).build().expect("a valid layout");
+        let store = Arc::new(Store::<u32, f32>::dense(std::sync::Arc::new(layout)));
+        let favour = store.favour().expect("it is the first");
+        count_favoured(&store, &favour, Key(0));
+        let thread = thread::spawn({
+            let other = Arc::clone(&store);
+            move || {
+                let mut entry = other.latch(Key(0));
+                entry.note();
+                *entry.state_mut() += 1;
+            }
+        });
+        let second = thread::spawn({
+            let other = Arc::clone(&store);
+            move || {
+                let mut entry = other.latch(Key(1));
+                entry.note();
+                *entry.state_mut() += 1;
+            }
+        });
+        count_favoured(&store, &favour, Key(1));
+        count_favoured(&store, &favour, Key(0));
+        thread.join().expect("the thread ends");
+        second.join().expect("the thread ends");
+        assert_eq!([0, 1].map(|key| store.latch(Key(key)).state()), [3, 2], "an access was lost");
     });
 }

@@ -189,7 +189,7 @@ impl<E: Element> Shared<E> {
         call: &mut S,
     ) -> usize {
         let end = offset + S::elements(&self.layout, key);
-        let (mut entry, role) = self.latch(key);
+        let (mut entry, role) = self.latch_for(local, key);
         let owned = role == Role::Owner && need.is_none();
         let here = owned || self.serves(key, &entry.state(), S::KIND, need.unwrap_or(0));
         // This operation must not overtake an outstanding one of the same worker on the same key, even if the
@@ -242,7 +242,7 @@ impl<E: Element> Shared<E> {
             let len = self.layout.visible(*key);
             let mut served = false;
             if !local.has_outstanding(self.layout.shard(*key), *key) {
-                let (entry, _) = self.latch(*key);
+                let (entry, _) = self.latch_for(local, *key);
                 let serves = self.serves(*key, &entry.state(), AccessKind::Pull, need);
                 if let (true, Some(value)) = (serves, entry.value()) {
                     access::pull(&value[..len], &mut values[offset..offset + len]);
@@ -277,7 +277,7 @@ impl<E: Element> Shared<E> {
             if let Some(ahead) = keys.get(position + 2 * GROUP) {
                 self.store.prefetch_slot(*ahead);
             }
-            let (mut entry, role) = self.latch(*key);
+            let (mut entry, role) = self.latch_for(local, *key);
             if role.is_owner() {
                 entry.state_mut().set_localized();
             } else if !role.is_copy() {

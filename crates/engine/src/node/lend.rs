@@ -41,7 +41,7 @@ impl<E: Element> Shared<E> {
             return None;
         }
         let need = self.need_of(local);
-        let (mut entry, role) = self.latch(key);
+        let (mut entry, role) = self.latch_for(local, key);
         if role != Role::Owner || need.is_some() {
             if !self.lends(key, &entry.state(), need.unwrap_or(0)) {
                 return None;
@@ -95,7 +95,7 @@ impl<E: Element> Shared<E> {
             if let Some(ahead) = keys.get(position + AHEAD) {
                 self.store.prefetch_slot(*ahead);
             }
-            let here = || self.lends(*key, &self.latch(*key).0.state(), need);
+            let here = || self.lends(*key, &self.latch_for(local, *key).0.state(), need);
             if self.is_waited_for(local, *key) || !here() {
                 absent.push(position as u32);
             }

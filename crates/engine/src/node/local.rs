@@ -7,6 +7,7 @@ use crate::stats::AccessStats;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use intendant_core::{ChannelId, Element, Key, Layout, WorkerId, copy_from_bytes, limits};
+use intendant_store::Favour;
 use intendant_wire::{AccessKind, OpId};
 
 type Hash = foldhash::fast::FixedState;
@@ -120,6 +121,8 @@ pub struct Local<E> {
     parts_bytes: usize,
     /// Buffers of operands that are handed to channels.
     pub(crate) operands: Buffers,
+    /// If the store favours this worker.
+    favour: Option<Favour>,
 }
 
 /// How many buffers a worker keeps for reuse, and the most bytes of one. Without reuse, the operating system
@@ -151,7 +154,18 @@ impl<E: Element> Local<E> {
             spare: Vec::new(),
             parts_bytes: 0,
             operands: Buffers::default(),
+            favour: None,
         }
+    }
+
+    /// The worker's right to enter the store without latches.
+    #[inline]
+    pub(crate) fn favour(&self) -> Option<&Favour> {
+        self.favour.as_ref()
+    }
+
+    pub(crate) fn set_favour(&mut self, favour: Option<Favour>) {
+        self.favour = favour;
     }
 
     /// A buffer of `elements` elements, all of which the caller overwrites.

@@ -49,6 +49,7 @@ use intendant_techniques::{
 };
 use intendant_trace::Header;
 use intendant_wire::AccessKind;
+use local::Local;
 use parts::Parts;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -424,7 +425,28 @@ impl<E: Element> Shared<E> {
     /// is touched at home for the first time.
     #[inline(always)]
     pub(crate) fn latch(&self, key: Key) -> (Entry<'_, SlotState, E>, Role) {
-        let entry = self.store.latch(key);
+        self.touch(self.store.latch(key))
+    }
+
+    /// As [`Shared::latch`], of a worker, which may be favoured.
+    #[inline(always)]
+    pub(crate) fn latch_for(&self, local: &Local<E>, key: Key) -> (Entry<'_, SlotState, E>, Role) {
+        self.touch(match local.favour() {
+            Some(favour) => self.store.latch_favoured(favour, key),
+            None => self.store.latch(key),
+        })
+    }
+
+    /// Favours the only worker of a node whose channels are other threads: it takes latches only while they
+    /// do. Does nothing for further workers.
+    pub fn favour(&self, local: &mut Local<E>) {
+        if self.workers == 1 {
+            local.set_favour(self.store.favour());
+        }
+    }
+
+    #[inline(always)]
+    fn touch<'a>(&self, entry: Entry<'a, SlotState, E>) -> (Entry<'a, SlotState, E>, Role) {
         let state = entry.state();
         let untouched = state.role == Role::Absent && self.lazy && state == SlotState::default();
         if untouched { self.make(entry) } else { (entry, state.role) }

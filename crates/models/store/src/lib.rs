@@ -20,14 +20,30 @@ mod sync {
         }
     }
 
+    /// So that a thread is favoured soon.
+    pub(crate) const LATCHED: u32 = 2;
+
+    /// Shuttle executes one step after the other: fences change nothing.
+    pub(crate) fn fence_after_exchange() {}
+    pub(crate) fn light_fence() {}
+    pub(crate) fn heavy_fence() {}
+
+    pub(crate) fn has_heavy_fence() -> bool {
+        true
+    }
+
     /// Shuttle decides how long that is.
     pub(crate) fn relax(_attempt: u32) {
         shuttle::thread::yield_now();
     }
 }
 
+#[path = "shipped/bias.rs"]
+mod bias;
 #[path = "shipped/latch.rs"]
 mod latch;
+#[path = "shipped/memory.rs"]
+mod memory;
 #[path = "shipped/noted.rs"]
 mod noted;
 #[path = "shipped/prefetch.rs"]
@@ -44,6 +60,7 @@ pub fn prefetch<T>(at: *const T) {
     prefetch::prefetch(at);
 }
 
+pub use bias::Favour;
 pub use latch::{Latch, LatchGuard};
 pub use row::{Mirror, Row};
 pub use store::{Entry, Slot, Store};

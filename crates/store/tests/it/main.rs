@@ -1,4 +1,5 @@
 //! The tests of this crate from outside: one program, a module per subject.
 
+mod favour;
 mod memory;
 mod model;

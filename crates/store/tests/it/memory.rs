@@ -1,7 +1,7 @@
 //! What a store takes from the allocator, and that it gives everything back as it was taken.
 
-use intendant_core::{Key, Layout};
-use intendant_store::Store;
+use intendant_core::{Initialiser, Key, Layout};
+use intendant_store::{Flat, Store};
 use std::alloc::{GlobalAlloc, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -127,4 +127,48 @@ fn room_does_not_grow_with_the_numbers_of_keys() {
     };
     let (few, many) = (bytes(64), bytes(64 * 64));
     assert!((many - few).abs() < 4 * 1024, "{few} bytes behind few keys, {many} behind many");
+}
+
+/// Above a few MiB, values are cut from huge pages, slots and the plain array lie on such pages as a whole.
+#[test]
+fn large_stores_take_at_most_a_huge_page_more_and_give_everything_back() {
+    const KEYS: u64 = 300_000;
+    // 56 bytes: neither a divisor of a page nor of a line.
+    let layout = Arc::new(Layout::builder().range("k", KEYS, 7).build().expect("a valid layout"));
+    let values = KEYS as usize * 56;
+    let element = |key: u64, at: usize| (key * 8 + at as u64) as f64;
+    for make in [Store::<u32, f64>::dense, Store::sparse] {
+        let ((), left, _) = taken(|| {
+            let (store, bytes, _) = taken(|| {
+                let store = make(Arc::clone(&layout));
+                for key in 0..KEYS {
+                    let mut entry = store.latch(Key(key));
+                    entry.allocate().iter_mut().enumerate().for_each(|(at, x)| *x = element(key, at));
+                }
+                store
+            });
+            // Slots of sparse stores are entries of tables, and boxes.
+            let bound = values * 11 / 10 + KEYS as usize * 64 + (2 << 20);
+            assert!(values as isize <= bytes && bytes < bound as isize, "{bytes} bytes for {values}");
+            for key in 0..KEYS {
+                let entry = store.latch(Key(key));
+                let is_own = |(at, x): (usize, &f64)| x.to_bits() == element(key, at).to_bits();
+                assert!(
+                    entry.value().expect("held").iter().enumerate().all(is_own),
+                    "{key} has another value"
+                );
+            }
+        });
+        assert_eq!(left, 0, "bytes that were not freed, or were freed with another size");
+    }
+    let ((), left, _) = taken(|| {
+        let init: Initialiser<f64> =
+            Arc::new(move |key, row| row.iter_mut().enumerate().for_each(|(at, x)| *x = element(key.0, at)));
+        let (flat, bytes, _) = taken(|| Flat::new(Arc::clone(&layout), &init));
+        assert!(bytes < (values + (1 << 20)) as isize, "{bytes} bytes for {values}");
+        let mut row = [0.0; 7];
+        flat.read(Key(KEYS - 1), &mut row);
+        assert_eq!(row[6].to_bits(), element(KEYS - 1, 6).to_bits());
+    });
+    assert_eq!(left, 0);
 }
