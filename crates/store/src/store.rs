@@ -109,8 +109,8 @@ pub struct Store<S, E> {
 
 // SAFETY: everything behind an `UnsafeCell` (slot states, the maps and books of shards, noted keys) and all
 // values are reached only through an `Entry`, `scan`, `held` or `take_noted`, which hold the latch of the
-// shard that they belong to, or the bias, which excludes all holders of latches. What is read without the latch are atomics and boxes that do not change after
-// construction.
+// shard that they belong to, or the bias, which excludes all holders of latches. What is read without the
+// latch are atomics and boxes that do not change after construction.
 unsafe impl<S: Send, E: Send> Sync for Store<S, E> {}
 // SAFETY: a store owns its slots, chunks and values; the raw pointers in its slabs are not shared with
 // anything else.
