@@ -81,8 +81,10 @@ impl Memory {
         if self.bytes < HUGE_MIN || bytes > CUT_BYTES_MAX {
             return self.push(Block::common(bytes), bytes);
         }
-        // Each chunk starts at a line.
-        let bytes = bytes.next_multiple_of(LINE);
+        // Each chunk starts at a line. If chunks were as long as a way of the nearest cache, their first
+        // values, which may be the most used ones of all shards, would be in the same few sets.
+        let lines = bytes.div_ceil(LINE);
+        let bytes = (lines | 1) * LINE;
         if self.left < bytes {
             self.left = HUGE;
             self.push(Block::huge(HUGE), HUGE);
@@ -109,9 +111,14 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// for it (if that is known).
     pub(crate) fn new(len: usize, values_max: Option<&[usize]>) -> Self {
         let per_chunk = (CHUNK_BYTES / (len * size_of::<E>()).max(1)).max(1);
-        let most = values_max.map(|of_shards| of_shards.iter().copied().max().unwrap_or(0));
-        let per_chunk = most.map_or(per_chunk, |most| per_chunk.min(most.max(1).next_power_of_two()));
-        let chunk_bits = per_chunk.ilog2();
+        let mut chunk_bits = per_chunk.ilog2();
+        if let Some(most) = values_max.and_then(|of_shards| of_shards.iter().copied().max()) {
+            // Of a huge page, also what no value uses takes memory.
+            let unused = |bits: u32| most.next_multiple_of(1 << bits) - most;
+            while chunk_bits > 0 && unused(chunk_bits) > most / 8 {
+                chunk_bits -= 1;
+            }
+        }
         let first = values_max.map_or(FIRST_CHUNKS, |of_shards| {
             of_shards.iter().map(|values| values.div_ceil(1 << chunk_bits)).sum::<usize>()
         });
