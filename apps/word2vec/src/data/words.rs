@@ -193,7 +193,9 @@ mod tests {
 
     fn counts(text: &str) -> Counts {
         let mut counts = Counts::default();
-        text.split(' ').for_each(|word| counts.add(word.as_bytes(), hash(word.as_bytes()), 1).unwrap());
+        for word in text.split(' ').map(str::as_bytes) {
+            counts.add(word, hash(word), 1).unwrap();
+        }
         counts
     }
 
