@@ -7,7 +7,7 @@
 use super::DataError;
 use super::source::Source;
 use super::text::{Block, Cutter, Token, WORD_BYTES_MAX, Words, is_space, tokens};
-use super::words::{Counts, hash};
+use super::words::{Counts, TooManyWords, hash};
 use intendant_core::lock;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,12 +60,15 @@ impl Division {
     }
 }
 
+/// Blocks, and the words of those that are kept.
+type Found = Vec<(Block, Option<Words>)>;
+
 /// What the first pass finds.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) counts: Counts,
     /// All blocks, and the words of those that are kept: as `counts` numbers them.
-    pub(super) blocks: Vec<(Block, Option<Words>)>,
+    pub(super) blocks: Found,
 }
 
 /// Scans a text with at most `threads` threads.
@@ -95,14 +98,7 @@ pub(super) fn scan(source: &Source, division: Division, threads: usize) -> Resul
         let (merged, blocks, first) = &mut *all;
         if first.is_ok() {
             *first = result.and_then(|()| {
-                if merged.len() == 0 {
-                    *merged = counts;
-                    return Ok(());
-                }
-                let numbers = merged.merge(&counts).map_err(|_| source.too_many_words())?;
-                let of_spans = found.iter_mut().flat_map(|(_, blocks)| blocks);
-                of_spans.filter_map(|(_, kept)| kept.as_mut()).for_each(|words| words.renumber(&numbers));
-                Ok(())
+                join(merged, counts, &mut found).map_err(|TooManyWords| source.too_many_words())
             });
         }
         blocks.append(&mut found);
@@ -119,6 +115,18 @@ pub(super) fn scan(source: &Source, division: Division, threads: usize) -> Resul
     Ok(Scan { counts, blocks: blocks.into_iter().flat_map(|(_, blocks)| blocks).collect() })
 }
 
+/// Adds the counts of a thread to those of others. The words that it keeps get the numbers that these have.
+fn join(all: &mut Counts, counts: Counts, found: &mut [(u64, Found)]) -> Result<(), TooManyWords> {
+    if all.len() == 0 {
+        *all = counts;
+        return Ok(());
+    }
+    let numbers = all.merge(&counts)?;
+    let kept = found.iter_mut().flat_map(|(_, blocks)| blocks).filter_map(|(_, kept)| kept.as_mut());
+    kept.for_each(|words| words.renumber(&numbers));
+    Ok(())
+}
+
 /// Threads that this machine can run at once.
 pub(super) fn machine_threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
@@ -130,7 +138,7 @@ fn scan_span(
     division: Division,
     span: u64,
     counts: &mut Counts,
-) -> Result<Vec<(Block, Option<Words>)>, DataError> {
+) -> Result<Found, DataError> {
     let start = span_start(source, division, span)?;
     let end = span_start(source, division, span + 1)?;
     let mut text = Vec::new();
@@ -225,6 +233,23 @@ mod tests {
             };
             prop_assert_eq!(numbered(one), numbered(three));
         }
+    }
+
+    #[test]
+    fn words_of_all_threads_get_the_same_numbers() {
+        let source = memory("b a\na b c\n");
+        let mut all = Counts::default();
+        let mut kept = Vec::new();
+        for span in 0..2 {
+            let mut counts = Counts::default();
+            let blocks = scan_span(&source, division(4, 9), span, &mut counts).unwrap();
+            let mut found = [(span, blocks)];
+            join(&mut all, counts, &mut found).unwrap();
+            kept.extend(
+                found.into_iter().flat_map(|(_, blocks)| blocks).map(|(_, kept)| kept.unwrap().words),
+            );
+        }
+        assert_eq!(kept, [&[0, 1][..], &[1, 0, 2]]);
     }
 
     #[test]
