@@ -46,16 +46,8 @@ struct Counted {
 
 /// Rounds are due by time, and Valgrind slows down what is between them: about 25 times. With rounds 25 times
 /// as rare as by default (40 ms; 1000 per second), there are as many examples to a round as without Valgrind.
-const TWO_NODES: [&str; 8] = [
-    "--technique",
-    "adaptive",
-    "--nodes",
-    "2",
-    "--sync-every-ms",
-    "1000",
-    "--rounds-per-second",
-    "40",
-];
+const TWO_NODES: [&str; 8] =
+    ["--technique", "adaptive", "--nodes", "2", "--sync-every-ms", "1000", "--rounds-per-second", "40"];
 
 /// How often two nodes are started until both end well. A node whose machine has no time for it, with
 /// Valgrind, is taken for dead after five seconds.
@@ -137,7 +129,8 @@ impl Program {
             })?
         };
         let examples = more.examples.checked_sub(fewer.examples).filter(|examples| *examples > 0);
-        let examples = examples.ok_or_else(|| format!("{}: the longer run has no more examples", self.task))?;
+        let examples =
+            examples.ok_or_else(|| format!("{}: the longer run has no more examples", self.task))?;
         Ok(more.instructions.saturating_sub(fewer.instructions) as f64 / examples as f64)
     }
 
@@ -235,9 +228,11 @@ mod tests {
         };
         assert_eq!(judge(1099.0, 2.19), Vec::<String>::new());
         assert_eq!(judge(901.0, 1.0), Vec::<String>::new(), "a lower ratio is accepted");
-        let count = "mf, two nodes: 1101 instructions per example, +10 %; recorded 1000, accepted 900 to 1100";
+        let count =
+            "mf, two nodes: 1101 instructions per example, +10 %; recorded 1000, accepted 900 to 1100";
         assert_eq!(judge(1101.0, 2.0), [count]);
-        let ratio = "mf, two nodes: 2.21 times the instructions of single; recorded 2.00, accepted up to 2.20";
+        let ratio =
+            "mf, two nodes: 2.21 times the instructions of single; recorded 2.00, accepted up to 2.20";
         assert_eq!(judge(1000.0, 2.21), [ratio]);
     }
 
