@@ -45,7 +45,9 @@ struct List {
 const HEADER: &str = "\
 # `cargo xtask instructions` compares, `--write` writes.
 #
-# Paths: instructions per key.
+# Paths: instructions per key. Programs: instructions per example, of all threads. Two nodes are simulated, and
+# functions of the simulator do not count. Repeated runs differ by less than 0.2 %; the bands are for other compilers
+# and C libraries. A ratio to single must not be above its band.
 ";
 
 /// Counts and prints, then compares or records the counts.

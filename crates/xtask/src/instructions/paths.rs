@@ -40,6 +40,6 @@ impl Path {
     fn total(&self, calls: u64) -> Result<u64, String> {
         let program = process::target().join("release/examples").join(&self.example);
         let arguments = [self.path.clone(), self.nodes.to_string(), calls.to_string()];
-        valgrind::count(&program, arguments, &process::target().join("instructions/paths"))
+        valgrind::count(&program, arguments, &process::target().join("instructions/path.out"))
     }
 }

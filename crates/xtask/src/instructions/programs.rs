@@ -1,4 +1,5 @@
-//! Instructions per example of whole programs: with shared memory, on one adaptive node alone, and on two.
+//! Instructions per example of whole programs: with shared memory, on one adaptive node alone, and on two that
+//! are simulated.
 
 use super::{outside, valgrind};
 use crate::process;
@@ -27,7 +28,8 @@ enum Mode {
     Single,
     /// One adaptive node.
     OneNode,
-    /// Two adaptive nodes.
+    /// Two adaptive nodes, simulated. Two processes take turns in another order in each run, and Valgrind slows
+    /// them down but not the timers of rounds; simulated nodes do the same in each run.
     TwoNodes,
 }
 
@@ -37,21 +39,12 @@ enum Mode {
 struct Counted {
     /// Instructions per example.
     instructions: f64,
-    /// Tolerated difference: more than repeated runs differ.
+    /// Tolerated difference.
     within_percent: f64,
     /// Instructions over those with [`Mode::Single`].
     #[serde(skip_serializing_if = "Option::is_none")]
     over_single: Option<f64>,
 }
-
-/// Rounds are due by time, and Valgrind slows down what is between them: about 25 times. With rounds 25 times
-/// as rare as by default (40 ms; 1000 per second), there are as many examples to a round as without Valgrind.
-const TWO_NODES: [&str; 8] =
-    ["--technique", "adaptive", "--nodes", "2", "--sync-every-ms", "1000", "--rounds-per-second", "40"];
-
-/// How often two nodes are started until both end well. A node whose machine has no time for it, with
-/// Valgrind, is taken for dead after five seconds.
-const ATTEMPTS: usize = 3;
 
 impl Mode {
     fn name(self) -> &'static str {
@@ -66,7 +59,7 @@ impl Mode {
         match self {
             Self::Single => &["--technique", "single", "--nodes", "1"],
             Self::OneNode => &["--technique", "adaptive", "--nodes", "1"],
-            Self::TwoNodes => &TWO_NODES,
+            Self::TwoNodes => &["--technique", "adaptive", "--nodes", "2", "--simulate"],
         }
     }
 }
@@ -78,16 +71,9 @@ impl Program {
         let mut single = None;
         for (mode, counted) in &self.runs {
             let what = format!("{}, {}", self.task, mode.name());
-            let first = self.count(*mode)?;
-            let mut now = Now::new(first, *mode, &mut single);
-            let mut wrong = counted.judge(&what, now);
-            if !wrong.is_empty() {
-                // Threads, and rounds by time, take turns in another order in each run.
-                now = Now::new(median([first, self.count(*mode)?, self.count(*mode)?]), *mode, &mut single);
-                wrong = counted.judge(&what, now);
-            }
+            let now = Now::new(self.count(*mode)?, *mode, &mut single);
             counted.print(&what, now);
-            off.append(&mut wrong);
+            off.extend(counted.judge(&what, now));
         }
         Ok(off)
     }
@@ -97,8 +83,7 @@ impl Program {
         let mut single = None;
         let modes: Vec<_> = self.runs.keys().copied().collect();
         for mode in modes {
-            let counts = [self.count(mode)?, self.count(mode)?, self.count(mode)?];
-            let now = Now::new(median(counts), mode, &mut single);
+            let now = Now::new(self.count(mode)?, mode, &mut single);
             let what = format!("{}, {}", self.task, mode.name());
             if let Some(counted) = self.runs.get_mut(&mode) {
                 counted.print(&what, now);
@@ -113,21 +98,12 @@ impl Program {
     fn count(&self, mode: Mode) -> Result<f64, String> {
         let run = |epochs| self.total(mode, epochs);
         let [fewer, more] = self.epochs;
-        let (fewer, more) = if mode == Mode::TwoNodes {
-            // Two processes at a time, as many as small machines of CI have cores.
-            let retried = |epochs| {
-                let done = (1..ATTEMPTS).find_map(|_| run(epochs).ok());
-                done.map_or_else(|| run(epochs), Ok)
-            };
-            (retried(fewer)?, retried(more)?)
-        } else {
-            std::thread::scope(|scope| {
-                let fewer = scope.spawn(|| run(fewer));
-                let more = run(more);
-                let fewer = fewer.join().map_err(|_| "a thread that counts has panicked".to_owned())?;
-                Ok::<_, String>((fewer?, more?))
-            })?
-        };
+        let (fewer, more) = std::thread::scope(|scope| {
+            let fewer = scope.spawn(|| run(fewer));
+            let more = run(more);
+            let fewer = fewer.join().map_err(|_| "a thread that counts has panicked".to_owned())?;
+            Ok::<_, String>((fewer?, more?))
+        })?;
         let examples = more.examples.checked_sub(fewer.examples).filter(|examples| *examples > 0);
         let examples =
             examples.ok_or_else(|| format!("{}: the longer run has no more examples", self.task))?;
@@ -135,15 +111,15 @@ impl Program {
     }
 
     fn total(&self, mode: Mode, epochs: u32) -> Result<Total, String> {
-        let folder = process::target().join(format!("instructions/{}-{epochs}", self.task));
-        let report = folder.join("report.json");
+        let place = process::target().join(format!("instructions/{}-{epochs}", self.task));
+        let (report, profile) = (place.with_extension("json"), place.with_extension("out"));
         let epochs = epochs.to_string();
         let mut arguments: Vec<_> = self.args.split_whitespace().map(Into::into).collect();
         arguments.extend(mode.arguments().iter().map(Into::into));
         let rest = ["--workers", "1", "--valid-every", "0", "--no-progress", "--epochs", &epochs, "--report"];
         arguments.extend(rest.map(Into::into));
         arguments.push(report.clone().into_os_string());
-        let instructions = valgrind::count(&process::program(&self.task, true), arguments, &folder)?;
+        let instructions = valgrind::count(&process::program(&self.task, true), arguments, &profile)?;
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", report.display());
         let text = std::fs::read_to_string(&report).map_err(|error| wrong(&error))?;
         let report: Report = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
@@ -211,11 +187,6 @@ struct Epoch {
     examples: u64,
 }
 
-fn median<const N: usize>(mut counts: [f64; N]) -> f64 {
-    counts.sort_by(f64::total_cmp);
-    counts[N / 2]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,10 +213,5 @@ mod tests {
         assert_eq!(Now::new(500.0, Mode::Single, &mut single).over_single, None);
         assert_eq!(Now::new(600.0, Mode::OneNode, &mut single).over_single, Some(1.2));
         assert_eq!(Now::new(1500.0, Mode::TwoNodes, &mut single).over_single, Some(3.0));
-    }
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
     }
 }
