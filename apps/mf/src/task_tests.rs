@@ -119,8 +119,10 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
         let mut loss = 0.0;
         for index in 0..task.batches(Subepoch { epoch, index: 0 }, Partition::alone()) {
             let at = BatchAt::alone(epoch, index);
-            for entry in task.division(Partition::alone()).choose(data, at, config.batch).entries {
-                let Entry { row, column, value } = entry;
+            let mut entries = Vec::new();
+            let each = |row, column, value| entries.push(Entry { row, column, value });
+            task.division(Partition::alone()).choose(data, at, config.batch, each);
+            for Entry { row, column, value } in entries {
                 let (r, c) = (values[row as usize].clone(), values[6 + column as usize].clone());
                 let product: f64 = (0..k).map(|i| r[i] * c[i]).sum();
                 let error = value - if config.bias { data.mean() + r[k] + c[k] + product } else { product };
