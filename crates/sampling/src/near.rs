@@ -312,7 +312,9 @@ impl Near {
     /// average: the weights of all keys, if each had the bounds of its cell, over those that they have.
     fn find_cells(&self, found: &mut Cells) -> f64 {
         let Cells { below, sums, cells } = found;
-        (below.clear(), sums.clear(), cells.clear());
+        below.clear();
+        sums.clear();
+        cells.clear();
         let mut sum = 0.0;
         for (class, ends) in self.classes.iter().zip(self.ends.chunks(self.groups)) {
             let mut start = class.start;
@@ -378,7 +380,7 @@ struct Candidate {
 impl Candidate {
     #[inline(always)]
     fn accepts(self, entry: Entry) -> bool {
-        let weight = u64::from(entry.relative) * u64::from(entry.part) << (32 - RELATIVE_BITS);
+        let weight = (u64::from(entry.relative) * u64::from(entry.part)) << (32 - RELATIVE_BITS);
         u64::from(self.fraction) * u64::from(self.part) < weight
     }
 }
