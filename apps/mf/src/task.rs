@@ -251,7 +251,9 @@ impl<E: Element> Task for Mf<E> {
         // the first one, too. With tiles, another node may have taken a column since its last visit.
         let near = match &*division {
             Division::Tiles(_) if at.partition.nodes > 1 => keys[batch.rows..].to_vec(),
-            _ => chosen.opens.map(|column| self.column_key(column)).into_iter().collect(),
+            Division::Blocks(_) | Division::Columns(_) | Division::Tiles(_) => {
+                chosen.opens.map(|column| self.column_key(column)).into_iter().collect()
+            }
         };
         Prepared { batch, keys, near, samples: Vec::new(), handles: Vec::new(), digest }
     }
