@@ -1,7 +1,7 @@
 //! Instructions of a program, as Valgrind counts them.
 
 use crate::process;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
@@ -58,7 +58,7 @@ pub(super) fn count<A: AsRef<OsStr>>(
 /// their names.
 fn counted(profile: &str, without: &str) -> Result<u64, String> {
     // A name is written once, with a number that stands for it from then on.
-    let mut names: HashMap<&str, bool> = HashMap::new();
+    let mut names: BTreeMap<&str, bool> = BTreeMap::new();
     let (mut all, mut some, mut total) = (0, 0, None);
     let (mut counts, mut is_call) = (true, false);
     for line in profile.lines() {
