@@ -98,17 +98,23 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     ))
 }
 
-/// Builds examples and programs at once: they share what they depend on.
+/// Builds examples, and programs as users build them: a build with examples has what tests depend on, and
+/// other features of shared packages.
 fn build(list: &List) -> Result<(), String> {
-    let mut command = cargo(&process::root());
-    command.args(["build", "--quiet", "--release"]);
+    let release = || {
+        let mut command = cargo(&process::root());
+        command.args(["build", "--quiet", "--release"]);
+        command
+    };
+    let (mut examples, mut programs) = (release(), release());
     for (package, example) in EXAMPLES {
-        command.args(["--package", package, "--example", example]);
+        examples.args(["--package", package, "--example", example]);
     }
     for program in &list.programs {
-        command.args(["--package", &program.task, "--bin", &format!("intendant-{}", program.task)]);
+        programs.args(["--package", &program.task]);
     }
-    process::run(&mut command)
+    process::run(&mut examples)?;
+    process::run(&mut programs)
 }
 
 /// What to say if a count is outside of its band.
