@@ -50,7 +50,7 @@ fn no_update_is_lost_and_no_value_torn() {
                         };
                         store.scan(first as usize, 0..1, whole);
                         // Long enough for the other thread to be favoured again.
-                        std::thread::sleep(Duration::from_micros(300));
+                        std::thread::park_timeout(Duration::from_micros(300));
                     }
                     added
                 })
@@ -83,7 +83,7 @@ fn a_thread_is_favoured_after_many_accesses_and_until_another_one_comes() {
                 if came.load(Ordering::Relaxed) {
                     return false;
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::park_timeout(Duration::from_millis(1));
             }
             drop(entry);
             true
