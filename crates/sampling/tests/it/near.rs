@@ -97,7 +97,8 @@ fn keys_are_drawn_in_proportion_to_probability_and_part() {
         cells.push(counts.iter().sum::<u64>() - cells.iter().sum::<u64>());
         expected.push(1.0 - expected.iter().sum::<f64>());
         if expected.last().is_some_and(|rest| rest * drawn < 5.0) {
-            (cells.pop(), expected.pop());
+            cells.pop();
+            expected.pop();
         }
         assert!(fits(&cells, &expected, 5), "{nodes} nodes: {counts:?}");
         let absent = (0..KEYS as usize).filter(|at| probabilities[*at] == 0.0);
