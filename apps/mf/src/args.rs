@@ -50,7 +50,8 @@ pub(crate) struct Flags {
     pub(crate) l2_scope: Scope,
 
     /// Maximum number of entries per batch, which are trained on one copy of their column. With 1, each entry
-    /// is a pull and a push of two keys (the parameter server papers' setting) [default: 128 with tiles and on one node, else 64]
+    /// is a pull and a push of two keys (the parameter server papers' setting) [default: 128 with tiles and
+    /// on one node, else 64]
     #[arg(long, value_name = "B")]
     pub(crate) batch: Option<usize>,
 

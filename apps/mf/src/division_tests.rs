@@ -170,8 +170,8 @@ proptest! {
         prop_assert_eq!(opened, visited);
     }
 
-    /// A tile's rows stay in the cache while it is trained; they stay at their node; a column is of one worker
-    /// of a node.
+    /// A tile's rows stay in the cache while it is trained; they stay at their node; a column is of one
+    /// worker of a node.
     #[test]
     fn workers_of_a_node_go_through_the_tiles_in_the_same_order(
         (data, nodes, per_node, batch, seed) in settings(),

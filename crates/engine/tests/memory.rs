@@ -122,6 +122,7 @@ fn a_round_with_updates_of_every_key_on_every_node() {
             shared.push(&mut worker, &[key], &[1.0; LEN]).expect("the key exists");
         }
     }
+    // Values take huge pages as a whole.
     let at_rest = models(&LIVE, start);
     PEAK.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
     (0..NODES).for_each(|node| c.handle(node, Input::Settle));
@@ -134,9 +135,9 @@ fn a_round_with_updates_of_every_key_on_every_node() {
         assert_eq!(shared.peek_copy(Key(7)), Some(vec![NODES as f32; LEN]));
     }
     assert!(
-        (2.0..2.1).contains(&at_rest),
+        (2.0..2.2).contains(&at_rest),
         "the values, and the values that all nodes agree on, take {at_rest} models"
     );
-    assert!(started < 4.3, "with a node's updates and its frames, {started} models");
+    assert!(started < 4.5, "with a node's updates and its frames, {started} models");
     assert!(most < 6.3, "with a node's updates, the sum, and received and sent frames, {most} models");
 }

@@ -1,7 +1,8 @@
-//! Local samples of a node that keeps its share of the keys, over and over: `draws PATH NODES CALLS`, where PATH
-//! is `uniform` or `skewed`, the distribution of the samples. Each call prepares and draws [`BATCH`] samples.
-//! Everything is in one thread, the same in each run, so that the instructions of a call can be counted:
-//! those of two runs with different numbers of calls, subtracted. `cargo xtask instructions` does that.
+//! Local samples of a node that keeps its share of the keys, over and over: `draws PATH NODES CALLS`, where
+//! PATH is `uniform` or `skewed`, the distribution of the samples. Each call prepares and draws [`BATCH`]
+//! samples. Everything is in one thread, the same in each run, so that the instructions of a call can be
+//! counted: those of two runs with different numbers of calls, subtracted. `cargo xtask instructions` does
+//! that.
 
 use intendant_core::random::stream;
 use intendant_core::{Key, Tick};

@@ -5,8 +5,8 @@
 //! nodes. The [`Manager`] of a node serves them: [`Manager::prepare`] is called when a batch is prepared and
 //! returns a [`Handle`], not keys; [`Manager::draw`] takes keys from the handle, in portions if wanted, right
 //! before they are pulled. Between the two the system may bring keys near, or change its mind about them, as
-//! far as the distribution's [`Conformity`] allows. How it does is a [`Scheme`]. [`NearKeys`] are the keys that
-//! a node may draw locally; the node changes them whenever a key comes or goes.
+//! far as the distribution's [`Conformity`] allows. How it does is a [`Scheme`]. [`NearKeys`] are the keys
+//! that a node may draw locally; the node changes them whenever a key comes or goes.
 //!
 //! | scheme | L1 conform | L2 bounded | L3 long-term | overall | what is given up |
 //! | --- | --- | --- | --- | --- | --- |

@@ -75,7 +75,8 @@ impl NearKeys {
         self.0.iter().flatten().map(|near| near.keys.clone())
     }
 
-    /// The node's part of `key` is `part` from now on, in N-th parts for N nodes. One call at a time for a key.
+    /// The node's part of `key` is `part` from now on, in N-th parts for N nodes. One call at a time for a
+    /// key.
     pub fn set(&self, key: Key, part: u32) {
         for near in self.0.iter().flatten().filter(|near| near.keys.contains(&key.0)) {
             near.set(key, part);
@@ -112,7 +113,7 @@ pub(crate) struct Near {
     entries: Box<[AtomicU64]>,
     /// By class and group, where the group ends.
     ends: Box<[AtomicU32]>,
-    /// By key, its place; [`NOWHERE`] if its probability is 0. Whoever changes places has the lock.
+    /// By key, its place; [`NOWHERE`] if its probability is 0. The lock is held to change places.
     places: Mutex<Box<[u32]>>,
     /// Sum of the probabilities of all keys times their parts.
     weight: AtomicU64,
@@ -260,7 +261,7 @@ impl Near {
         if place == NOWHERE {
             return;
         }
-        // Relaxed, here and below: whoever writes has the lock, and readers need no order of writes.
+        // Relaxed, here and below: a thread that writes has the lock, and readers need no order of writes.
         let entry = Entry::unpack(self.entries[place as usize].load(Ordering::Relaxed));
         if entry.part == part {
             return;

@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | `OFF` | takes latches | goes on |
 //! | `STARTING` | looks whether all latches are free | makes it `OFF` |
-//! | `ON` | enters without a latch | makes it `ENDING`, waits until the favoured thread is outside, makes it `OFF` |
+//! | `ON` | enters without a latch | makes it `ENDING`, waits for the favoured thread, makes it `OFF` |
 //! | `ENDING` | takes latches | waits until it is `OFF` |
 //!
 //! Memory order. Both sides write one place and read the other's, and one of them must see the other's write.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 #[derive(Default)]
 struct Line(Latch);
 
-/// All values of a layout in one block of memory, row by row, with striped latches so that rows are read and added
-/// atomically.
+/// All values of a layout in one block of memory, row by row, with striped latches so that rows are read and
+/// added atomically.
 pub struct Flat<E> {
     layout: Arc<Layout>,
     values: Array<UnsafeCell<E>>,

@@ -10,11 +10,11 @@
 //! The store gives the slot state no meaning. While the caller holds the entry, it decides which node owns a
 //! key and how to handle a key that is not here. It sends messages after it has dropped the entry.
 //!
-//! [`Store::favour`] lets one thread enter without a latch until another thread comes. Values and slots lie on
-//! huge pages once they take a few MiB.
+//! [`Store::favour`] lets one thread enter without a latch until another thread comes. Values and slots lie
+//! on huge pages once they take a few MiB.
 //!
-//! All `unsafe` code of the crate is in `latch`, `memory`, `slab`, `noted`, `store`, `row` and `flat`; each block names
-//! the invariant it relies on.
+//! All `unsafe` code of the crate is in `latch`, `memory`, `slab`, `noted`, `store`, `row` and `flat`; each
+//! block names the invariant it relies on.
 
 mod bias;
 mod flat;

@@ -147,8 +147,8 @@ impl<E: Element> Replica<E> {
         [self.base, self.sent]
     }
 
-    /// Makes the updates in `value` that are not in flight the delta in flight. `updates` says how they change
-    /// the main copy. `None` if the holder may not send a delta now.
+    /// Makes the updates in `value` that are not in flight the delta in flight. `updates` says how they
+    /// change the main copy. `None` if the holder may not send a delta now.
     pub fn collect(&mut self, updates: Updates<'_>, value: &mut [E]) -> Option<Collected<'_, E>> {
         if self.stage != Stage::Held || self.sending {
             return None;

@@ -4,8 +4,8 @@
 //! [`Corpus::open`] reads a text file once, with all cores: it counts words and notes where *blocks* begin. A
 //! block is a few kilobytes of whole pieces (lines, or parts of long lines); it is what is read at once, by
 //! position, in whatever order. Words are numbered during this pass, and kept as numbers as far as
-//! [`Options::memory`] allows: such blocks are not read again. Some blocks are held out for the evaluation. [`Corpus::builtin`] has a small
-//! text, and generates others.
+//! [`Options::memory`] allows: such blocks are not read again. Some blocks are held out for the evaluation.
+//! [`Corpus::builtin`] has a small text, and generates others.
 //!
 //! This module has no keys and values, draws nothing at random, and does not define the order of training.
 

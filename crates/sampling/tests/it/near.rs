@@ -62,7 +62,8 @@ fn weights() -> Vec<f64> {
     (0..KEYS).map(|key| if key % 7 == 3 { 0.0 } else { 1.0 / (key + 1) as f64 }).collect()
 }
 
-/// The part that a node has of a key after so many changes: none of most keys, all of some, and any of others.
+/// The part that a node has of a key after so many changes: none of most keys, all of some, and any of
+/// others.
 fn part(key: u64, change: u64, nodes: u32) -> u32 {
     let random = random::stream(change, &[key]);
     match random % 4 {

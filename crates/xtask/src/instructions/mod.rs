@@ -1,8 +1,8 @@
 //! `cargo xtask instructions`: counts the instructions per key of accesses in the engine and of samples, and
 //! those per example of whole programs, and compares them with `bench-configs/measured/instructions.toml`.
 //!
-//! Instruction counts depend far less on the load of the machine than seconds, so CI can compare them where it
-//! cannot compare seconds. They do not measure time: waiting for memory executes no instructions. Valgrind
+//! Instruction counts depend far less on the load of the machine than seconds, so CI can compare them where
+//! it cannot compare seconds. They do not measure time: waiting for memory executes no instructions. Valgrind
 //! counts (callgrind, without cache simulation); without Valgrind, the command reports that and succeeds.
 
 mod paths;
@@ -45,9 +45,9 @@ struct List {
 const HEADER: &str = "\
 # `cargo xtask instructions` compares, `--write` writes.
 #
-# Paths: instructions per key. Programs: instructions per example, of all threads. Two nodes are simulated, and
-# functions of the simulator do not count. Repeated runs differ by less than 0.2 %; the bands are for other compilers
-# and C libraries. A ratio to single must not be above its band.
+# Paths: instructions per key. Programs: instructions per example, of all threads. Two nodes are simulated,
+# and functions of the simulator do not count. Repeated runs differ by less than 0.2 %; the bands are for
+# other compilers and C libraries. A ratio to single must not be above its band.
 ";
 
 /// Counts and prints, then compares or records the counts.

@@ -1,5 +1,5 @@
-//! Instructions per example of whole programs: with shared memory, on one adaptive node alone, and on two that
-//! are simulated.
+//! Instructions per example of whole programs: with shared memory, on one adaptive node alone, and on two
+//! that are simulated.
 
 use super::{outside, valgrind};
 use crate::process;
@@ -28,8 +28,8 @@ enum Mode {
     Single,
     /// One adaptive node.
     OneNode,
-    /// Two adaptive nodes, simulated. Two processes take turns in another order in each run, and Valgrind slows
-    /// them down but not the timers of rounds; simulated nodes do the same in each run.
+    /// Two adaptive nodes, simulated. Two processes take turns in another order in each run, and Valgrind
+    /// slows them down but not the timers of rounds; simulated nodes do the same in each run.
     TwoNodes,
 }
 
