@@ -302,7 +302,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         ),
         (&["--lr", "-1"], "--lr is -1; it must be a number above 0"),
         (&["--init-scale", "1e300"], "it must be a number above 0 and at most 1000"),
-        (&["--algorithm", "rows"], "[possible values: columns, blocks]"),
+        (&["--algorithm", "rows"], "[possible values: columns, tiles, blocks]"),
     ] {
         let output = MF.output(&[flags, &["--technique", "single"]].concat());
         let error = String::from_utf8_lossy(&output.stderr);
