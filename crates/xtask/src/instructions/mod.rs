@@ -46,8 +46,9 @@ const HEADER: &str = "\
 # `cargo xtask instructions` compares, `--write` writes.
 #
 # Paths: instructions per key. Programs: instructions per example, of all threads. Two nodes are simulated,
-# and functions of the simulator do not count. Repeated runs differ by less than 0.2 %; the bands are for
-# other compilers and C libraries. A ratio to single must not be above its band.
+# and functions of the simulator do not count. Repeated runs of mf, and of word2vec and kge on
+# one process without a server, differ by less than 0.2 %; the bands are for other compilers and C libraries.
+# A ratio to single must not be above its band.
 ";
 
 /// Counts and prints, then compares or records the counts.
