@@ -1,8 +1,9 @@
 //! Action timing: when to act on an intent [thesis §5.3.2; AdaPS Alg. 1].
 //!
-//! A channel reads the workers' clocks once per *round*. What it decides in one round takes effect within the
-//! next, so an intent must be acted on now if the worker may reach its start before the round after next has
-//! begun: within two rounds. The number of clocks that a worker advances in that time is not known. It is
+//! A channel reads the workers' clocks once per *round*. What it decides takes effect when owners have
+//! answered. If a round is as long as that, an intent must be acted on now if the worker may reach its start
+//! before the round after next has begun: within two rounds. If rounds are shorter, that are more of them.
+//! The number of clocks that a worker advances in that time is not known. It is
 //! assumed to be Poisson distributed, its mean is estimated, and a high quantile is on the safe side.
 //!
 //! The estimate is smoothed over rounds in which the worker advanced its clock. In others it rests: workers
@@ -10,8 +11,8 @@
 //! is used instead: a worker that was slowed down because the system acted too late must not keep the system
 //! slow.
 //!
-//! Rounds are as long as answers take ([`Estimate`] does not care), and the number of clocks is measured per
-//! round, independently of the round's length: a channel that was late sees more clocks.
+//! The number of clocks is measured per round, independently of the round's length: a channel that was late
+//! sees more clocks.
 
 use crate::quantile::PoissonQuantile;
 
@@ -105,16 +106,17 @@ impl Estimate {
         self.rate
     }
 
-    /// A round begins, and the worker's clock is `clock`. Intents that start before the clock returned, and
-    /// those that have started, must be acted on in this round.
-    pub fn round(&mut self, clock: u32, timing: &Timing) -> u32 {
+    /// A round begins, and the worker's clock is `clock`. Intents that start before the clock returned, which
+    /// the worker hardly reaches within `ahead` rounds, and those that have started, must be acted on in this
+    /// round.
+    pub fn round(&mut self, clock: u32, ahead: f64, timing: &Timing) -> u32 {
         let seen = f64::from(clock.saturating_sub(self.clock));
         self.clock = self.clock.max(clock);
         if seen > 0.0 {
             let smoothing = timing.config.smoothing;
             self.rate = (1.0 - smoothing) * self.rate + smoothing * seen;
         }
-        clock.saturating_add(timing.quantile.of(2.0 * self.rate.max(seen)).max(1))
+        clock.saturating_add(timing.quantile.of(ahead * self.rate.max(seen)).max(1))
     }
 
     /// Rounds were suspended, and begin again: what the clock did meanwhile says nothing about a round.
@@ -136,7 +138,7 @@ mod tests {
         let timing = timing();
         let mut estimate = timing.estimate();
         for clock in [0, 5, 5, 1_000_000, u32::MAX - 1] {
-            assert!(estimate.round(clock, &timing) > clock);
+            assert!(estimate.round(clock, 2.0, &timing) > clock);
         }
     }
 
@@ -144,11 +146,11 @@ mod tests {
     fn rounds_in_which_nothing_moved_teach_nothing() {
         let timing = timing();
         let mut estimate = timing.estimate();
-        estimate.round(40, &timing);
+        estimate.round(40, 2.0, &timing);
         let rate = estimate.rate();
         assert!((rate - 13.0).abs() < 1e-12, "0.9 * 10 + 0.1 * 40, not {rate}");
         for _ in 0..100 {
-            estimate.round(40, &timing);
+            estimate.round(40, 2.0, &timing);
         }
         assert_eq!(estimate.rate(), rate);
     }
@@ -157,10 +159,10 @@ mod tests {
     fn a_sudden_rise_is_believed_at_once_and_a_fall_slowly() {
         let timing = timing();
         let mut estimate = timing.estimate();
-        let ahead = estimate.round(1_000, &timing) - 1_000;
+        let ahead = estimate.round(1_000, 2.0, &timing) - 1_000;
         // Twice a thousand, and more than three standard deviations.
         assert!(ahead > 2_000 + 3 * 44, "{ahead}");
-        let after = estimate.round(1_001, &timing) - 1_001;
+        let after = estimate.round(1_001, 2.0, &timing) - 1_001;
         assert!(after < ahead && after > 2 * 90, "{after}: the estimate is 98.2");
     }
 
@@ -169,7 +171,7 @@ mod tests {
         let timing = timing();
         let mut estimate = timing.estimate();
         estimate.resume(1_000_000);
-        assert!(estimate.round(1_000_001, &timing) < 1_000_100);
+        assert!(estimate.round(1_000_001, 2.0, &timing) < 1_000_100);
     }
 
     #[test]

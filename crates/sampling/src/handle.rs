@@ -43,14 +43,15 @@ impl Handle {
     }
 
     /// The keys that this handle will yield, as far as they are chosen already.
-    pub fn ahead(&self) -> impl Iterator<Item = Key> {
-        let keys = match &self.source {
+    pub fn ahead(&self) -> impl ExactSizeIterator<Item = Key> + '_ {
+        static NONE: VecDeque<Key> = VecDeque::new();
+        let chosen = match &self.source {
             Source::Chosen(keys) | Source::Postponing { keys, .. } | Source::Local { chosen: keys, .. } => {
-                Some(keys)
+                keys
             }
-            Source::Repurposing { .. } => None,
+            Source::Repurposing { .. } => &NONE,
         };
-        keys.into_iter().flatten().copied()
+        chosen.iter().copied()
     }
 
     /// The keys to move to this node, if keys move at all: [`Handle::ahead`], and those of pools that will be

@@ -14,6 +14,7 @@
 //! word, so that they see a key with its weight, and a key that is on its way between two groups may be seen
 //! in both or in none. That is as outdated as any answer about where keys are.
 
+use crate::alias::Alias;
 use crate::{Distribution, DistributionId, Sampler, Scheme};
 use intendant_core::{Key, lock};
 use rand::Rng;
@@ -40,6 +41,9 @@ const BLOCK: usize = 64;
 /// Candidates without an accepted one, after which a draw gives up: keys that are accepted with a
 /// probability of a quarter are missed with one of 10⁻¹⁶.
 const REJECTED_MAX: usize = 128;
+
+/// So many samples are drawn from the cells that a thread has found, even if parts have changed meanwhile.
+const OUTDATED_MAX: usize = 256;
 
 /// The group of keys that are elsewhere. It lies between the keys of which this node has one part and those
 /// that it owns, because keys come from elsewhere and go there.
@@ -101,9 +105,13 @@ impl NearKeys {
     }
 }
 
+/// The numbers of distributions, so that a thread knows whose cells it has found.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
 /// The keys of one distribution.
 #[derive(Debug)]
 pub(crate) struct Near {
+    number: u64,
     keys: Range<u64>,
     nodes: u8,
     /// How many groups of parts there are.
@@ -117,6 +125,8 @@ pub(crate) struct Near {
     places: Mutex<Box<[u32]>>,
     /// Sum of the probabilities of all keys times their parts.
     weight: AtomicU64,
+    /// How often a part has changed.
+    changes: AtomicU32,
 }
 
 const NOWHERE: u32 = u32::MAX;
@@ -152,15 +162,22 @@ impl Entry {
     }
 }
 
-/// The cells that have keys, as a draw sees them.
+/// The cells that have keys, as the draws of a thread see them.
 #[derive(Debug, Default)]
 struct Cells {
-    /// Of a random number, those below this one choose the cell or one before it. (Signed, because more
-    /// processors compare several signed numbers at once.)
-    below: Vec<i32>,
-    /// The largest weights of all keys in the cell and in those before it.
-    sums: Vec<f64>,
+    /// Whose they are, and how often parts had changed.
+    of: u64,
+    changes: u32,
+    /// Samples drawn from them.
+    drawn: usize,
+    /// Chooses a cell, in proportion to the largest weights of all its keys; `None` if there is no cell.
+    table: Option<Alias>,
     cells: Vec<Cell>,
+    /// Memory for candidates.
+    candidates: Vec<Candidate>,
+    /// How many candidates a sample takes, on average: the weights of all keys, if each had the bounds of its
+    /// cell, over those that they have.
+    candidates_each: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +228,8 @@ impl Near {
         let pairs = (0..classes.len()).flat_map(|class| (0..groups).map(move |group| (class, group)));
         let ends = pairs.map(|(class, group)| AtomicU32::new(end(class, group))).collect();
         Some(Self {
+            // Relaxed: nothing but the number matters.
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             keys,
             nodes,
             groups,
@@ -219,6 +238,7 @@ impl Near {
             ends,
             places: Mutex::new(places.into()),
             weight: AtomicU64::new(0),
+            changes: AtomicU32::new(0),
         })
     }
 
@@ -295,6 +315,7 @@ impl Near {
         let (each, before) = (self.weight_of(class, entry), self.weight.load(Ordering::Relaxed));
         let weight = before - each * u64::from(entry.part) + each * u64::from(part);
         self.weight.store(weight, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     fn part(&self, key: Key) -> Option<u32> {
@@ -309,14 +330,17 @@ impl Near {
         self.weight.load(Ordering::Relaxed) as f64 / (UNIT * f64::from(self.nodes))
     }
 
-    /// Overwrites `found` with the cells that have keys. Returns how many candidates a sample takes, on
-    /// average: the weights of all keys, if each had the bounds of its cell, over those that they have.
-    fn find_cells(&self, found: &mut Cells) -> f64 {
-        let Cells { below, sums, cells } = found;
-        below.clear();
-        sums.clear();
+    /// Makes sure that `found` has the cells of this distribution that have keys, as they are, or were
+    /// [`OUTDATED_MAX`] samples ago.
+    fn find_cells(&self, found: &mut Cells) {
+        // Relaxed: see `set`.
+        let changes = self.changes.load(Ordering::Relaxed);
+        if found.of == self.number && (found.changes == changes || found.drawn < OUTDATED_MAX) {
+            return;
+        }
+        let Cells { cells, .. } = found;
         cells.clear();
-        let mut sum = 0.0;
+        let mut weights = Vec::with_capacity(self.ends.len());
         for (class, ends) in self.classes.iter().zip(self.ends.chunks(self.groups)) {
             let mut start = class.start;
             for (group, end) in ends.iter().enumerate() {
@@ -325,19 +349,16 @@ impl Near {
                 let keys = end.saturating_sub(start);
                 if keys > 0 && group != ELSEWHERE {
                     let part = self.group_bound(group);
-                    sum += f64::from(keys) * class.bound * f64::from(part);
-                    sums.push(sum);
+                    weights.push(f64::from(keys) * class.bound * f64::from(part));
                     cells.push(Cell { start, keys, part });
                 }
                 start = end;
             }
         }
-        let scale = 2f64.powi(32) / sum;
-        // A conversion to an integer saturates.
-        below.extend(sums.iter().map(|sum| ((sum * scale) as u32 ^ SIGN) as i32));
-        // The last cell has what is left by rounding.
-        below.pop();
-        sum * UNIT / self.weight.load(Ordering::Relaxed).max(1) as f64
+        let sum = weights.iter().sum::<f64>();
+        found.candidates_each = sum * UNIT / self.weight.load(Ordering::Relaxed).max(1) as f64;
+        found.table = (!weights.is_empty()).then(|| Alias::new(weights));
+        (found.of, found.changes, found.drawn) = (self.number, changes, 0);
     }
 
     /// Appends samples to `keys`, `samples` of them or fewer: fewer if no key is here, or nearly none of any
@@ -345,32 +366,47 @@ impl Near {
     #[inline(never)]
     pub(crate) fn draw(&self, rng: &mut Pcg64Mcg, samples: usize, keys: &mut Vec<Key>) {
         CELLS.with_borrow_mut(|found| {
-            let candidates_each = self.find_cells(found);
-            let (mut candidates, mut block) = ([Candidate::default(); BLOCK], [Key(0); BLOCK]);
+            self.find_cells(found);
             let (end, mut rejected) = (keys.len() + samples, 0);
-            while keys.len() < end && !found.cells.is_empty() && rejected < REJECTED_MAX {
+            while keys.len() < end
+                && rejected < REJECTED_MAX
+                && let Some(table) = &found.table
+            {
                 let wanted = end - keys.len();
                 // Keys that are accepted beyond those that are wanted are thrown away.
-                let count = ((wanted as f64 * candidates_each) as usize).clamp(wanted.min(BLOCK), BLOCK);
+                let count = (wanted as f64 * found.candidates_each) as usize;
+                let count = count.clamp(wanted.min(BLOCK), BLOCK);
                 // First all places, then all entries: these come from memory, and none waits for another one.
-                candidates[..count].iter_mut().for_each(|candidate| *candidate = found.candidate(rng));
-                let mut accepted = 0;
-                for candidate in &candidates[..count] {
+                found.candidates.clear();
+                found.candidates.extend((0..count).map(|_| {
+                    let cell = found.cells[table.draw(rng.next_u64()) as usize];
+                    cell.candidate(rng)
+                }));
+                let mut next = keys.len();
+                keys.resize(next + count, Key(0));
+                for candidate in &found.candidates {
                     let word = self.entries[candidate.place as usize].load(Ordering::Relaxed);
                     let entry = Entry::unpack(word);
-                    block[accepted] = Key(self.keys.start + u64::from(entry.index));
+                    keys[next] = Key(self.keys.start + u64::from(entry.index));
                     // Without a branch, since no processor could predict where it goes.
-                    accepted += usize::from(candidate.accepts(entry));
+                    next += usize::from(candidate.accepts(entry));
                 }
-                keys.extend_from_slice(&block[..accepted.min(wanted)]);
+                let accepted = next - (end - wanted);
+                keys.truncate(next.min(end));
+                found.drawn += accepted;
                 rejected = if accepted > 0 { 0 } else { rejected + count };
+                if accepted == 0 {
+                    // The keys may have left.
+                    found.drawn = OUTDATED_MAX;
+                    self.find_cells(found);
+                }
             }
         });
     }
 }
 
 /// A key that may be drawn.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Candidate {
     place: u32,
     /// A random number, and the largest part of the group: they decide whether it is drawn.
@@ -386,22 +422,15 @@ impl Candidate {
     }
 }
 
-impl Cells {
+impl Cell {
     #[inline(always)]
-    fn candidate(&self, rng: &mut Pcg64Mcg) -> Candidate {
-        let (which, random) = ((rng.next_u32() ^ SIGN) as i32, rng.next_u64());
-        // Without a branch, as above.
-        let at = self.below.iter().map(|below| i32::from(*below <= which)).sum::<i32>();
-        let cell = self.cells[at as usize];
+    fn candidate(self, rng: &mut Pcg64Mcg) -> Candidate {
         // The integer part of the product is the key, its fraction decides whether it is accepted.
-        let product = u128::from(random) * u128::from(cell.keys);
+        let product = u128::from(rng.next_u64()) * u128::from(self.keys);
         Candidate {
-            place: cell.start + (product >> 64) as u32,
+            place: self.start + (product >> 64) as u32,
             fraction: (product >> 32) as u32,
-            part: cell.part,
+            part: self.part,
         }
     }
 }
-
-/// The bit by which signed and unsigned numbers in the same order differ.
-const SIGN: u32 = 1 << 31;

@@ -8,9 +8,10 @@
 //! node for a key therefore cause one registration. Consecutive intents do too, if the end of one and the
 //! start of the next are found in the same round.
 //!
-//! The length of a round is a moving average of the longest time that owners took to answer, at least
-//! `round_min`; a single time counts as at most 100 ms. So a key that the channel asks for in one round has
-//! usually arrived before the round after next, as the estimate requires.
+//! Intents begin so early that the key has arrived before it is used: twice the time that owners take to
+//! answer, as clocks of the worker. That time is a moving average of the longest answers; a single one counts
+//! as at most 100 ms. A round is as long, but not shorter than `round_min`, and not longer than 10 ms:
+//! intents are signalled some 100 ms before they begin, and each round that an intent waits for is lost.
 //!
 //! The channel sleeps, and has no rounds, if no intent is waiting or active, or if no clock has moved for
 //! `IDLE_ROUNDS_MAX` rounds. It notes on the [`intendant_intent::Board`] what wakes it.
@@ -36,14 +37,17 @@ use intendant_trace::Cause;
 
 /// Rounds in a row in which no clock has moved, after which a channel sleeps.
 const IDLE_ROUNDS_MAX: u32 = 8;
-/// Longest round, in µs. A peer that was stopped for a while must not lengthen rounds for as long as it was
+/// Longest round, in µs.
+const ROUND_MAX: f64 = 10_000.0;
+/// Longest answer, in µs: a peer that was stopped for a while must not advance intents for as long as it was
 /// stopped.
-const ROUND_MAX: f64 = 100_000.0;
-/// Weight, in the moving average of the round length, of an answer that took longer than a round. Too short a
-/// round is worse than too long a one.
+const ANSWER_MAX: f64 = 100_000.0;
+/// Weight, in the moving average of answers, of one that took longer. Too late is worse than too early.
 const WEIGHT_SLOWER: f64 = 0.5;
-/// Weight of a faster answer.
+/// Weight of a faster answer, and of the time between two rounds in its average.
 const WEIGHT_FASTER: f64 = 0.1;
+/// Intents begin so many answers before their keys are used.
+const ANSWERS_AHEAD: f64 = 2.0;
 /// With `Choice::Everywhere`, number of keys for which one round asks for replicas.
 const STANDING_PER_ROUND: usize = 1 << 12;
 
@@ -62,11 +66,14 @@ pub(crate) struct Intents {
     clocks: Vec<u32>,
     /// Rounds in a row in which no clock moved.
     idle_rounds: u32,
-    /// Length of a round, in µs.
-    length: f64,
-    length_min: u64,
+    /// How long owners take to answer, in µs.
+    answers: f64,
     /// The longest time, in µs, that an owner took to answer since the last round.
     answer: Option<u64>,
+    length_min: f64,
+    /// The last round, and the time between two, in µs: looks may be late.
+    last: Option<Tick>,
+    interval: f64,
     next: Tick,
     asleep: bool,
     /// Number of active intents by key.
@@ -108,9 +115,11 @@ impl Intents {
             estimates: vec![timing.estimate(); workers],
             clocks: vec![0; workers],
             idle_rounds: 0,
-            length: config.round_min.0 as f64,
-            length_min: config.round_min.0,
+            answers: config.round_min.0 as f64,
             answer: None,
+            length_min: config.round_min.0 as f64,
+            last: None,
+            interval: config.round_min.0 as f64,
             next: Tick(0),
             asleep: false,
             active: policy.map(|_| Active::new(shared.layout(), shared.is_lazy())),
@@ -156,7 +165,7 @@ impl Intents {
 
     /// Length of a round, in µs.
     pub(crate) fn round_length(&self) -> f64 {
-        self.length.max(self.length_min as f64)
+        self.answers.min(ROUND_MAX).max(self.length_min)
     }
 
     /// Clocks per round of a worker, as estimated.
@@ -180,21 +189,26 @@ impl Intents {
         self.answer = Some(self.answer.map_or(took, |longest| longest.max(took)));
     }
 
-    /// A round begins.
-    fn begin_round(&mut self, now: Tick) {
+    /// A round begins. Returns how many rounds before their keys are used intents begin.
+    fn begin_round(&mut self, now: Tick) -> f64 {
         if let Some(took) = self.answer.take() {
-            let took = (took as f64).min(ROUND_MAX);
-            let weight = if took > self.length { WEIGHT_SLOWER } else { WEIGHT_FASTER };
-            self.length += weight * (took - self.length);
+            let took = (took as f64).min(ANSWER_MAX);
+            let weight = if took > self.answers { WEIGHT_SLOWER } else { WEIGHT_FASTER };
+            self.answers += weight * (took - self.answers);
         }
-        self.next = now.after((self.length as u64).max(self.length_min));
+        if let Some(last) = self.last.replace(now) {
+            let spent = (now.0.saturating_sub(last.0) as f64).min(ANSWER_MAX);
+            self.interval += WEIGHT_FASTER * (spent - self.interval);
+        }
+        self.next = now.after(self.round_length() as u64);
+        ANSWERS_AHEAD * (self.answers / self.interval.max(self.length_min)).max(1.0)
     }
 
     /// Starts a round: finds intents that are due and intents that have ended. The caller takes the keys out
     /// of `found`, and acts on them. Returns false if there are no rounds.
     pub(crate) fn find_due<E: Element>(&mut self, core: &Core<E>, out: &mut Output) -> bool {
         let (Some(board), Some(policy)) = (core.shared.board(), self.policy) else { return false };
-        self.begin_round(core.now);
+        let rounds_ahead = self.begin_round(core.now);
         self.rounds += 1;
         let mut moved = false;
         for worker in 0..board.workers() {
@@ -206,7 +220,7 @@ impl Intents {
             self.taken.iter().for_each(|(keys, start, end)| schedule.add(keys, start, end));
             self.taken.clear();
             moved |= std::mem::replace(&mut self.clocks[worker], clock) != clock;
-            let until = self.estimates[worker].round(clock, &self.timing);
+            let until = self.estimates[worker].round(clock, rounds_ahead, &self.timing);
             let until = if policy.action == Act::AtOnce { u32::MAX } else { until };
             self.horizons[worker] = until;
             schedule.begin(clock, until, |keys| self.count(out, keys, true));
@@ -315,7 +329,7 @@ impl Intents {
                 estimate.resume(board.clock(worker));
             }
         }
-        self.idle_rounds = 0;
+        (self.idle_rounds, self.last) = (0, None);
         // Not before the round's time: otherwise a worker that alternately signals and pauses would cause any
         // number of rounds.
         core.now >= self.next

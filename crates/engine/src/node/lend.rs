@@ -138,7 +138,11 @@ impl<E: Element> Shared<E> {
     /// Whether a key in this state serves a pull and a push.
     #[inline]
     fn lends(&self, key: Key, state: &SlotState, need: u32) -> bool {
-        let serves = |kind| self.serves(key, state, kind, need);
-        serves(AccessKind::Pull) && serves(AccessKind::Push)
+        match state.role {
+            Role::Owner | Role::Hub => need == 0 || self.is_fresh(key, state, need),
+            Role::Replica => !state.is_closed() && (need == 0 || self.is_fresh(key, state, need)),
+            Role::Static => true,
+            Role::Absent | Role::Arriving | Role::Leaving => false,
+        }
     }
 }

@@ -28,7 +28,7 @@ impl Worker {
 
     /// A round begins, in which the clock advances by `clocks`. Returns how many intents are late.
     fn round(&mut self, clocks: u32) -> u64 {
-        let until = self.estimate.round(self.clock, &self.timing).max(self.until);
+        let until = self.estimate.round(self.clock, 2.0, &self.timing).max(self.until);
         self.clock += clocks;
         let late = u64::from((self.clock + 1).min(until).saturating_sub(self.until));
         self.late += late;
@@ -193,7 +193,7 @@ fn a_slow_regime_is_left() {
             // What was acted on one round ago is there, what is acted on now is not.
             let (mut there, mut slow) = (0, 0);
             for round in 0..300 {
-                let coming = estimate.round(clock, &timing).max(there);
+                let coming = estimate.round(clock, 2.0, &timing).max(there);
                 let (mut left, before) = (1.0, clock);
                 while left > 0.0 {
                     left -= if clock < there { 0.01 } else { 1.0 };
