@@ -14,7 +14,7 @@
 //! | owner | same generation, holder up to date | next *delta* | merges it; *acknowledged* → holder |
 //! | owner | same generation, holder behind | next *delta* | merges it; *refresh* → holder |
 //! | owner | another generation, or none | *delta* | ignores it: a ghost, see below |
-//! | owner | holders that are behind | a round begins | *refresh* → those |
+//! | owner | holders that are behind | a round begins | *refresh* → those, but see below |
 //! | holder | | *set-up*, *refresh*, newer version | copy := value + own updates that the value lacks |
 //! | holder | delta in flight | *acknowledged* | base := base + delta, by the owner's arithmetic |
 //! | holder | no updates, no delta in flight | the copy is unwanted | *drop* → owner; continues to serve |
@@ -25,6 +25,10 @@
 //!
 //! Set-up and refresh carry the value. The owner's arithmetic keeps copies equal to the bit. A holder that
 //! has revived ignores answers to earlier generations.
+//!
+//! **Once per round.** A holder that sends a delta in each round gets the value in each answer. The round of
+//! the owner leaves it out, once per answer: otherwise it would get every value twice, while its own updates
+//! travel once.
 //!
 //! **Exactly once.** A holder has one delta per key in flight, and numbers deltas within a generation. The
 //! owner merges the delta with the next number of the generation that it knows, and no other. Registrations
@@ -313,6 +317,8 @@ impl<E: Element> Replica<E> {
 pub struct Holder {
     /// The node.
     pub node: NodeId,
+    /// Whether a delta of it has been answered with the value since the last round.
+    pub answered: bool,
     /// Generation of its registration.
     pub generation: u32,
     /// Number of its last merged delta.
@@ -370,7 +376,7 @@ impl Hub {
 
     /// Takes an *ask* of `node`.
     pub fn ask(&mut self, node: NodeId, generation: u32) -> AskOutcome {
-        let new = Holder { node, generation, seq: 0, known: None };
+        let new = Holder { node, answered: false, generation, seq: 0, known: None };
         match self.find(node) {
             Err(at) => {
                 self.holders.insert(at, new);
@@ -405,6 +411,7 @@ impl Hub {
             holder.known = Some(self.version);
             Merge::Acknowledge
         } else {
+            holder.answered = true;
             Merge::Refresh
         }
     }
@@ -437,6 +444,20 @@ impl Hub {
         self.holders.iter().filter(|holder| holder.known != Some(self.version)).map(|holder| holder.node)
     }
 
+    /// Appends to `behind` the holders to which a round sends the value: those of [`Hub::behind`] that have
+    /// not got it with an answer since the last round. Returns whether others are behind, for the next round.
+    pub fn behind_in_round(&mut self, behind: &mut Vec<NodeId>) -> bool {
+        let mut others = false;
+        for holder in self.holders.iter_mut().filter(|holder| holder.known != Some(self.version)) {
+            if std::mem::take(&mut holder.answered) {
+                others = true;
+            } else {
+                behind.push(holder.node);
+            }
+        }
+        others
+    }
+
     /// The record of a key that was handed over to node `here`, with `holders` (in any order) at `version`.
     /// Also returns the generation and the last merged delta of `here` if it was one of the holders; it is
     /// none any more.
@@ -450,7 +471,7 @@ impl Hub {
             // The last update of the old owner to a holder may still be under way.
             match hub.find(node) {
                 _ if node == here => own = Some((generation, seq)),
-                Err(at) => hub.holders.insert(at, Holder { node, generation, seq, known: None }),
+                Err(at) => hub.holders.insert(at, Holder { node, answered: false, generation, seq, known: None }),
                 Ok(_) => {}
             }
         }

@@ -31,13 +31,13 @@ use std::time::Duration;
 const AHEAD: LookAhead = LookAhead { batches: 8, keys: 0 };
 /// The same on a single node. Small batches are trained in microseconds, and waking a loader takes as long.
 const ALONE_AHEAD: LookAhead = LookAhead { keys: 1 << 13, ..AHEAD };
-/// The same if loaders signal intents: tens of milliseconds of training, so that several rounds of decisions
-/// fit in.
-const FAR_AHEAD: LookAhead = LookAhead { batches: 128, keys: 1 << 18 };
+/// The same if loaders signal intents: a tenth of a second of training or more, so that several rounds of
+/// decisions and the answers to them fit in.
+const FAR_AHEAD: LookAhead = LookAhead { batches: 128, keys: 1 << 17 };
 
 /// The part of the look-ahead that is announced together: so small that intents begin and end hardly earlier
 /// or later than batch by batch.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 8;
 
 /// Batches ahead at which keys are moved to the node that will train with them, if the user does not say.
 const LOCALIZE_AHEAD: u32 = 1;

@@ -205,8 +205,9 @@ impl<E: Element> Replication<E> {
         significant: Option<f64>,
     ) {
         let (before, clock) = (out.stats.synced_keys, self.staleness.clock());
+        let is_paced = self.rounds.has_started();
         if self.holder.send_gathered(core, out, &mut portion, significant, |_| ()) {
-            self.owner.update_gathered(core, out, &mut portion, clock);
+            self.owner.update_gathered(core, out, &mut portion, clock, is_paced);
         }
         let sent = out.stats.synced_keys > before;
         out.stats.sync_rounds += u64::from(self.rounds.progress(self.gathered(), sent));
@@ -330,7 +331,7 @@ impl<E: Element> Replication<E> {
         if core.policy().replicas == Some(Replicas::Eager) {
             self.collect(core);
             self.owner.gather();
-            self.owner.update_gathered(core, out, &mut Portion::all(), global);
+            self.owner.update_gathered(core, out, &mut Portion::all(), global, false);
             // The updates must not arrive after the clock that makes them readable.
             out.outgoing.replication.flush_updates(&mut out.actions);
             let owner = &self.owner;

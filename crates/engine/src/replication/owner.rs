@@ -377,14 +377,16 @@ impl Owner {
         self.unsent.gathered()
     }
 
-    /// Sends updates to all holders that lack changes of a portion of the gathered keys. Returns whether all
-    /// have been processed.
+    /// Sends updates to all holders that lack changes of a portion of the gathered keys; in a round at a pace
+    /// ([`Hub::behind_in_round`]), not to those that will soon get them otherwise. Returns whether all have
+    /// been processed.
     pub(super) fn update_gathered<E: Element>(
         &mut self,
         core: &Core<E>,
         out: &mut Output,
         portion: &mut Portion,
         clock: u32,
+        is_paced: bool,
     ) -> bool {
         let (keys, mut at) = self.unsent.take_gathered();
         out.outgoing.replication.expect(portion.room(core, &keys[at..]));
@@ -403,7 +405,11 @@ impl Owner {
             let Some(Replicated { hub, listed }) = self.hubs.get_mut(key) else { continue };
             self.unsent.remove(listed);
             let mut behind = std::mem::take(&mut self.behind);
-            behind.extend(hub.behind());
+            if !is_paced {
+                behind.extend(hub.behind());
+            } else if hub.behind_in_round(&mut behind) {
+                self.unsent.insert(key, listed);
+            }
             portion.use_up(behind.len() * core.value_bytes(key));
             for to in behind.drain(..) {
                 self.update(core, out, clock, &mut entry, to, ReplicaUpdateKind::Refresh);
