@@ -471,7 +471,9 @@ impl Hub {
             // The last update of the old owner to a holder may still be under way.
             match hub.find(node) {
                 _ if node == here => own = Some((generation, seq)),
-                Err(at) => hub.holders.insert(at, Holder { node, answered: false, generation, seq, known: None }),
+                Err(at) => {
+                    hub.holders.insert(at, Holder { node, answered: false, generation, seq, known: None })
+                }
                 Ok(_) => {}
             }
         }
