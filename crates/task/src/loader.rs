@@ -45,8 +45,7 @@ pub struct Announcement {
 
 impl Announcement {
     fn new(mut keys: Vec<Key>, window: Range<u32>) -> Self {
-        // Stable, because that makes use of the order in which batches name their keys.
-        keys.sort();
+        keys.sort_unstable();
         keys.dedup();
         Self { keys, window: Clock(window.start)..Clock(window.end) }
     }
@@ -82,12 +81,6 @@ impl LookAhead {
         Self { batches: self.batches - taken.batches, keys: self.keys - taken.keys }
     }
 
-    /// One of `parts` parts, rounded down.
-    #[must_use]
-    pub const fn part(self, parts: usize) -> Self {
-        Self { batches: self.batches / parts, keys: self.keys / parts }
-    }
-
     /// Whether this is at least as far as `other`, in batches and in keys. A loader waits when it has come as
     /// far as it may: the batches of some tasks have a thousand keys, those of others two.
     #[must_use]
@@ -110,8 +103,7 @@ pub struct Loader<T: Task> {
     index: u64,
     /// Batches that share handles, at most.
     portions: usize,
-    /// Prepared batches: the first is next. The others before `grouped` draw from its handles. Those before
-    /// `announced` have been announced, with the first of them.
+    /// Prepared batches: the first is next. The others before `grouped` draw from its handles.
     prepared: VecDeque<Prepared<T::Batch>>,
     /// The clocks of these batches, and how many of their keys need not be announced: see
     /// [`Task::residents_of`].
@@ -124,15 +116,10 @@ pub struct Loader<T: Task> {
     /// Whether residents have been announced.
     is_settled: bool,
     /// What was announced last. Its memory is used again.
-    announced_last: Announcement,
-    /// All that is to be announced before the next batch is known.
+    announced: Announcement,
+    /// The next batch has been announced.
     is_announced: bool,
     grouped: usize,
-    announced: usize,
-    /// How many batches, at least, are announced together: see [`Schedule::announced_together`]. (The first
-    /// batches are announced one by one, then more and more together, so that the worker need not wait.)
-    together: LookAhead,
-    together_max: usize,
     /// The first of a group is next, for which handles are prepared.
     is_opening: bool,
 }
@@ -170,12 +157,9 @@ impl<T: Task> Loader<T> {
             clock_every: schedule.clock_every,
             announcements: schedule.intents.then(Vec::new),
             is_settled: false,
-            announced_last: Announcement::new(Vec::new(), 0..0),
+            announced: Announcement::new(Vec::new(), 0..0),
             is_announced: false,
             grouped: 0,
-            announced: 0,
-            together: schedule.announced_together,
-            together_max: 1,
             is_opening: true,
         }
     }
@@ -204,67 +188,43 @@ impl<T: Task> Loader<T> {
         true
     }
 
-    /// Prepares the next batch, those that share its handles, and those that are announced with it; false if
-    /// none is left.
+    /// Prepares the next batch, and those that share its handles; false if none is left.
     fn prepare(&mut self) -> bool {
-        let announces = self.announcements.is_some() && self.announced == 0;
-        // Of those that are to be announced together.
-        let mut together = LookAhead::default();
-        if announces {
-            together = self.prepared.iter().map(LookAhead::of).fold(together, LookAhead::and);
+        if self.grouped > 0 {
+            return true;
         }
-        loop {
+        while self.prepared.len() < self.portions {
             let is_first = self.prepared.is_empty();
-            let are_many = together.batches >= self.together_max || together.reaches(self.together);
-            if !is_first && (are_many || !announces) && (self.grouped > 0 || self.has_group()) {
-                break;
-            }
-            // Handles do not outlive a subepoch, nor do announcements: workers meet, and keys move, between
-            // them.
+            // Handles do not outlive a subepoch: workers meet, and keys move, between them.
             if !is_first && self.index >= self.batches() {
                 break;
             }
             if !self.advance() {
                 return false;
             }
-            let next = self.prepare_one();
-            together = together.and(LookAhead::of(&next));
+            let share = self.share.as_ref().expect("advance has found one");
+            let at = share.batch(self.index);
+            let next = self.task.prepare(at);
+            let batches = share.batches();
+            self.index += 1;
+            // The rows of an epoch that an earlier run has divided may reside elsewhere.
+            let is_own =
+                (at.partition.workers, at.partition.nodes) == (self.partition.workers, self.partition.nodes);
+            let residents = if is_own { self.task.residents_of(&next.batch) } else { 0 };
+            self.known.push_back((self.clock, residents));
+            // As the driver does.
+            let due = |every: NonZeroU32| self.index.is_multiple_of(every.get().into());
+            self.clock += u32::from(self.index == batches || self.clock_every.is_some_and(due));
+            let ends = self.prepared.front().is_some_and(|first| !alike(first, &next));
             self.prepared.push_back(next);
+            if ends {
+                // It is the first of the next group.
+                self.grouped = self.prepared.len() - 1;
+                return true;
+            }
         }
-        if self.grouped == 0 {
-            self.grouped = self.group();
-        }
+        self.grouped = self.prepared.len();
         true
-    }
-
-    /// Of the prepared batches, how many could share the handles of the first.
-    fn group(&self) -> usize {
-        let Some(first) = self.prepared.front() else { return 0 };
-        self.prepared.iter().take(self.portions).take_while(|batch| alike(first, batch)).count()
-    }
-
-    /// Whether no further batch could share the handles of the first.
-    fn has_group(&self) -> bool {
-        let group = self.group();
-        group == self.portions || group < self.prepared.len()
-    }
-
-    /// Prepares one batch of the current share.
-    fn prepare_one(&mut self) -> Prepared<T::Batch> {
-        let share = self.share.as_ref().expect("advance has found one");
-        let at = share.batch(self.index);
-        let next = self.task.prepare(at);
-        let batches = share.batches();
-        self.index += 1;
-        // The rows of an epoch that an earlier run has divided may reside elsewhere.
-        let is_own =
-            (at.partition.workers, at.partition.nodes) == (self.partition.workers, self.partition.nodes);
-        let residents = if is_own { self.task.residents_of(&next.batch) } else { 0 };
-        self.known.push_back((self.clock, residents));
-        // As the driver does.
-        let due = |every: NonZeroU32| self.index.is_multiple_of(every.get().into());
-        self.clock += u32::from(self.index == batches || self.clock_every.is_some_and(due));
-        next
     }
 
     /// The samples for which a handle is wanted next: for all batches of the group together.
@@ -282,44 +242,33 @@ impl<T: Task> Loader<T> {
     /// If the last operation was not [`LoaderOp::Deliver`].
     pub fn take(&mut self) -> Prepared<T::Batch> {
         self.grouped -= 1;
-        // 0 if nothing is ever announced.
-        self.announced = self.announced.saturating_sub(1);
         self.known.pop_front();
         (self.is_opening, self.is_announced) = (false, false);
         self.prepared.pop_front().expect("take follows Deliver")
     }
 
-    /// Works out what is to be announced before the next batch is delivered: with the first of a group, its
-    /// samples for the clocks of all that share its handles; with the first of those that are announced
-    /// together, the keys of all of them. Residents are announced before the first batch that has some, for
-    /// all clocks from then on.
+    /// Works out what is to be announced of the next batch: its own keys for its clock, and of the first of a
+    /// group the samples for the clocks of all that share its handles. Residents are announced before the
+    /// first batch that has some, for all clocks from then on.
     fn announce(&mut self) {
-        let Some(announcements) = self.announcements.as_mut().filter(|_| !self.is_announced) else { return };
-        let start = self.known[0].0;
-        if self.is_opening {
-            let end = self.known[self.grouped - 1].0 + 1;
-            let samples = self.prepared[0].handles.iter().flat_map(Handle::ahead).collect();
-            announcements.push(Announcement::new(samples, start..end));
-        }
-        if self.announced == 0 {
-            self.announced = self.prepared.len();
-            self.together_max = self.together_max.saturating_mul(2);
-            let mut keys = std::mem::take(&mut self.announced_last.keys);
-            keys.clear();
-            let mut residents = 0;
-            for (batch, (_, of_batch)) in self.prepared.iter().zip(&self.known) {
-                keys.extend_from_slice(&batch.keys[*of_batch..]);
-                residents += of_batch;
+        if let Some(announcements) = self.announcements.as_mut().filter(|_| !self.is_announced) {
+            let (first, (clock, residents)) = (&self.prepared[0], self.known[0]);
+            if self.is_opening {
+                let end = self.known[self.grouped - 1].0 + 1;
+                let samples = first.handles.iter().flat_map(Handle::ahead).collect();
+                announcements.push(Announcement::new(samples, clock..end));
             }
-            let end = self.known[self.announced - 1].0 + 1;
-            announcements.push(Announcement::new(keys, start..end));
+            let mut keys = std::mem::take(&mut self.announced.keys);
+            keys.clear();
+            keys.extend_from_slice(&first.keys[residents..]);
+            announcements.push(Announcement::new(keys, clock..clock + 1));
             if residents > 0 && !std::mem::replace(&mut self.is_settled, true) {
                 let all = self.task.residents(self.partition);
-                announcements.push(Announcement::new(all, start..u32::MAX));
+                announcements.push(Announcement::new(all, clock..u32::MAX));
             }
+            announcements.retain(|announcement| !announcement.keys.is_empty());
+            self.is_announced = true;
         }
-        announcements.retain(|announcement| !announcement.keys.is_empty());
-        self.is_announced = true;
     }
 
     /// What is to be announced.
@@ -328,8 +277,8 @@ impl<T: Task> Loader<T> {
     /// If the last operation was not [`LoaderOp::Intend`].
     pub fn next_intent(&mut self) -> &Announcement {
         let next = self.announcements.as_mut().and_then(Vec::pop);
-        self.announced_last = next.expect("next_intent follows Intend");
-        &self.announced_last
+        self.announced = next.expect("next_intent follows Intend");
+        &self.announced
     }
 
     /// Says what happened, asks what to do next.

@@ -1,6 +1,6 @@
 //! What a [`crate::Driver`] wants done, what it hears, and what it is told to do.
 
-use crate::{Cost, LookAhead, Patience, Prepared, Reduction, Rest};
+use crate::{Cost, Patience, Prepared, Reduction, Rest};
 use intendant_core::Key;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -55,9 +55,6 @@ pub struct Schedule {
     /// Announce, as soon as a batch is prepared, what will be accessed while the worker's clock is that of
     /// the batch ([`crate::LoaderOp::Intend`]).
     pub intents: bool,
-    /// Batches in a row are announced together until they are as many and name as many keys
-    /// ([`LookAhead::reaches`]): a key that several of them name is announced once, for the clocks of all.
-    pub announced_together: LookAhead,
     /// So many batches in a row share the handles of their samples, as far as they want samples of the same
     /// distributions, and draw from them one after the other. Some sampling schemes make use of it:
     /// [`intendant_sampling::Sampler::portions`].
@@ -79,7 +76,6 @@ impl Schedule {
             clock_every: NonZeroU32::new(1),
             meets: false,
             intents: false,
-            announced_together: LookAhead { batches: 1, keys: 0 },
             sample_portions: NonZeroU32::MIN,
         }
     }

@@ -35,10 +35,6 @@ const ALONE_AHEAD: LookAhead = LookAhead { keys: 1 << 13, ..AHEAD };
 /// decisions and the answers to them fit in.
 const FAR_AHEAD: LookAhead = LookAhead { batches: 128, keys: 1 << 17 };
 
-/// The part of the look-ahead that is announced together: so small that intents begin and end hardly earlier
-/// or later than batch by batch.
-const TOGETHER: usize = 8;
-
 /// Batches ahead at which keys are moved to the node that will train with them, if the user does not say.
 const LOCALIZE_AHEAD: u32 = 1;
 
@@ -345,7 +341,6 @@ impl Plan {
             clock_every: self.replication.clock_every,
             meets: self.checkpoints.folder.is_some() || self.copies > 0,
             intents: self.intents.are_signalled,
-            announced_together: self.look_ahead.part(TOGETHER),
             sample_portions: sampler.portions(),
         }
     }
