@@ -343,7 +343,7 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "B", value_parser = count(1 << 20), help_heading = CLUSTER)]
     pub(crate) look_ahead: Option<usize>,
 
-    /// Minimum number of keys that these batches name, with the samples that are chosen ahead: loaders prepare
+    /// Minimum number of keys that these batches name, with samples that are chosen ahead: loaders prepare
     /// more batches if batches are small [default: 131072 with techniques that act on intents, 8192 on one
     /// node, else 0; 0 with --look-ahead]
     #[arg(long, value_name = "K", value_parser = count_or_none(1 << 26), help_heading = CLUSTER)]

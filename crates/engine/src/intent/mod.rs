@@ -201,7 +201,8 @@ impl Intents {
             self.interval += WEIGHT_FASTER * (spent - self.interval);
         }
         self.next = now.after(self.round_length() as u64);
-        ANSWERS_AHEAD * (self.answers / self.interval.max(self.length_min)).max(1.0)
+        // Where answers take no longer than a round, these are two rounds.
+        ANSWERS_AHEAD * (self.answers / self.interval.max(self.round_length())).max(1.0)
     }
 
     /// Starts a round: finds intents that are due and intents that have ended. The caller takes the keys out
