@@ -335,7 +335,9 @@ impl Near {
     fn find_cells(&self, found: &mut Cells) {
         // Relaxed: see `set`.
         let changes = self.changes.load(Ordering::Relaxed);
-        if found.of == self.number && (found.changes == changes || found.drawn < OUTDATED_MAX) {
+        // No cell yields a sample: then the next change counts.
+        let is_young = found.table.is_some() && found.drawn < OUTDATED_MAX;
+        if found.of == self.number && (found.changes == changes || is_young) {
             return;
         }
         let Cells { cells, .. } = found;

@@ -27,8 +27,8 @@
 //! has revived ignores answers to earlier generations.
 //!
 //! **Once per round.** A holder that sends a delta in each round gets the value in each answer. The round of
-//! the owner leaves it out, once per answer: otherwise it would get every value twice, while its own updates
-//! travel once.
+//! the owner leaves it out, once after an answer: otherwise it would get every value twice, while its own
+//! updates travel once. If it stops sending, it gets the next change one round later.
 //!
 //! **Exactly once.** A holder has one delta per key in flight, and numbers deltas within a generation. The
 //! owner merges the delta with the next number of the generation that it knows, and no other. Registrations
@@ -317,7 +317,7 @@ impl<E: Element> Replica<E> {
 pub struct Holder {
     /// The node.
     pub node: NodeId,
-    /// Whether a delta of it has been answered with the value since the last round.
+    /// Whether a delta of it has been answered with the value since the last round that found it behind.
     pub answered: bool,
     /// Generation of its registration.
     pub generation: u32,
@@ -445,7 +445,7 @@ impl Hub {
     }
 
     /// Appends to `behind` the holders to which a round sends the value: those of [`Hub::behind`] that have
-    /// not got it with an answer since the last round. Returns whether others are behind, for the next round.
+    /// not got it with an answer since the last such round. Returns whether others are behind, for the next round.
     pub fn behind_in_round(&mut self, behind: &mut Vec<NodeId>) -> bool {
         let mut others = false;
         for holder in self.holders.iter_mut().filter(|holder| holder.known != Some(self.version)) {

@@ -135,14 +135,9 @@ impl<E: Element> Shared<E> {
         self.bounds.is_some().then(|| self.need(local.clock()))
     }
 
-    /// Whether a key in this state serves a pull and a push.
+    /// Whether a key in this state serves a pull and a push: whatever serves a pull serves a push.
     #[inline]
     fn lends(&self, key: Key, state: &SlotState, need: u32) -> bool {
-        match state.role {
-            Role::Owner | Role::Hub => need == 0 || self.is_fresh(key, state, need),
-            Role::Replica => !state.is_closed() && (need == 0 || self.is_fresh(key, state, need)),
-            Role::Static => true,
-            Role::Absent | Role::Arriving | Role::Leaving => false,
-        }
+        self.serves(key, state, AccessKind::Pull, need)
     }
 }

@@ -156,6 +156,14 @@ fn a_node_without_keys_draws_from_the_distribution() {
     manager.draw(&mut handle, 100, &place, &mut keys, &mut Vec::new()).unwrap();
     assert!(keys.len() == 100 && keys.iter().all(|key| [Key(4), Key(6)].contains(key)));
     assert_eq!(manager.stats().strayed, 100);
+    // As soon as it has a key again, it draws that.
+    place.near.set(Key(4), 4);
+    let mut handle = manager.prepare(id, 100, 1, &place).unwrap();
+    let announced = handle.ahead().count();
+    keys.clear();
+    manager.draw(&mut handle, 100, &place, &mut keys, &mut Vec::new()).unwrap();
+    assert!(announced < 100 && keys[announced..].iter().all(|key| *key == Key(4)));
+    assert_eq!(manager.stats().strayed, 100);
 }
 
 /// A node that has only keys of nearly no probability does not look for others for ever.

@@ -57,6 +57,8 @@ pub(crate) struct Figure {
     /// Number of seeds at scale small, if it is not the usual one: figures whose runs take many minutes have
     /// one.
     pub(crate) seeds: Option<NonZeroU64>,
+    /// Number of seeds at scale ci, one if there is none: figures that judge single parameters have more.
+    pub(crate) ci_seeds: Option<NonZeroU64>,
     /// The pictures, beside that of quality. If there are none, the first column is shown, and each column of
     /// ratios.
     #[serde(default)]

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Amount of work: ci (seconds), small (minutes) or full (up to hours)
     #[arg(long, default_value = "small")]
     scale: Scale,
-    /// Number of seeds of each run [default: 3 at scale small, or what the figure's file says; otherwise 1]
+    /// Number of seeds of each run [default: what the figure's file says, or 3 at scale small and 1 otherwise]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=99))]
     seeds: Option<u64>,
     /// Number of runs at the same time [default: the number of cores; 1 at scale full]
@@ -89,7 +89,11 @@ impl Args {
     }
 
     fn seeds(&self, figure: &Figure) -> u64 {
-        let usual = if self.scale == Scale::Small { figure.seeds.map_or(3, NonZeroU64::get) } else { 1 };
+        let usual = match self.scale {
+            Scale::Ci => figure.ci_seeds.map_or(1, NonZeroU64::get),
+            Scale::Small => figure.seeds.map_or(3, NonZeroU64::get),
+            Scale::Full => 1,
+        };
         self.seeds.unwrap_or(usual)
     }
 
