@@ -445,7 +445,8 @@ impl Hub {
     }
 
     /// Appends to `behind` the holders to which a round sends the value: those of [`Hub::behind`] that have
-    /// not got it with an answer since the last such round. Returns whether others are behind, for the next round.
+    /// not got it with an answer since the last such round. Returns whether others are behind, for the next
+    /// round.
     pub fn behind_in_round(&mut self, behind: &mut Vec<NodeId>) -> bool {
         let mut others = false;
         for holder in self.holders.iter_mut().filter(|holder| holder.known != Some(self.version)) {

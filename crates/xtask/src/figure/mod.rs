@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// Amount of work: ci (seconds), small (minutes) or full (up to hours)
     #[arg(long, default_value = "small")]
     scale: Scale,
-    /// Number of seeds of each run [default: what the figure's file says, or 3 at scale small and 1 otherwise]
+    /// Number of seeds of each run [default: what the figure's file says, or 3 at scale small and 1
+    /// otherwise]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=99))]
     seeds: Option<u64>,
     /// Number of runs at the same time [default: the number of cores; 1 at scale full]
