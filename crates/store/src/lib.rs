@@ -31,7 +31,7 @@ pub use bias::Favour;
 pub use flat::Flat;
 pub use latch::{Latch, LatchGuard};
 pub use row::{Mirror, Row};
-pub use store::{Entry, Slot, Store};
+pub use store::{Entry, Lends, Slot, Store};
 
 /// Asks for the cache line at `at`, which need not be mapped: a hint for callers that keep tables by key.
 #[inline(always)]

@@ -97,11 +97,16 @@ fn advise(_at: *mut u8, _bytes: usize) {}
 
 /// A slice that does not grow, in a block of its own.
 pub(crate) struct Array<T> {
-    /// `None` without elements.
-    block: Option<Block>,
+    at: NonNull<T>,
     len: usize,
-    owns: std::marker::PhantomData<T>,
+    /// Owns the memory; `None` without elements.
+    _block: Option<Block>,
 }
+
+// SAFETY: an array owns its elements, as a box does.
+unsafe impl<T: Send> Send for Array<T> {}
+// SAFETY: a shared array gives shared access to its elements only.
+unsafe impl<T: Sync> Sync for Array<T> {}
 
 impl<T> Array<T> {
     /// So many elements, each from `make`.
@@ -111,19 +116,16 @@ impl<T> Array<T> {
     pub(crate) fn new(len: usize, mut make: impl FnMut() -> T) -> Self {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= LINE) };
         let bytes = len.checked_mul(size_of::<T>()).expect("an array fits into an address space");
-        let mut array =
-            Self { block: (bytes > 0).then(|| Block::new(bytes)), len: 0, owns: Default::default() };
+        let block = (bytes > 0).then(|| Block::new(bytes));
+        let at = block.as_ref().map_or(NonNull::dangling(), |block| block.at.cast());
+        let mut array = Self { at, len: 0, _block: block };
         while array.len < len {
             // SAFETY: the block has room for `len` elements, and this one has none yet. If `make` panics,
             // those before it are dropped.
-            unsafe { array.at().add(array.len).write(make()) };
+            unsafe { array.at.add(array.len).write(make()) };
             array.len += 1;
         }
         array
-    }
-
-    fn at(&self) -> *mut T {
-        self.block.as_ref().map_or(std::ptr::dangling_mut(), |block| block.as_ptr().cast())
     }
 }
 
@@ -133,7 +135,7 @@ impl<T> Deref for Array<T> {
     #[inline]
     fn deref(&self) -> &[T] {
         // SAFETY: the block has `len` elements, or there are none.
-        unsafe { std::slice::from_raw_parts(self.at(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 }
 
@@ -141,7 +143,7 @@ impl<T> DerefMut for Array<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; `&mut self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.at(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
     }
 }
 

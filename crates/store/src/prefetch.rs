@@ -19,10 +19,10 @@ pub(crate) fn prefetch<T>(at: *const T) {
 pub(crate) fn prefetch_run(at: *const u8, bytes: usize) {
     const LINE: usize = 64;
     const BYTES_MAX: usize = 4096;
-    prefetch(at);
-    let mut offset = LINE;
-    while offset < bytes.min(BYTES_MAX) {
-        prefetch(at.wrapping_add(offset));
-        offset += LINE;
+    let end = at.wrapping_add(bytes.min(BYTES_MAX));
+    let mut at = at;
+    while at < end {
+        prefetch(at);
+        at = at.wrapping_add(LINE);
     }
 }

@@ -5,6 +5,7 @@ use intendant_core::Key;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 /// What has a copy of a value, and follows it.
 pub trait Mirror<E>: Sync {
@@ -18,7 +19,7 @@ pub trait Mirror<E>: Sync {
 pub struct Row<'a, E> {
     // A pointer and a length instead of a reference: a reference must be valid until the end of a function
     // that drops the row, but the latch is released before that.
-    value: *mut E,
+    value: NonNull<E>,
     len: usize,
     /// What follows the value of this key.
     mirror: Option<(&'a dyn Mirror<E>, Key)>,
@@ -30,7 +31,8 @@ impl<'a, E> Row<'a, E> {
     /// A value that no other thread can reach.
     #[inline]
     pub fn unshared(value: &'a mut [E]) -> Self {
-        Self { value: value.as_mut_ptr(), len: value.len(), mirror: None, _value: PhantomData, _guard: None }
+        let (len, value) = (value.len(), NonNull::from(value).cast());
+        Self { value, len, mirror: None, _value: PhantomData, _guard: None }
     }
 
     /// A value that is protected by a latch.
@@ -40,6 +42,8 @@ impl<'a, E> Row<'a, E> {
     /// `guard`.
     #[inline]
     pub(crate) unsafe fn latched(value: *mut E, len: usize, guard: LatchGuard<'a>) -> Self {
+        // SAFETY: a valid pointer is not null.
+        let value = unsafe { NonNull::new_unchecked(value) };
         Self { value, len, mirror: None, _value: PhantomData, _guard: Some(guard) }
     }
 
@@ -68,7 +72,7 @@ impl<E> Deref for Row<'_, E> {
     fn deref(&self) -> &[E] {
         // SAFETY: the constructors got `len` valid elements, to which nothing else has access: either they
         // are borrowed for as long as the row lives, or the row holds their latch.
-        unsafe { std::slice::from_raw_parts(self.value, self.len) }
+        unsafe { std::slice::from_raw_parts(self.value.as_ptr(), self.len) }
     }
 }
 
@@ -76,7 +80,7 @@ impl<E> DerefMut for Row<'_, E> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [E] {
         // SAFETY: as in `deref`; `&mut self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.value, self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.value.as_ptr(), self.len) }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::memory::Array;
 use crate::noted::Noted;
 use crate::prefetch::prefetch;
 use crate::row::Row;
-use crate::slab::{Book, Slab};
+use crate::slab::{Book, Expected, Slab};
 use crate::sync::{AtomicU32, Ordering};
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, Layout};
@@ -25,11 +25,11 @@ pub struct Slot<S> {
     place: AtomicU32,
 }
 
-enum Slots<S> {
-    /// A slot per key, by key.
-    Dense(Array<Slot<S>>),
-    /// Each shard has those of its keys that have a state or a value.
-    Sparse,
+/// Decides whether [`Store::lend_favoured`] lends a value. (The compiler inlines implementations of this trait, but not
+/// closures.)
+pub trait Lends<S> {
+    /// Whether the value of a key in this state is lent. It may change the state.
+    fn lends(self, state: &mut S) -> bool;
 }
 
 /// Always the same hasher, so that a map has nothing to remember of it and stays on its shard's first line.
@@ -71,8 +71,8 @@ impl<S> Default for Shard<S> {
 #[derive(Default)]
 #[repr(align(64))]
 struct Part {
-    /// The place that the book hands out next. Written under the latch of the shard; read without it to
-    /// prefetch.
+    /// The place that the book hands out next, if a value has been there before. Written under the latch of
+    /// the shard; read without it to prefetch.
     next: AtomicU32,
     book: UnsafeCell<Book>,
 }
@@ -99,7 +99,9 @@ pub(crate) const SHARD_PARTS: (usize, usize) = (
 pub struct Store<S, E> {
     layout: Arc<Layout>,
     shards: Box<[Shard<S>]>,
-    slots: Slots<S>,
+    /// A slot per key, by key; none in a sparse store, where each shard has the slots of those of its keys that
+    /// have a state or a value.
+    slots: Array<Slot<S>>,
     /// One per value length of the layout.
     slabs: Box<[Slab<E>]>,
     /// Shard by shard, one per slab.
@@ -121,22 +123,16 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     /// more panics.
     #[must_use]
     pub fn dense(layout: Arc<Layout>) -> Self {
-        let shards = layout.shards();
-        // Per value length, how many keys of a shard have it.
-        let mut counts = vec![vec![0; shards]; layout.lens().len()];
+        // Per value length, how many keys have it.
+        let mut counts = vec![0; layout.lens().len()];
         for range in layout.ranges() {
-            let counts = &mut counts[layout.class(Key(range.keys.start))];
-            for (shard, count) in counts.iter_mut().enumerate() {
-                // Keys of the range that are `shard` modulo the number of shards.
-                let below = |end: u64| end.saturating_sub(shard as u64).div_ceil(shards as u64);
-                *count += (below(range.keys.end) - below(range.keys.start)) as usize;
-            }
+            counts[layout.class(Key(range.keys.start))] += (range.keys.end - range.keys.start) as usize;
         }
-        let slabs =
-            layout.lens().iter().zip(&counts).map(|(len, of_shards)| Slab::new(*len, Some(of_shards)));
-        let slabs = slabs.collect();
+        let expected = |most: usize| Expected { most, first: most.div_ceil(layout.nodes()) };
+        let slabs = layout.lens().iter().zip(counts);
+        let slabs = slabs.map(|(len, keys)| Slab::new(*len, Some(expected(keys)))).collect();
         let slots = Array::new(layout.keys() as usize, Slot::default);
-        Self::new(layout, Slots::Dense(slots), slabs)
+        Self::new(layout, slots, slabs)
     }
 
     /// A store that takes memory only for keys that get a state or a value, and has room for as many values
@@ -144,10 +140,10 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     #[must_use]
     pub fn sparse(layout: Arc<Layout>) -> Self {
         let slabs = layout.lens().iter().map(|len| Slab::new(*len, None)).collect();
-        Self::new(layout, Slots::Sparse, slabs)
+        Self::new(layout, Array::new(0, Slot::default), slabs)
     }
 
-    fn new(layout: Arc<Layout>, slots: Slots<S>, slabs: Box<[Slab<E>]>) -> Self {
+    fn new(layout: Arc<Layout>, slots: Array<Slot<S>>, slabs: Box<[Slab<E>]>) -> Self {
         let shards = (0..layout.shards()).map(|_| Shard::default()).collect();
         let parts = (0..layout.shards() * slabs.len()).map(|_| Part::default()).collect();
         Self { layout, shards, slots, slabs, parts, bias: Bias::new() }
@@ -196,6 +192,41 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         unsafe { self.entry(key, shard, guard) }
     }
 
+    /// Lends the value of `key` to the thread that has the favour, if `lends` says so of its state: as
+    /// [`Store::latch_favoured`] and [`Entry::into_row`], in a few instructions. `None` also if the thread is
+    /// not favoured at the moment, the store is sparse, or has no such key or no value of it.
+    ///
+    /// # Panics
+    /// If the thread holds another entry.
+    #[inline(always)]
+    pub fn lend_favoured(&self, favour: &Favour, key: Key, lends: impl Lends<S>) -> Option<Row<'_, E>> {
+        let slot = self.slots.get(key.index())?;
+        let guard = self.bias.enter(favour)?;
+        // SAFETY: this thread is inside without a latch, so that every other thread that has taken one waits
+        // for it; this is the only reference to the state.
+        if !lends.lends(unsafe { &mut *slot.state.get() }) {
+            return None;
+        }
+        // Relaxed: written by a thread that excluded this one.
+        let place = slot.place.load(Ordering::Relaxed);
+        if place == 0 {
+            return None;
+        }
+        let slab = match &*self.slabs {
+            [slab] => slab,
+            _ => self.slab_of_class(key),
+        };
+        // SAFETY: the place is handed out, and the row takes the guard over.
+        Some(unsafe { row(slab, place, guard) })
+    }
+
+    /// The slab that has the value of `key`, if there are several: apart from its callers, which need few
+    /// registers otherwise.
+    #[inline(never)]
+    fn slab_of_class(&self, key: Key) -> &Slab<E> {
+        &self.slabs[self.layout.class(key)]
+    }
+
     #[inline(never)]
     fn lock_unfavoured<'a>(&'a self, favour: &Favour, shard: &'a Shard<S>) -> LatchGuard<'a> {
         let are_free = || self.shards.iter().all(|shard| shard.latch.is_free());
@@ -220,11 +251,11 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     /// protects.
     #[inline(always)]
     unsafe fn entry<'a>(&'a self, key: Key, shard: &'a Shard<S>, guard: LatchGuard<'a>) -> Entry<'a, S, E> {
-        let slot = match &self.slots {
-            Slots::Dense(slots) => Some(&slots[key.index()]),
+        let slot = match self.slots.get(key.index()) {
             // SAFETY: the caller's promise; the map is not changed while the returned entry borrows a slot of
             // it, except by the entry itself.
-            Slots::Sparse => unsafe { &*shard.map.get() }.get(&key.0).map(|slot| &**slot),
+            None => unsafe { &*shard.map.get() }.get(&key.0).map(|slot| &**slot),
+            dense => dense,
         };
         Entry { store: self, shard, slab: self.slab(key), slot, key, guard }
     }
@@ -242,20 +273,26 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     #[inline(always)]
     pub fn prefetch_slot(&self, key: Key) {
         prefetch(self.shards.as_ptr().wrapping_add(self.layout.shard(key)));
-        if let Slots::Dense(slots) = &self.slots {
-            // Any address will do.
-            prefetch(slots.as_ptr().wrapping_add(key.index()));
-        }
+        self.prefetch_favoured_slot(key);
+    }
+
+    /// As [`Store::prefetch_slot`], of the thread that has the favour, which needs no latch most of the time.
+    #[inline(always)]
+    pub fn prefetch_favoured_slot(&self, key: Key) {
+        // Any address will do.
+        prefetch(self.slots.as_ptr().wrapping_add(key.index()));
     }
 
     /// Second hint, a few keys later: fetches the value, if the slot has one and the store is dense.
     #[inline(always)]
     pub fn prefetch_value(&self, key: Key) {
-        if let Slots::Dense(slots) = &self.slots
-            && let Some(slot) = slots.get(key.index())
-        {
+        if let Some(slot) = self.slots.get(key.index()) {
             // Relaxed: a stale place costs a useless prefetch.
-            self.slab(key).prefetch(slot.place.load(Ordering::Relaxed));
+            let place = slot.place.load(Ordering::Relaxed);
+            match &*self.slabs {
+                [slab] => slab.prefetch(place),
+                _ => self.slab_of_class(key).prefetch(place),
+            }
         }
     }
 
@@ -266,11 +303,9 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     /// If the layout has no such key.
     #[inline]
     pub fn seems_held(&self, key: Key) -> bool {
-        match &self.slots {
-            // Relaxed: nothing is read because of the answer.
-            Slots::Dense(slots) => slots[key.index()].place.load(Ordering::Relaxed) != 0,
-            Slots::Sparse => true,
-        }
+        assert!(self.layout.contains(key), "{key:?} is outside of the layout");
+        // Relaxed: nothing is read because of the answer.
+        self.slots.get(key.index()).is_none_or(|slot| slot.place.load(Ordering::Relaxed) != 0)
     }
 
     /// What the shard of `key` has of the slab for its value.
@@ -319,37 +354,34 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
             };
             visit(key, state, value)
         };
-        match &self.slots {
-            Slots::Dense(slots) => {
-                for position in positions.start..positions.end.min(self.layout.shard_keys(shard)) {
-                    // Slots of a shard are far from each other, and so are its values.
-                    let ahead = |by| self.layout.key_at(shard, position.saturating_add(by));
-                    self.prefetch_slot(ahead(SCAN_AHEAD));
-                    self.prefetch_value(ahead(SCAN_AHEAD / 2));
-                    let slot = &slots[self.layout.key_at(shard, position).index()];
-                    if one(position, slot).is_break() {
-                        return Some(position + 1);
-                    }
+        if self.slots.is_empty() {
+            // SAFETY: the latch is held and `visit` cannot reach the map.
+            let map = unsafe { &*latched.map.get() };
+            #[expect(clippy::disallowed_methods, reason = "sorted right below")]
+            let mut held: Vec<usize> = map
+                .iter()
+                .map(|(key, _)| self.layout.position(Key(*key)))
+                .filter(|p| positions.contains(p))
+                .collect();
+            held.sort_unstable();
+            for position in held {
+                let key = self.layout.key_at(shard, position);
+                if let Some(slot) = map.get(&key.0)
+                    && one(position, slot).is_break()
+                {
+                    return Some(position + 1);
                 }
             }
-            Slots::Sparse => {
-                // SAFETY: the latch is held and `visit` cannot reach the map.
-                let map = unsafe { &*latched.map.get() };
-                #[expect(clippy::disallowed_methods, reason = "sorted right below")]
-                let mut held: Vec<usize> = map
-                    .iter()
-                    .map(|(key, _)| self.layout.position(Key(*key)))
-                    .filter(|p| positions.contains(p))
-                    .collect();
-                held.sort_unstable();
-                for position in held {
-                    let key = self.layout.key_at(shard, position);
-                    if let Some(slot) = map.get(&key.0)
-                        && one(position, slot).is_break()
-                    {
-                        return Some(position + 1);
-                    }
-                }
+            return None;
+        }
+        for position in positions.start..positions.end.min(self.layout.shard_keys(shard)) {
+            // Slots of a shard are far from each other, and so are its values.
+            let ahead = |by| self.layout.key_at(shard, position.saturating_add(by));
+            self.prefetch_slot(ahead(SCAN_AHEAD));
+            self.prefetch_value(ahead(SCAN_AHEAD / 2));
+            let slot = &self.slots[self.layout.key_at(shard, position).index()];
+            if one(position, slot).is_break() {
+                return Some(position + 1);
             }
         }
         None
@@ -395,6 +427,18 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
             })
             .sum()
     }
+}
+
+/// The value at `place` with what excludes other threads from it.
+///
+/// # Safety
+/// `slab` has handed the place out, and as long as `guard` lives, no other thread accesses what the latch of
+/// the place's shard protects. The slab outlives the row.
+#[inline(always)]
+unsafe fn row<'a, E: Element>(slab: &Slab<E>, place: u32, guard: LatchGuard<'a>) -> Row<'a, E> {
+    // SAFETY: every access to a value holds the latch of its shard, or excludes those who do. Values of this
+    // slab have `len` elements.
+    unsafe { Row::latched(slab.value(place), slab.len(), guard) }
 }
 
 /// A latched key: its state and, if held, its value. Dropping it releases the latch.
@@ -479,10 +523,8 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
     #[inline]
     pub fn into_row(self) -> Option<Row<'a, E>> {
         let place = self.place();
-        // SAFETY: the entry holds the latch, which the row takes over, and the place is handed out. Every
-        // access to a value holds the latch of its shard; values of this slab have `len` elements, and live
-        // as long as the store.
-        (place != 0).then(|| unsafe { Row::latched(self.slab.value(place), self.slab.len(), self.guard) })
+        // SAFETY: the entry holds the latch, which the row takes over, and the place is handed out.
+        if place == 0 { None } else { Some(unsafe { row(self.slab, place, self.guard) }) }
     }
 
     /// Lets `act` use the book of the slab that the shard has.
@@ -552,13 +594,12 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
     /// Forgets the key: gives back its value and, in a sparse store, its slot.
     pub fn remove(mut self) {
         self.release();
-        match &self.store.slots {
-            Slots::Dense(_) => *self.state_mut() = S::default(),
-            Slots::Sparse => {
-                self.slot = None;
-                // SAFETY: the entry holds the latch and no longer refers to the slot.
-                unsafe { &mut *self.shard.map.get() }.remove(&self.key.0);
-            }
+        if self.store.slots.is_empty() {
+            self.slot = None;
+            // SAFETY: the entry holds the latch and no longer refers to the slot.
+            unsafe { &mut *self.shard.map.get() }.remove(&self.key.0);
+        } else {
+            *self.state_mut() = S::default();
         }
     }
 }

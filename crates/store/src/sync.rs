@@ -3,8 +3,8 @@
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-/// Chunks of a slab's first table if it is not known how many there will be.
-pub(crate) const FIRST_CHUNKS: usize = 64;
+/// Blocks of a slab's first table if it is not known how many there will be.
+pub(crate) const FIRST_BLOCKS: usize = 64;
 
 /// An `UnsafeCell` whose accesses model checking sees.
 #[derive(Default)]

@@ -6,7 +6,7 @@ mod sync {
     pub(crate) use loom::cell::UnsafeCell as TrackedUnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-    pub(crate) const FIRST_CHUNKS: usize = 1;
+    pub(crate) const FIRST_BLOCKS: usize = 1;
     pub(crate) const LATCHED: u32 = 1;
 
     /// Loom knows sequential consistency of fences only.
@@ -170,11 +170,31 @@ fn accesses_to_a_key_are_atomic_while_its_value_comes_and_goes() {
     }
 }
 
-/// Values of which each fills a chunk, in shards of their own: two threads need a table that is not there at
+/// Two threads need a block that is not there at the same time, for values in shards of their own.
+#[test]
+fn shards_that_need_the_same_block_find_their_values_in_it() {
+    for sparse in [false, true] {
+        bounded(move || {
+            let layout = Layout::builder().range("k", 40, 2).shards(2).build().expect("a valid layout");
+            let layout = std::sync::Arc::new(layout);
+            let store: Store<u32, f32> = if sparse { Store::sparse(layout) } else { Store::dense(layout) };
+            let store = Arc::new(store);
+            let other = Arc::clone(&store);
+            let thread = thread::spawn(move || other.latch(Key(0)).allocate().fill(1.0));
+            store.latch(Key(1)).allocate().fill(2.0);
+            assert_eq!(store.latch(Key(1)).value(), Some(&[2.0, 2.0][..]));
+            thread.join().expect("the thread ends");
+            assert_eq!(store.latch(Key(0)).value(), Some(&[1.0, 1.0][..]));
+            assert_eq!(store.latch(Key(1)).value(), Some(&[2.0, 2.0][..]));
+        });
+    }
+}
+
+/// Values of which each fills a block, in shards of their own: two threads need a table that is not there at
 /// the same time.
 #[test]
 fn shards_that_need_the_same_table_find_their_values_in_it() {
-    const LEN: usize = 4096;
+    const LEN: usize = 16_384;
     bounded(|| {
         let layout = Layout::builder().range("k", 4, LEN).shards(2).build().expect("a valid layout");
         let store = Arc::new(Store::<u32, f32>::sparse(std::sync::Arc::new(layout)));

@@ -149,6 +149,22 @@ impl SlotState {
         self.side == 0
     }
 
+    /// Lends the value to a worker that may change it, if nothing has to be noted for that, because there is
+    /// nobody to tell or a change has been noted already. Returns whether it did.
+    #[inline(always)]
+    pub fn lend_again(&mut self) -> bool {
+        match self.role {
+            Role::Owner => self.flags & PUBLISHED == 0,
+            Role::Hub => self.flags & DIRTY != 0,
+            // The last update of an allowance makes the replica urgent.
+            Role::Replica if self.flags & (DIRTY | CLOSED) == DIRTY && self.side != 1 => {
+                self.side = self.side.wrapping_sub(1);
+                true
+            }
+            Role::Absent | Role::Arriving | Role::Leaving | Role::Replica | Role::Static => false,
+        }
+    }
+
     /// Whether the replica's allowance is used up: a delta should be sent.
     pub fn is_urgent(&self) -> bool {
         self.side.cast_signed() <= 0

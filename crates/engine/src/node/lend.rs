@@ -15,7 +15,7 @@ use super::local::Local;
 use crate::LocalAccess;
 use crate::error::AccessError;
 use intendant_core::{Element, Key};
-use intendant_store::Row;
+use intendant_store::{Lends, Row};
 use intendant_techniques::{Role, SlotState};
 use intendant_wire::AccessKind;
 
@@ -24,6 +24,16 @@ const AHEAD: usize = 16;
 
 /// Of how many rows slots are prefetched by a search that does not need them: those that are lent first.
 const FIRST: usize = 64;
+
+/// Lends what has been lent before: nothing has to be noted or asked.
+struct Again;
+
+impl Lends<SlotState> for Again {
+    #[inline(always)]
+    fn lends(self, state: &mut SlotState) -> bool {
+        state.lend_again()
+    }
+}
 
 impl<E: Element> Shared<E> {
     /// Lends the value of `key` to a worker. Copies are marked as changed. `None` if this node has no copy
@@ -37,6 +47,35 @@ impl<E: Element> Shared<E> {
     /// If the key does not exist.
     #[inline(always)]
     pub fn lend(&self, local: &Local<E>, key: Key) -> Option<Row<'_, E>> {
+        if self.lends_again(local)
+            && let row @ Some(_) = self.lend_again(local, key)
+        {
+            return row;
+        }
+        self.lend_first(local, key)
+    }
+
+    /// Whether [`Shared::lend_again`] may be called before the worker's next operation: its node favours it,
+    /// none of its operations is in flight, and there is no bound on staleness.
+    #[inline]
+    pub fn lends_again(&self, local: &Local<E>) -> bool {
+        let is_favoured = self.access == LocalAccess::Shared && local.favour().is_some();
+        is_favoured && self.bounds.is_none() && local.is_flushed()
+    }
+
+    /// As [`Shared::lend`], in a few instructions, if [`Shared::lends_again`] and nothing needs to be noted for
+    /// the row; otherwise `None`.
+    ///
+    /// # Panics
+    /// If the thread holds another row.
+    #[inline(always)]
+    pub fn lend_again(&self, local: &Local<E>, key: Key) -> Option<Row<'_, E>> {
+        intendant_core::strict_assert!(self.lends_again(local), "an operation is in flight");
+        self.store.lend_favoured(local.favour()?, key, Again)
+    }
+
+    #[inline(never)]
+    fn lend_first(&self, local: &Local<E>, key: Key) -> Option<Row<'_, E>> {
         if self.access == LocalAccess::Queue || self.is_waited_for(local, key) {
             return None;
         }
@@ -111,13 +150,16 @@ impl<E: Element> Shared<E> {
     }
 
     /// Hints that the row of `key` is about to be lent, and that of `later` a few rows after it.
-    #[inline]
-    pub fn prefetch_row(&self, key: Key, later: Option<Key>) {
+    #[inline(always)]
+    pub fn prefetch_row(&self, local: &Local<E>, key: Key, later: Option<Key>) {
         if self.access == LocalAccess::Queue {
             return;
         }
         if let Some(later) = later {
-            self.store.prefetch_slot(later);
+            match local.favour() {
+                Some(_) => self.store.prefetch_favoured_slot(later),
+                None => self.store.prefetch_slot(later),
+            }
         }
         self.store.prefetch_value(key);
     }

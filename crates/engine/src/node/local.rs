@@ -272,6 +272,7 @@ impl<E: Element> Local<E> {
     }
 
     /// Whether no access is in flight. Keys may still be on their way here.
+    #[inline]
     pub fn is_flushed(&self) -> bool {
         self.keys.is_empty()
     }

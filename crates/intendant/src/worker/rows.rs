@@ -18,10 +18,18 @@ const SLOTS_AHEAD: usize = 8;
 /// what was done to copies is lost.
 #[must_use = "`finish` pushes what was done to rows that are not here"]
 pub struct Rows<'a, E: Element> {
-    worker: &'a mut Worker<E>,
     /// The worker's own, so that a lent row does not borrow the worker.
     node: Arc<NodeParts<E>>,
+    call: Call<'a, E>,
+}
+
+/// What a call changes while rows are lent.
+struct Call<'a, E: Element> {
+    worker: &'a mut Worker<E>,
     keys: &'a [Key],
+    /// Whether [`intendant_engine::Shared::lend_again`] may lend rows: no position has a copy, and no operation
+    /// is in flight.
+    again: bool,
     /// Samples that [`Rows::sample`] did not lend.
     strayed: usize,
     /// Why a row could not be read.
@@ -102,7 +110,9 @@ impl<E: Element> Worker<E> {
             self.fetch(keys)?;
             self.lend_arrived(keys)?;
         }
-        Ok(Rows { node: Arc::clone(&self.inner), worker: self, keys, strayed: 0, failed: None })
+        let node = Arc::clone(&self.inner);
+        let again = self.fetched.places.is_empty() && node.shared.lends_again(&self.local);
+        Ok(Rows { node, call: Call { worker: self, keys, again, strayed: 0, failed: None } })
     }
 
     /// Pulls copies for the positions that have none yet.
@@ -174,18 +184,12 @@ impl<E: Element> Rows<'_, E> {
     /// If the call has no such position.
     #[inline(always)]
     pub fn row(&mut self, at: usize) -> Row<'_, E> {
-        let key = self.keys[at];
-        if self.worker.fetched.places.get(at).is_none_or(|place| *place == LENT) {
-            if let Some(row) = self.node.shared.lend(&self.worker.local, key) {
-                return row;
-            }
-            if let Err(error) = self.worker.fetch_one(self.keys, at) {
-                self.failed.get_or_insert(error);
-            }
+        if self.call.again
+            && let Some(row) = self.node.shared.lend_again(&self.call.worker.local, self.call.keys[at])
+        {
+            return row;
         }
-        let start = self.worker.fetched.places[at];
-        let len = self.node.shared.layout().len(key);
-        Row::unshared(&mut self.worker.fetched.values[start..start + len])
+        self.call.row(&self.node, at)
     }
 
     /// As [`Rows::row`], for a sample. `None` if samples are drawn among the keys that are here
@@ -195,20 +199,20 @@ impl<E: Element> Rows<'_, E> {
     /// certain keys.
     #[inline(always)]
     pub fn sample(&mut self, at: usize) -> Option<Row<'_, E>> {
-        let is_copy = self.worker.fetched.places.get(at).is_some_and(|place| *place != LENT);
-        if !is_copy && self.node.sampling.draws_near() {
-            let row = self.node.shared.lend(&self.worker.local, self.keys[at]);
-            self.strayed += usize::from(row.is_none());
+        if self.call.again
+            && let row @ Some(_) = self.node.shared.lend_again(&self.call.worker.local, self.call.keys[at])
+        {
             return row;
         }
-        Some(self.row(at))
+        self.call.sample(&self.node, at)
     }
 
     /// Hints that the row at a position is about to be lent. Positions beyond the last one are ignored.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch(&self, at: usize) {
-        if let Some(key) = self.keys.get(at) {
-            self.node.shared.prefetch_row(*key, self.keys.get(at + SLOTS_AHEAD).copied());
+        let Call { worker, keys, .. } = &self.call;
+        if let Some(key) = keys.get(at) {
+            self.node.shared.prefetch_row(&worker.local, *key, keys.get(at + SLOTS_AHEAD).copied());
         }
     }
 
@@ -217,7 +221,7 @@ impl<E: Element> Rows<'_, E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn finish(self) -> Result<(), Error> {
-        let Self { worker, node, keys, strayed, failed } = self;
+        let Self { node, call: Call { worker, keys, strayed, failed, .. } } = self;
         let copies = worker.fetched.keys.len();
         // Samples that were not lent count as well: the number of accesses does not depend on what moves.
         worker.local.count_updates(keys.len() - copies, worker.fetched.pulled_and_lent);
@@ -237,5 +241,35 @@ impl<E: Element> Rows<'_, E> {
         let _ticket = worker.push_async(&keys, &values)?;
         worker.fetched = Fetched { keys, values, pulled, places, positions, pulled_and_lent };
         Ok(())
+    }
+}
+
+impl<E: Element> Call<'_, E> {
+    #[inline(never)]
+    fn row<'a>(&'a mut self, node: &'a NodeParts<E>, at: usize) -> Row<'a, E> {
+        let key = self.keys[at];
+        if self.worker.fetched.places.get(at).is_none_or(|place| *place == LENT) {
+            if let Some(row) = node.shared.lend(&self.worker.local, key) {
+                return row;
+            }
+            self.again = false;
+            if let Err(error) = self.worker.fetch_one(self.keys, at) {
+                self.failed.get_or_insert(error);
+            }
+        }
+        let start = self.worker.fetched.places[at];
+        let len = node.shared.layout().len(key);
+        Row::unshared(&mut self.worker.fetched.values[start..start + len])
+    }
+
+    #[inline(never)]
+    fn sample<'a>(&'a mut self, node: &'a NodeParts<E>, at: usize) -> Option<Row<'a, E>> {
+        let is_copy = self.worker.fetched.places.get(at).is_some_and(|place| *place != LENT);
+        if !is_copy && node.sampling.draws_near() {
+            let row = node.shared.lend(&self.worker.local, self.keys[at]);
+            self.strayed += usize::from(row.is_none());
+            return row;
+        }
+        Some(self.row(node, at))
     }
 }

@@ -74,10 +74,11 @@ fn fill(store: &Store<u32, f64>) {
     }
 }
 
-/// A sparse store of 200 values of 5,600 bytes has more chunks than fit into its first table.
+/// A sparse store of 200 values, each in a block of its own, has more blocks than fit into its first table.
 #[test]
 fn a_store_gives_back_what_it_took() {
-    let layout = layout();
+    let builder = Layout::builder().range("rows", 3_000, 8).range("wide", 200, 9_000);
+    let layout = Arc::new(builder.shards(4).build().expect("a valid layout"));
     for make in [Store::<u32, f64>::dense, Store::sparse] {
         let ((), left, blocks) = taken(|| {
             let store = make(Arc::clone(&layout));
@@ -105,8 +106,8 @@ fn a_dense_store_has_room_for_the_keys_and_for_little_more() {
     let slots = layout.keys() as usize * SLOT_BYTES;
     let bound = (values + slots) * 5 / 4 + 16 * 1024;
     assert!(values as isize <= bytes && bytes < bound as isize, "{bytes} bytes for {values} in values");
-    // 4 shards with 875 values of 64 bytes, in chunks of 8 KiB; 50 values of 5,600 bytes, two to a chunk.
-    assert!(blocks < 4 * (7 + 25) + 30, "{blocks} blocks");
+    // 3,500 values of 64 bytes, 128 to a block; 200 values of 5,600 bytes, eight to a block.
+    assert!(blocks < 28 + 25 + 30, "{blocks} blocks");
     drop(store);
 }
 
@@ -147,12 +148,11 @@ fn large_stores_take_at_most_a_huge_page_more_and_give_everything_back() {
                 }
                 store
             });
-            // Slots of sparse stores are entries of tables, and boxes; what their shards will hold is not
-            // known, and half a chunk of each is free.
+            // Slots of sparse stores are entries of tables, and boxes. At the end of each page, less than a block
+            // is free.
             let is_sparse = number == 1;
             let slots = KEYS as usize * if is_sparse { 48 } else { SLOT_BYTES };
-            let free = if is_sparse { 1024 * (16 << 10) } else { values / 8 };
-            let bound = values + slots + free + (2 << 20);
+            let bound = values + slots + values / 32 + (2 << 20);
             assert!(values as isize <= bytes && bytes < bound as isize, "{bytes} bytes for {values}");
             for key in 0..KEYS {
                 let entry = store.latch(Key(key));

@@ -40,7 +40,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn layout(shards: usize) -> Arc<Layout> {
-    // Lengths of which one fills many values per chunk, one few, and one exactly a value per chunk.
+    // Lengths of which a block has many, several and a few values.
     let builder =
         Layout::builder().range("a", 100, 3).range("b", 150, 700).range("c", 50, 2048).shards(shards);
     Arc::new(builder.build().expect("a valid layout"))
@@ -150,11 +150,11 @@ proptest! {
     }
 }
 
-/// A sparse store does not know how many chunks it will have: here so many that its table grows three times.
+/// A sparse store does not know how many blocks it will have: here so many that it adds three tables.
 #[test]
 fn values_stay_where_they_are_while_the_store_grows() {
     const MANY: u64 = 400;
-    let layout = Layout::builder().range("k", MANY, 2048).shards(4).build().expect("a valid layout");
+    let layout = Layout::builder().range("k", MANY, 8192).shards(4).build().expect("a valid layout");
     let store = Store::<u32, f64>::sparse(Arc::new(layout));
     let address = |key: u64| store.latch(Key(key)).value().expect("it was made").as_ptr();
     let mut addresses = Vec::new();
