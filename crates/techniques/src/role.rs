@@ -236,6 +236,36 @@ mod tests {
         assert_eq!(state.hint(), Some(NodeId(5)));
     }
 
+    /// What is lent again neither has to be noted, nor becomes urgent, nor is followed by a mirror.
+    #[test]
+    fn only_what_needs_no_note_is_lent_again() {
+        let all = [
+            Role::Absent,
+            Role::Owner,
+            Role::Arriving,
+            Role::Leaving,
+            Role::Hub,
+            Role::Replica,
+            Role::Static,
+        ];
+        for role in all {
+            for (flags, side) in (0..64u8).flat_map(|flags| [0, 1, 2, u32::MAX].map(|side| (flags, side))) {
+                let before = SlotState { role, flags, side, ..SlotState::default() };
+                let mut state = before;
+                let lent = state.lend_again();
+                let mut counted = before;
+                let expected = match role {
+                    Role::Owner => !before.is_published(),
+                    Role::Hub => before.is_dirty(),
+                    Role::Replica => before.is_dirty() && !before.is_closed() && !counted.count_down(),
+                    Role::Absent | Role::Arriving | Role::Leaving | Role::Static => false,
+                };
+                assert_eq!(lent, expected, "{before:?}");
+                assert_eq!(state, if lent { counted } else { before });
+            }
+        }
+    }
+
     #[test]
     fn flags_do_not_touch_each_other() {
         let flags = |state: &SlotState| {

@@ -4,6 +4,7 @@
 mod by_rule;
 mod serve;
 
+use super::lend::Readable;
 use super::local::{Deferral, Local, Started};
 use super::{Shared, elements_of};
 use crate::LocalAccess;
@@ -144,7 +145,11 @@ impl<E: Element> Shared<E> {
         }
         let bounded = self.bounds.is_some() && S::KIND == AccessKind::Pull;
         let need = bounded.then(|| self.need(local.clock()));
+        let again = S::AGAIN && self.lends_again(local);
         if let [key] = keys {
+            if again && self.visit_again(local, *key, 0, &mut call).is_some() {
+                return;
+            }
             // Taking a latch is a barrier for later loads. These prefetches overlap with the previous call,
             // which still waits for its value.
             self.store.prefetch_slot(*key);
@@ -160,10 +165,37 @@ impl<E: Element> Shared<E> {
             group(number + 2).iter().for_each(|key| self.store.prefetch_slot(*key));
             group(number + 1).iter().for_each(|key| self.store.prefetch_value(*key));
             for key in keys {
-                offset = self.visit(local, *key, position, offset, need, &mut call);
+                let end = if again { self.visit_again(local, *key, offset, &mut call) } else { None };
+                offset = match end {
+                    Some(end) => end,
+                    None => self.visit(local, *key, position, offset, need, &mut call),
+                };
                 position += 1;
             }
         }
+    }
+
+    /// As [`Shared::visit`], in a few instructions, if the key is here and nothing needs to be noted; otherwise
+    /// `None`.
+    #[inline(always)]
+    fn visit_again<S: Serve<E>>(
+        &self,
+        local: &Local<E>,
+        key: Key,
+        offset: usize,
+        call: &mut S,
+    ) -> Option<usize> {
+        // A key of this call may have been noted.
+        if !local.is_flushed() {
+            return None;
+        }
+        let end = offset + S::elements(&self.layout, key);
+        let mut row = match S::KIND {
+            AccessKind::Pull => self.store.lend_favoured(local.favour()?, key, Readable)?,
+            AccessKind::Push | AccessKind::Set => self.lend_again(local, key)?,
+        };
+        call.serve_row(&mut row, offset..end);
+        Some(end)
     }
 
     /// Notes all keys of a call for their channels.

@@ -35,6 +35,16 @@ impl Lends<SlotState> for Again {
     }
 }
 
+/// Lends what has a copy here that serves a pull, without a bound on staleness.
+pub(super) struct Readable;
+
+impl Lends<SlotState> for Readable {
+    #[inline(always)]
+    fn lends(self, state: &mut SlotState) -> bool {
+        state.role.is_copy() && !state.is_closed()
+    }
+}
+
 impl<E: Element> Shared<E> {
     /// Lends the value of `key` to a worker. Copies are marked as changed. `None` if this node has no copy
     /// that serves a pull and a push of this worker here and now, or an operation of the worker on the key

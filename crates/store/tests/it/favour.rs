@@ -1,7 +1,7 @@
 //! The favoured thread of a store against threads with latches, on real threads.
 
 use intendant_core::{Key, Layout};
-use intendant_store::{Favour, Store};
+use intendant_store::{Favour, Lends, Store};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +24,55 @@ fn add(store: &Store<u32, f64>, favour: Option<&Favour>, key: u64) {
         None => store.latch(Key(key)),
     };
     entry.value_mut().expect("held").iter_mut().for_each(|x| *x += 1.0);
+}
+
+/// Lends every value, and counts in the state how often.
+struct Counted;
+
+impl Lends<u32> for Counted {
+    fn lends(self, state: &mut u32) -> bool {
+        *state += 1;
+        true
+    }
+}
+
+/// Lends no value.
+struct Refused;
+
+impl Lends<u32> for Refused {
+    fn lends(self, _: &mut u32) -> bool {
+        false
+    }
+}
+
+/// As [`add`], in few instructions if possible. Returns whether it was.
+fn add_lent(store: &Store<u32, f64>, favour: &Favour, key: u64) -> bool {
+    match store.lend_favoured(favour, Key(key), Counted) {
+        Some(mut row) => {
+            row.iter_mut().for_each(|x| *x += 1.0);
+            true
+        }
+        None => {
+            add(store, Some(favour), key);
+            false
+        }
+    }
+}
+
+#[test]
+fn what_is_not_lent_leaves_the_thread_outside() {
+    let store = store(3);
+    let Some(favour) = store.favour() else { return };
+    assert!(store.lend_favoured(&favour, Key(0), Counted).is_none(), "it is not favoured yet");
+    (0..MANY).for_each(|_| add(&store, Some(&favour), 0));
+    store.latch_favoured(&favour, Key(2)).release();
+    // Each of these would panic if the one before had left the thread inside.
+    assert!(store.lend_favoured(&favour, Key(0), Refused).is_none());
+    assert!(store.lend_favoured(&favour, Key(2), Counted).is_none(), "it has no value");
+    assert!(store.lend_favoured(&favour, Key(3), Counted).is_none(), "there is no such key");
+    drop(store.lend_favoured(&favour, Key(1), Counted).expect("it has a value"));
+    assert_eq!(store.latch(Key(1)).state(), 1);
+    assert!(store.lend_favoured(&favour, Key(1), Counted).is_none(), "another access took a latch");
 }
 
 /// Systems without the fence give no favour, and there is nothing to test.
@@ -56,7 +105,10 @@ fn no_update_is_lost_and_no_value_torn() {
                 })
             };
             let threads: Vec<_> = (0..others).map(one).collect();
-            (0..200 * MANY).for_each(|nth| add(&store, Some(&favour), nth % KEYS));
+            let lent = (0..200 * MANY).filter(|nth| add_lent(&store, &favour, nth % KEYS)).count();
+            assert!(lent > 0, "it was never favoured");
+            let counted: u32 = (0..KEYS).map(|key| store.latch(Key(key)).state()).sum();
+            assert_eq!(counted as usize, lent, "a change of a state was lost");
             done.store(true, Ordering::Relaxed);
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });

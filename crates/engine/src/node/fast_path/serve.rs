@@ -17,6 +17,15 @@ pub(super) trait Serve<E: Element> {
         layout.len(key)
     }
 
+    /// Whether [`Serve::serve_row`] serves keys.
+    const AGAIN: bool = false;
+
+    /// Serves a key by its value alone.
+    #[inline(always)]
+    fn serve_row(&mut self, _value: &mut [E], _place: Range<usize>) {
+        unreachable!("the call needs more than the value");
+    }
+
     /// Serves the key. `place` is the range of its elements among those of the call.
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>);
 
@@ -36,6 +45,12 @@ pub(super) const HELD: &str = "a served key must have a value";
 
 impl<E: Element> Serve<E> for Read<'_, E> {
     const KIND: AccessKind = AccessKind::Pull;
+    const AGAIN: bool = true;
+
+    #[inline(always)]
+    fn serve_row(&mut self, value: &mut [E], place: Range<usize>) {
+        access::pull(value, &mut self.0[place]);
+    }
 
     #[inline(always)]
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
@@ -50,6 +65,12 @@ impl<E: Element> Serve<E> for Read<'_, E> {
 
 impl<E: Element> Serve<E> for Add<'_, E> {
     const KIND: AccessKind = AccessKind::Push;
+    const AGAIN: bool = true;
+
+    #[inline(always)]
+    fn serve_row(&mut self, value: &mut [E], place: Range<usize>) {
+        access::push(value, &self.0[place]);
+    }
 
     #[inline(always)]
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
