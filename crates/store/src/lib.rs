@@ -2,16 +2,17 @@
 //!
 //! Start at [`Store`]: keys are spread over latched shards; [`Store::latch`] returns an [`Entry`], the only
 //! access to a key's slot state and value. [`Entry::into_row`] lends the value. [`Latch`] protects a shard
-//! for the time of one copy, or while a row is lent; [`slab`](mod@self) storage keeps values of one length in
-//! chunks, so that memory follows what the store holds. [`Entry::note`] puts a key on a list of its shard,
-//! which [`Store::take_noted`] empties: what has changed is found without a scan. [`Flat`] is the plain
-//! shared array that a single node without a parameter server would use.
+//! for the time of one copy, or while a row is lent; [`slab`](mod@self) storage keeps values of one length
+//! one after the other in blocks, so that memory follows what the store holds. [`Entry::note`] puts a key on
+//! a list of its shard, which [`Store::take_noted`] empties: what has changed is found without a scan.
+//! [`Flat`] is the plain shared array that a single node without a parameter server would use.
 //!
 //! The store gives the slot state no meaning. While the caller holds the entry, it decides which node owns a
 //! key and how to handle a key that is not here. It sends messages after it has dropped the entry.
 //!
-//! [`Store::favour`] lets one thread enter without a latch until another thread comes. Values and slots lie
-//! on huge pages once they take a few MiB.
+//! [`Store::favour`] lets one thread enter without a latch until another thread comes;
+//! [`Store::lend_favoured`] is that thread's short path to a row. Values and slots lie on huge pages once
+//! they take a few MiB.
 //!
 //! All `unsafe` code of the crate is in `latch`, `memory`, `slab`, `noted`, `store`, `row` and `flat`; each
 //! block names the invariant it relies on.

@@ -114,7 +114,7 @@ pub struct Store<S, E> {
 // shard that they belong to, or the bias, which excludes all holders of latches. What is read without the
 // latch are atomics and boxes that do not change after construction.
 unsafe impl<S: Send, E: Send> Sync for Store<S, E> {}
-// SAFETY: a store owns its slots, chunks and values; the raw pointers in its slabs are not shared with
+// SAFETY: a store owns its slots, blocks and values; the raw pointers in its slabs are not shared with
 // anything else.
 unsafe impl<S: Send, E: Send> Send for Store<S, E> {}
 
