@@ -197,8 +197,8 @@ impl<E: bytemuck::Pod> Slab<E> {
             self.later(block)
         };
         let offset = (index & self.block_mask) as usize * self.len;
-        // SAFETY: the block holds `1 << block_bits` values of `len` elements. Relaxed: the thread to which the
-        // place was handed out found the block there, under the latch that the caller holds now.
+        // SAFETY: the block holds `1 << block_bits` values of `len` elements. Relaxed: the thread to which
+        // the place was handed out found the block there, under the latch that the caller holds now.
         unsafe { start.load(Ordering::Relaxed).add(offset) }
     }
 

@@ -25,8 +25,8 @@ pub struct Slot<S> {
     place: AtomicU32,
 }
 
-/// Decides whether [`Store::lend_favoured`] lends a value. (The compiler inlines implementations of this trait, but not
-/// closures.)
+/// Decides whether [`Store::lend_favoured`] lends a value. (The compiler inlines implementations of this
+/// trait, but not closures.)
 pub trait Lends<S> {
     /// Whether the value of a key in this state is lent. It may change the state.
     fn lends(self, state: &mut S) -> bool;
@@ -99,8 +99,8 @@ pub(crate) const SHARD_PARTS: (usize, usize) = (
 pub struct Store<S, E> {
     layout: Arc<Layout>,
     shards: Box<[Shard<S>]>,
-    /// A slot per key, by key; none in a sparse store, where each shard has the slots of those of its keys that
-    /// have a state or a value.
+    /// A slot per key, by key; none in a sparse store, where each shard has the slots of those of its keys
+    /// that have a state or a value.
     slots: Array<Slot<S>>,
     /// One per value length of the layout.
     slabs: Box<[Slab<E>]>,

@@ -73,8 +73,8 @@ impl<E: Element> Shared<E> {
         is_favoured && self.bounds.is_none() && local.is_flushed()
     }
 
-    /// As [`Shared::lend`], in a few instructions, if [`Shared::lends_again`] and nothing needs to be noted for
-    /// the row; otherwise `None`.
+    /// As [`Shared::lend`], in a few instructions, if [`Shared::lends_again`] and nothing needs to be noted
+    /// for the row; otherwise `None`.
     ///
     /// # Panics
     /// If the thread holds another row.

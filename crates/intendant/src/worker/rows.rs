@@ -27,8 +27,8 @@ pub struct Rows<'a, E: Element> {
 struct Call<'a, E: Element> {
     worker: &'a mut Worker<E>,
     keys: &'a [Key],
-    /// Whether [`intendant_engine::Shared::lend_again`] may lend rows: no position has a copy, and no operation
-    /// is in flight.
+    /// Whether [`intendant_engine::Shared::lend_again`] may lend rows: no position has a copy, and no
+    /// operation is in flight.
     again: bool,
     /// Samples that [`Rows::sample`] did not lend.
     strayed: usize,
