@@ -86,8 +86,8 @@ impl Bias {
         if favour.latched.get() != 0 || favour.store != self.store {
             return None;
         }
-        // Relaxed: only this thread writes it.
-        assert!(self.inside.0.load(Ordering::Relaxed) == OUTSIDE, "a thread must not hold two rows at once");
+        // Acquire: another thread wrote it last if the favour came from there, while a row was lent.
+        assert!(self.inside.0.load(Ordering::Acquire) == OUTSIDE, "a thread must not hold two rows at once");
         // Relaxed: see the memory order above.
         self.inside.0.store(INSIDE, Ordering::Relaxed);
         light_fence();

@@ -19,7 +19,7 @@ use std::sync::Mutex;
 /// tables of models of some hundred MiB stay in the nearest cache. And no node takes much more than its
 /// values need.
 const BLOCK_BYTES: usize = HUGE / 32;
-/// A block has at most this part of the values of a store.
+/// A store that knows how many values it will have has at least so many blocks.
 const BLOCKS_MIN: usize = 16;
 /// Tables: each doubles the number of blocks, of which there are fewer than 2³².
 const TABLES: usize = 33;
@@ -227,6 +227,12 @@ impl<E: bytemuck::Pod> Slab<E> {
         }
     }
 
+    /// The place that is handed out next, of those that are new.
+    pub(crate) fn fresh(&self) -> u32 {
+        // Relaxed: only a hint.
+        self.taken.load(Ordering::Relaxed).saturating_add(1)
+    }
+
     /// Hands out a place, and whether a value has been there before; if not, it is zero.
     ///
     /// # Panics
@@ -235,19 +241,23 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// # Safety
     /// The caller holds the latch of the shard whose book of this slab `book` is.
     pub(crate) unsafe fn take(&self, book: &mut Book) -> (u32, bool) {
-        book.held += 1;
         let place = book.free;
         if place != 0 {
+            book.held += 1;
             // SAFETY: the caller holds the latch of the book's shard, to which the place was handed out. The
             // memory of a value holds a `u32`, see `LINK`, and `give` wrote one there; no slot names the
             // place, so that nothing was written since.
             book.free = unsafe { self.value(place).cast::<u32>().read() };
             return (place, true);
         }
-        // Relaxed: nothing but the number matters.
-        let index = self.taken.fetch_add(1, Ordering::Relaxed);
-        // Places are one more.
-        assert!(index < u32::MAX - 1, "a node has room for fewer than 2^32 values of one length");
+        // Relaxed: nothing but the number matters. Places are one more.
+        let index = self
+            .taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                (taken < u32::MAX - 1).then(|| taken + 1)
+            })
+            .expect("a node has room for fewer than 2^32 values of one length");
+        book.held += 1;
         let start = self.table(index >> self.block_bits);
         // Acquire: what is in the block was written before.
         if start.load(Ordering::Acquire).is_null() {

@@ -71,8 +71,8 @@ impl<S> Default for Shard<S> {
 #[derive(Default)]
 #[repr(align(64))]
 struct Part {
-    /// The place that the book hands out next, if a value has been there before. Written under the latch of
-    /// the shard; read without it to prefetch.
+    /// The place that the book hands out next, 0 if it is a new one. Written under the latch of the shard;
+    /// read without it to prefetch.
     next: AtomicU32,
     book: UnsafeCell<Book>,
 }
@@ -110,9 +110,9 @@ pub struct Store<S, E> {
 }
 
 // SAFETY: everything behind an `UnsafeCell` (slot states, the maps and books of shards, noted keys) and all
-// values are reached only through an `Entry`, `scan`, `held` or `take_noted`, which hold the latch of the
-// shard that they belong to, or the bias, which excludes all holders of latches. What is read without the
-// latch are atomics and boxes that do not change after construction.
+// values are reached only through an `Entry`, a `Row`, `lend_favoured`, `scan`, `held` or `take_noted`, which
+// hold the latch of the shard that they belong to, or the bias, which excludes all holders of latches. What
+// is read without the latch are atomics, and arrays and tables that do not change after they were made.
 unsafe impl<S: Send, E: Send> Sync for Store<S, E> {}
 // SAFETY: a store owns its slots, blocks and values; the raw pointers in its slabs are not shared with
 // anything else.
@@ -202,14 +202,11 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     pub fn lend_favoured(&self, favour: &Favour, key: Key, lends: impl Lends<S>) -> Option<Row<'_, E>> {
         let slot = self.slots.get(key.index())?;
         let guard = self.bias.enter(favour)?;
-        // SAFETY: this thread is inside without a latch, so that every other thread that has taken one waits
-        // for it; this is the only reference to the state.
-        if !lends.lends(unsafe { &mut *slot.state.get() }) {
-            return None;
-        }
         // Relaxed: written by a thread that excluded this one.
         let place = slot.place.load(Ordering::Relaxed);
-        if place == 0 {
+        // SAFETY: this thread is inside without a latch, so that every other thread that has taken one waits
+        // for it; this is the only reference to the state.
+        if place == 0 || !lends.lends(unsafe { &mut *slot.state.get() }) {
             return None;
         }
         let slab = match &*self.slabs {
@@ -279,8 +276,9 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     /// As [`Store::prefetch_slot`], of the thread that has the favour, which needs no latch most of the time.
     #[inline(always)]
     pub fn prefetch_favoured_slot(&self, key: Key) {
-        // Any address will do.
-        prefetch(self.slots.as_ptr().wrapping_add(key.index()));
+        if let Some(slot) = self.slots.get(key.index()) {
+            prefetch(slot);
+        }
     }
 
     /// Second hint, a few keys later: fetches the value, if the slot has one and the store is dense.
@@ -324,8 +322,10 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     /// place first.
     #[inline]
     pub fn prefetch_place(&self, key: Key) {
+        let slab = self.slab(key);
         // Relaxed: only a hint.
-        self.slab(key).prefetch(self.part(key).next.load(Ordering::Relaxed));
+        let next = self.part(key).next.load(Ordering::Relaxed);
+        slab.prefetch(if next == 0 { slab.fresh() } else { next });
     }
 
     /// Visits, under the latch, the keys of `shard` at `positions` that hold a value, in ascending order,

@@ -170,7 +170,8 @@ fn accesses_to_a_key_are_atomic_while_its_value_comes_and_goes() {
     }
 }
 
-/// Two threads need a block that is not there at the same time, for values in shards of their own.
+/// Two threads need a block that is not there at the same time, for values in shards of their own. (Loom does
+/// not see what is in the block: this is about its address.)
 #[test]
 fn shards_that_need_the_same_block_find_their_values_in_it() {
     for sparse in [false, true] {

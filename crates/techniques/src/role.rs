@@ -150,18 +150,19 @@ impl SlotState {
     }
 
     /// Lends the value to a worker that may change it, if nothing has to be noted for that, because there is
-    /// nobody to tell or a change has been noted already. Returns whether it did.
+    /// nobody to tell or a change has been noted already. Returns whether it did. Not for
+    /// replicas with a bound on staleness: they count no updates.
     #[inline(always)]
     pub fn lend_again(&mut self) -> bool {
         match self.role {
             Role::Owner => self.flags & PUBLISHED == 0,
-            Role::Hub => self.flags & DIRTY != 0,
+            Role::Hub | Role::Static => self.flags & DIRTY != 0,
             // The last update of an allowance makes the replica urgent.
             Role::Replica if self.flags & (DIRTY | CLOSED) == DIRTY && self.side != 1 => {
                 self.side = self.side.wrapping_sub(1);
                 true
             }
-            Role::Absent | Role::Arriving | Role::Leaving | Role::Replica | Role::Static => false,
+            Role::Absent | Role::Arriving | Role::Leaving | Role::Replica => false,
         }
     }
 
@@ -256,9 +257,9 @@ mod tests {
                 let mut counted = before;
                 let expected = match role {
                     Role::Owner => !before.is_published(),
-                    Role::Hub => before.is_dirty(),
+                    Role::Hub | Role::Static => before.is_dirty(),
                     Role::Replica => before.is_dirty() && !before.is_closed() && !counted.count_down(),
-                    Role::Absent | Role::Arriving | Role::Leaving | Role::Static => false,
+                    Role::Absent | Role::Arriving | Role::Leaving => false,
                 };
                 assert_eq!(lent, expected, "{before:?}");
                 assert_eq!(state, if lent { counted } else { before });

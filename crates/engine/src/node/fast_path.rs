@@ -175,8 +175,8 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// As [`Shared::visit`], in a few instructions, if the key is here and nothing needs to be noted; otherwise
-    /// `None`.
+    /// As [`Shared::visit`], in a few instructions, if the key is here and nothing needs to be noted;
+    /// otherwise `None`.
     #[inline(always)]
     fn visit_again<S: Serve<E>>(
         &self,
@@ -192,7 +192,9 @@ impl<E: Element> Shared<E> {
         let end = offset + S::elements(&self.layout, key);
         let mut row = match S::KIND {
             AccessKind::Pull => self.store.lend_favoured(local.favour()?, key, Readable)?,
-            AccessKind::Push | AccessKind::Set => self.lend_again(local, key)?,
+            AccessKind::Push => self.lend_again(local, key)?,
+            // A replica takes no set.
+            AccessKind::Set => return None,
         };
         call.serve_row(&mut row, offset..end);
         Some(end)

@@ -25,7 +25,7 @@ const AHEAD: usize = 16;
 /// Of how many rows slots are prefetched by a search that does not need them: those that are lent first.
 const FIRST: usize = 64;
 
-/// Lends what has been lent before: nothing has to be noted or asked.
+/// Lends what can be lent without noting or asking anything.
 struct Again;
 
 impl Lends<SlotState> for Again {
@@ -65,8 +65,8 @@ impl<E: Element> Shared<E> {
         self.lend_first(local, key)
     }
 
-    /// Whether [`Shared::lend_again`] may be called before the worker's next operation: its node favours it,
-    /// none of its operations is in flight, and there is no bound on staleness.
+    /// Whether [`Shared::lend_again`] may be called before the worker's next operation: it has the favour of
+    /// its node's store, none of its operations is in flight, and there is no bound on staleness.
     #[inline]
     pub fn lends_again(&self, local: &Local<E>) -> bool {
         let is_favoured = self.access == LocalAccess::Shared && local.favour().is_some();
@@ -84,8 +84,12 @@ impl<E: Element> Shared<E> {
         self.store.lend_favoured(local.favour()?, key, Again)
     }
 
+    /// As [`Shared::lend`], for a row that [`Shared::lend_again`] has not lent.
+    ///
+    /// # Panics
+    /// As [`Shared::lend`].
     #[inline(never)]
-    fn lend_first(&self, local: &Local<E>, key: Key) -> Option<Row<'_, E>> {
+    pub fn lend_first(&self, local: &Local<E>, key: Key) -> Option<Row<'_, E>> {
         if self.access == LocalAccess::Queue || self.is_waited_for(local, key) {
             return None;
         }

@@ -159,6 +159,9 @@ impl<E: Element> Worker<E> {
             fetched.pulled_and_lent = fetched.keys.len() - absent.len();
             fetched.positions = absent.iter().map(|at| fetched.positions[*at as usize]).collect();
             fetched.keys = fetched.positions.iter().map(|position| keys[*position as usize]).collect();
+            if fetched.keys.is_empty() {
+                fetched.places.clear();
+            }
             fetched.values.truncate(to);
             fetched.pulled.clear();
             fetched.pulled.extend_from_slice(&fetched.values);
@@ -249,7 +252,7 @@ impl<E: Element> Call<'_, E> {
     fn row<'a>(&'a mut self, node: &'a NodeParts<E>, at: usize) -> Row<'a, E> {
         let key = self.keys[at];
         if self.worker.fetched.places.get(at).is_none_or(|place| *place == LENT) {
-            if let Some(row) = node.shared.lend(&self.worker.local, key) {
+            if let Some(row) = node.shared.lend_first(&self.worker.local, key) {
                 return row;
             }
             self.again = false;
@@ -266,7 +269,7 @@ impl<E: Element> Call<'_, E> {
     fn sample<'a>(&'a mut self, node: &'a NodeParts<E>, at: usize) -> Option<Row<'a, E>> {
         let is_copy = self.worker.fetched.places.get(at).is_some_and(|place| *place != LENT);
         if !is_copy && node.sampling.draws_near() {
-            let row = node.shared.lend(&self.worker.local, self.keys[at]);
+            let row = node.shared.lend_first(&self.worker.local, self.keys[at]);
             self.strayed += usize::from(row.is_none());
             return row;
         }

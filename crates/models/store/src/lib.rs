@@ -8,7 +8,7 @@ mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
     /// So that tables are added.
-    pub(crate) const FIRST_CHUNKS: usize = 1;
+    pub(crate) const FIRST_BLOCKS: usize = 1;
 
     /// A plain cell: shuttle looks at orders of steps, loom at what each may touch.
     #[derive(Default)]
@@ -63,4 +63,4 @@ pub fn prefetch<T>(at: *const T) {
 pub use bias::Favour;
 pub use latch::{Latch, LatchGuard};
 pub use row::{Mirror, Row};
-pub use store::{Entry, Slot, Store};
+pub use store::{Entry, Lends, Slot, Store};

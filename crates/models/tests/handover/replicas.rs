@@ -57,7 +57,8 @@ pub(crate) struct ReplicaWorker {
 impl ReplicaWorker {
     pub(crate) fn new(me: usize, world: Arc<World>, deliveries: Receiver<Completion>) -> Self {
         let per_node = world.setup.workers_per_node;
-        let local = Local::new(WorkerId((me % per_node) as u16), &world.layout);
+        let mut local = Local::new(WorkerId((me % per_node) as u16), &world.layout);
+        world.nodes[me / per_node].favour(&mut local);
         let (reach, reads, pushes) = (Reach::default(), Vec::new(), vec![Vec::new(); LANES as usize]);
         let log = Log { reach, reads, pushes };
         Self { node: me / per_node, me, world, local, deliveries, clock: 0, log }

@@ -81,8 +81,9 @@ impl Worker {
         deliveries: Receiver<Completion>,
     ) -> Self {
         let per_node = world.setup.workers_per_node;
-        let local = Local::new(WorkerId((me % per_node) as u16), &world.layout);
+        let mut local = Local::new(WorkerId((me % per_node) as u16), &world.layout);
         let (node, ahead, reach) = (me / per_node, VecDeque::new(), Reach::default());
+        world.nodes[node].favour(&mut local);
         Self { node, me, world, book, local, deliveries, ahead, reach }
     }
 

@@ -66,7 +66,7 @@ fn what_is_not_lent_leaves_the_thread_outside() {
     assert!(store.lend_favoured(&favour, Key(0), Counted).is_none(), "it is not favoured yet");
     (0..MANY).for_each(|_| add(&store, Some(&favour), 0));
     store.latch_favoured(&favour, Key(2)).release();
-    // Each of these would panic if the one before had left the thread inside.
+    // Each that enters would panic if one before had left the thread inside.
     assert!(store.lend_favoured(&favour, Key(0), Refused).is_none());
     assert!(store.lend_favoured(&favour, Key(2), Counted).is_none(), "it has no value");
     assert!(store.lend_favoured(&favour, Key(3), Counted).is_none(), "there is no such key");

@@ -93,7 +93,7 @@ fn a_store_gives_back_what_it_took() {
     }
 }
 
-/// A dense store computes from the layout how many values a shard will have.
+/// A dense store computes from the layout how many values it may have.
 #[test]
 fn a_dense_store_has_room_for_the_keys_and_for_little_more() {
     let layout = layout();
@@ -148,8 +148,8 @@ fn large_stores_take_at_most_a_huge_page_more_and_give_everything_back() {
                 }
                 store
             });
-            // Slots of sparse stores are entries of tables, and boxes. At the end of each page, less than a block
-            // is free.
+            // Slots of sparse stores are entries of tables, and boxes. At the end of each page, less than a
+            // block is free.
             let is_sparse = number == 1;
             let slots = KEYS as usize * if is_sparse { 48 } else { SLOT_BYTES };
             let bound = values + slots + values / 32 + (2 << 20);

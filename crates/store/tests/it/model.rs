@@ -40,9 +40,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn layout(shards: usize) -> Arc<Layout> {
-    // Lengths of which a block has many, several and a few values.
+    // Lengths of which a block has several values, a few, and one.
     let builder =
-        Layout::builder().range("a", 100, 3).range("b", 150, 700).range("c", 50, 2048).shards(shards);
+        Layout::builder().range("a", 100, 3).range("b", 150, 700).range("c", 50, 8192).shards(shards);
     Arc::new(builder.build().expect("a valid layout"))
 }
 
@@ -288,11 +288,11 @@ fn a_key_outside_of_the_layout_is_a_bug_of_the_caller() {
 fn the_flat_array_reads_adds_and_sets_rows() {
     let init: Initialiser<f64> = Arc::new(|key, value| value.fill(key.0 as f64));
     let flat = Flat::new(layout(4), &init);
-    let (mut short, mut long) = ([0.0; 3], vec![0.0; 2048]);
+    let (mut short, mut long) = ([0.0; 3], vec![0.0; 8192]);
     flat.read(Key(99), &mut short);
     assert_eq!(short, [99.0; 3]);
     flat.prefetch(Key(299));
-    flat.add(Key(299), &vec![1.0; 2048]);
+    flat.add(Key(299), &vec![1.0; 8192]);
     flat.read(Key(299), &mut long);
     assert!(long.iter().all(|x| *x == 300.0));
     flat.set(Key(0), &[4.0, 5.0, 6.0]);
