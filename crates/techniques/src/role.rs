@@ -149,8 +149,8 @@ impl SlotState {
         self.side == 0
     }
 
-    /// Lends the value to a worker that may change it, if nothing has to be noted for that, because there is
-    /// nobody to tell or a change has been noted already. Returns whether it did. Not for
+    /// Lends the value to a worker that may change it, if nothing has to be noted for that, because no
+    /// node has to be told or a change has been noted already. Returns whether it did. Not for
     /// replicas with a bound on staleness: they count no updates.
     #[inline(always)]
     pub fn lend_again(&mut self) -> bool {
