@@ -157,7 +157,9 @@ impl<E: bytemuck::Pod> Slab<E> {
         ((block.ilog2() - self.first.ilog2() + 1) as usize, begin, begin)
     }
 
-    /// The entry of `block`; its table is made if it is not there.
+    /// The entry of `block`; its table is made if it is not there. Apart from [`Slab::value`], which needs
+    /// few registers otherwise.
+    #[inline(never)]
     fn table(&self, block: u32) -> &Start<E> {
         let (number, len, begin) = self.table_of(block);
         let (table, at) = (&self.tables[number], (block - begin) as usize);
@@ -194,19 +196,12 @@ impl<E: bytemuck::Pod> Slab<E> {
             // SAFETY: the first table has so many blocks.
             unsafe { &*table.add(block as usize) }
         } else {
-            self.later(block)
+            self.table(block)
         };
         let offset = (index & self.block_mask) as usize * self.len;
         // SAFETY: the block holds `1 << block_bits` values of `len` elements. Relaxed: the thread to which
         // the place was handed out found the block there, under the latch that the caller holds now.
         unsafe { start.load(Ordering::Relaxed).add(offset) }
-    }
-
-    /// The entry of a block that is not in the first table. Apart from [`Slab::value`], which needs few
-    /// registers otherwise.
-    #[inline(never)]
-    fn later(&self, block: u32) -> &Start<E> {
-        self.table(block)
     }
 
     /// Prefetches the value at `place`, which may be stale, if it is in one of the blocks that were expected;

@@ -209,19 +209,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         if place == 0 || !lends.lends(unsafe { &mut *slot.state.get() }) {
             return None;
         }
-        let slab = match &*self.slabs {
-            [slab] => slab,
-            _ => self.slab_of_class(key),
-        };
         // SAFETY: the place is handed out, and the row takes the guard over.
-        Some(unsafe { row(slab, place, guard) })
-    }
-
-    /// The slab that has the value of `key`, if there are several: apart from its callers, which need few
-    /// registers otherwise.
-    #[inline(never)]
-    fn slab_of_class(&self, key: Key) -> &Slab<E> {
-        &self.slabs[self.layout.class(key)]
+        Some(unsafe { row(self.slab(key), place, guard) })
     }
 
     #[inline(never)]
@@ -262,8 +251,14 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     fn slab(&self, key: Key) -> &Slab<E> {
         match &*self.slabs {
             [slab] => slab,
-            slabs => &slabs[self.layout.class(key)],
+            _ => self.slab_of_class(key),
         }
+    }
+
+    /// [`Store::slab`] of several: apart from its callers, which need few registers otherwise.
+    #[inline(never)]
+    fn slab_of_class(&self, key: Key) -> &Slab<E> {
+        &self.slabs[self.layout.class(key)]
     }
 
     /// First hint that `key` is about to be latched: fetches its latch and its slot.
@@ -287,10 +282,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         if let Some(slot) = self.slots.get(key.index()) {
             // Relaxed: a stale place costs a useless prefetch.
             let place = slot.place.load(Ordering::Relaxed);
-            match &*self.slabs {
-                [slab] => slab.prefetch(place),
-                _ => self.slab_of_class(key).prefetch(place),
-            }
+            self.slab(key).prefetch(place);
         }
     }
 

@@ -226,6 +226,9 @@ impl SlotState {
 mod tests {
     use super::*;
 
+    const ROLES: [Role; 7] =
+        [Role::Absent, Role::Owner, Role::Arriving, Role::Leaving, Role::Hub, Role::Replica, Role::Static];
+
     #[test]
     fn older_location_knowledge_is_ignored() {
         let mut state = SlotState::default();
@@ -240,16 +243,7 @@ mod tests {
     /// What is lent again neither has to be noted, nor becomes urgent, nor is followed by a mirror.
     #[test]
     fn only_what_needs_no_note_is_lent_again() {
-        let all = [
-            Role::Absent,
-            Role::Owner,
-            Role::Arriving,
-            Role::Leaving,
-            Role::Hub,
-            Role::Replica,
-            Role::Static,
-        ];
-        for role in all {
+        for role in ROLES {
             for (flags, side) in (0..64u8).flat_map(|flags| [0, 1, 2, u32::MAX].map(|side| (flags, side))) {
                 let before = SlotState { role, flags, side, ..SlotState::default() };
                 let mut state = before;
@@ -313,16 +307,7 @@ mod tests {
 
     #[test]
     fn a_replica_and_an_absent_key_learn_where_the_key_is_and_other_roles_do_not() {
-        let all = [
-            Role::Absent,
-            Role::Owner,
-            Role::Arriving,
-            Role::Leaving,
-            Role::Hub,
-            Role::Replica,
-            Role::Static,
-        ];
-        for role in all {
+        for role in ROLES {
             let mut state = SlotState { role, ..SlotState::default() };
             state.learn(NodeId(3), 1);
             assert_eq!(state.hint().is_some(), [Role::Absent, Role::Replica].contains(&role), "{role:?}");

@@ -17,7 +17,7 @@ pub(super) trait Serve<E: Element> {
         layout.len(key)
     }
 
-    /// Whether [`Serve::serve_row`] serves keys.
+    /// Whether a value that can be lent without noting anything is served by [`Serve::serve_row`] alone.
     const AGAIN: bool = false;
 
     /// Serves a key by its value alone.
@@ -27,7 +27,10 @@ pub(super) trait Serve<E: Element> {
     }
 
     /// Serves the key. `place` is the range of its elements among those of the call.
-    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>);
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        self.serve_row(entry.value_mut().expect(HELD), place);
+    }
 
     /// Where the value of a pull goes.
     #[inline(always)]
@@ -53,11 +56,6 @@ impl<E: Element> Serve<E> for Read<'_, E> {
     }
 
     #[inline(always)]
-    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        access::pull(entry.value().expect(HELD), &mut self.0[place]);
-    }
-
-    #[inline(always)]
     fn target(&mut self, place: Range<usize>) -> &mut [E] {
         &mut self.0[place]
     }
@@ -71,18 +69,13 @@ impl<E: Element> Serve<E> for Add<'_, E> {
     fn serve_row(&mut self, value: &mut [E], place: Range<usize>) {
         access::push(value, &self.0[place]);
     }
-
-    #[inline(always)]
-    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        access::push(entry.value_mut().expect(HELD), &self.0[place]);
-    }
 }
 
 impl<E: Element> Serve<E> for Put<'_, E> {
     const KIND: AccessKind = AccessKind::Set;
 
     #[inline(always)]
-    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
-        entry.value_mut().expect(HELD).copy_from_slice(&self.0[place]);
+    fn serve_row(&mut self, value: &mut [E], place: Range<usize>) {
+        value.copy_from_slice(&self.0[place]);
     }
 }
