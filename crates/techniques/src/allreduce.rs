@@ -50,9 +50,10 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-pub use deltas::Deltas;
+pub use deltas::{Deltas, Part};
 pub use error::{AllReduceError, PartError};
 
+use deltas::Memory;
 use intendant_core::{Element, NodeId};
 use std::sync::Arc;
 
@@ -72,21 +73,21 @@ pub struct Step<E> {
 
 /// How much of one message has arrived.
 #[derive(Clone, Debug)]
-enum Slot<E> {
+enum Slot {
     /// Nothing yet.
     Expected,
     /// Some parts.
-    Arriving(Deltas<E>),
+    Arriving(Vec<Part>),
     /// All of it.
-    Arrived(Deltas<E>),
+    Arrived(Vec<Part>),
     /// All of it, and [`AllReduce::advance`] has used it.
     Used,
 }
 
-impl<E> Slot<E> {
-    fn take(&mut self) -> Option<Deltas<E>> {
+impl Slot {
+    fn take(&mut self) -> Option<Vec<Part>> {
         match std::mem::replace(self, Self::Used) {
-            Self::Arrived(deltas) => Some(deltas),
+            Self::Arrived(parts) => Some(parts),
             other @ (Self::Expected | Self::Arriving(_) | Self::Used) => {
                 *self = other;
                 None
@@ -118,9 +119,10 @@ pub struct AllReduce<E> {
     round: u32,
     running: Option<Running<E>>,
     /// Messages of this round, by step.
-    now: Vec<Slot<E>>,
+    now: Vec<Slot>,
     /// Messages of the round after the running one.
-    next: Vec<Slot<E>>,
+    next: Vec<Slot>,
+    memory: Memory<E>,
 }
 
 impl<E: Element> AllReduce<E> {
@@ -142,6 +144,7 @@ impl<E: Element> AllReduce<E> {
             running: None,
             now: Vec::new(),
             next: Vec::new(),
+            memory: Memory::default(),
         };
         (new.now, new.next) = (new.slots(), new.slots());
         new
@@ -168,11 +171,24 @@ impl<E: Element> AllReduce<E> {
         self.running.is_none() && self.now.iter().all(|slot| matches!(slot, Slot::Expected))
     }
 
+    /// No updates, in memory that is not shared: for a contribution. It may be memory of an earlier round.
+    pub fn fresh(&mut self) -> Arc<Deltas<E>> {
+        self.memory.take()
+    }
+
+    /// Takes back a contribution or the result of a round. Messages in flight may still share it.
+    pub fn recycle(&mut self, deltas: Arc<Deltas<E>>) {
+        self.memory.put(deltas);
+    }
+
     /// Starts the round with this node's contribution, which must be well-formed. Appends the messages to
     /// send to `out`. Call [`advance`](Self::advance) next.
     pub fn start(&mut self, own: Arc<Deltas<E>>, out: &mut Vec<Step<E>>) {
         intendant_core::strict_assert!(!self.is_running(), "round {} is running", self.round);
-        intendant_core::strict_assert!(self.check(&own, None) == Ok(()), "own contribution is malformed");
+        intendant_core::strict_assert!(
+            self.check(&own.indices, own.values.len(), None) == Ok(()),
+            "own contribution is malformed"
+        );
         if self.is_extra() {
             self.send(0, own, out);
             self.running = Some(Running { sum: Arc::default(), step: self.unfold() });
@@ -197,31 +213,32 @@ impl<E: Element> AllReduce<E> {
         round: u32,
         step: u8,
         last: bool,
-        part: Deltas<E>,
+        part: Part,
     ) -> Result<(), AllReduceError> {
         let early = self.check_step(from, round, step)?;
         let slots = if early { &self.next } else { &self.now };
         let before = match &slots[usize::from(step)] {
             Slot::Expected => None,
-            Slot::Arriving(deltas) => deltas.indices.last().copied(),
+            Slot::Arriving(parts) => parts.last().and_then(|part| part.indices.last().copied()),
             Slot::Arrived(_) | Slot::Used => {
                 return Err(AllReduceError::AfterEnd { round, step });
             }
         };
-        if self.is_extra() && step == 0 && !(last && part.is_empty()) {
+        if self.is_extra() && step == 0 && !(last && part.indices.is_empty()) {
             return Err(AllReduceError::CallWithUpdates { round });
         }
-        self.check(&part, before).map_err(|part| AllReduceError::Malformed { round, step, part })?;
+        self.check(&part.indices, part.elements::<E>(), before)
+            .map_err(|part| AllReduceError::Malformed { round, step, part })?;
         let slot = &mut if early { &mut self.next } else { &mut self.now }[usize::from(step)];
-        let deltas = match std::mem::replace(slot, Slot::Used) {
-            Slot::Arriving(mut deltas) => {
-                deltas.indices.extend_from_slice(&part.indices);
-                deltas.values.extend_from_slice(&part.values);
-                deltas
-            }
-            Slot::Expected | Slot::Arrived(_) | Slot::Used => part,
+        let mut parts = match std::mem::replace(slot, Slot::Used) {
+            Slot::Arriving(parts) => parts,
+            Slot::Expected | Slot::Arrived(_) | Slot::Used => Vec::new(),
         };
-        *slot = if last { Slot::Arrived(deltas) } else { Slot::Arriving(deltas) };
+        // An empty part changes nothing, and has no last index.
+        if !part.indices.is_empty() {
+            parts.push(part);
+        }
+        *slot = if last { Slot::Arrived(parts) } else { Slot::Arriving(parts) };
         Ok(())
     }
 
@@ -238,10 +255,10 @@ impl<E: Element> AllReduce<E> {
                 return None;
             };
             if self.is_extra() {
-                sum = Arc::new(theirs);
+                sum = self.unshared(|new| new.set(&theirs));
                 break;
             }
-            sum = self.add(step, sum, theirs);
+            sum = self.add(step, sum, &theirs);
             step += 1;
             self.send_sum(step, &sum, out);
         }
@@ -251,22 +268,33 @@ impl<E: Element> AllReduce<E> {
         Some(sum)
     }
 
-    /// The sum after the message `theirs` of `step`. The old sum is shared with messages in flight; `theirs`
-    /// is not shared.
-    fn add(&self, step: u8, sum: Arc<Deltas<E>>, mut theirs: Deltas<E>) -> Arc<Deltas<E>> {
+    /// The sum after the message `theirs` of `step`. The old sum is shared with messages in flight.
+    fn add(&mut self, step: u8, sum: Arc<Deltas<E>>, theirs: &[Part]) -> Arc<Deltas<E>> {
         if theirs.is_empty() {
             return sum;
         }
-        let len = |index: u32| self.lens[index as usize] as usize;
-        if self.peer(step).is_some_and(|peer| peer < self.node) {
-            theirs.merge(&sum, len);
-        } else {
-            theirs.merge_after(&sum, len);
-        }
-        Arc::new(theirs)
+        let is_after = self.peer(step).is_some_and(|peer| peer < self.node);
+        let lens = Arc::clone(&self.lens);
+        let len = |index: u32| lens[index as usize] as usize;
+        let new = self.unshared(|new| {
+            if is_after {
+                new.set_to_sum(&sum, theirs, len, |own, theirs| theirs + own);
+            } else {
+                new.set_to_sum(&sum, theirs, len, |own, theirs| own + theirs);
+            }
+        });
+        self.memory.put(sum);
+        new
     }
 
-    fn slots(&self) -> Vec<Slot<E>> {
+    /// Updates that `fill` has filled in.
+    fn unshared(&mut self, fill: impl FnOnce(&mut Deltas<E>)) -> Arc<Deltas<E>> {
+        let mut deltas = self.memory.take();
+        fill(Arc::get_mut(&mut deltas).expect("fresh memory is not shared"));
+        deltas
+    }
+
+    fn slots(&self) -> Vec<Slot> {
         (0..=self.unfold()).map(|_| Slot::Expected).collect()
     }
 
@@ -338,10 +366,11 @@ impl<E: Element> AllReduce<E> {
         Ok(early)
     }
 
-    /// Checks that the updates are well-formed and continue those up to index `before`.
-    fn check(&self, part: &Deltas<E>, before: Option<u32>) -> Result<(), PartError> {
+    /// Checks that updates of the keys `indices`, with so many elements, are well-formed and continue those up
+    /// to index `before`.
+    fn check(&self, indices: &[u32], elements: usize, before: Option<u32>) -> Result<(), PartError> {
         let (mut last, mut expected) = (before, 0);
-        for index in part.indices.iter().copied() {
+        for index in indices.iter().copied() {
             let Some(len) = self.lens.get(index as usize) else {
                 return Err(PartError::NoSuchKey { index, keys: self.lens.len() });
             };
@@ -351,7 +380,6 @@ impl<E: Element> AllReduce<E> {
             last = Some(index);
             expected += *len as usize;
         }
-        let elements = part.values.len();
         if elements != expected { Err(PartError::Elements { elements, expected }) } else { Ok(()) }
     }
 }

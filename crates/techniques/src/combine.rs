@@ -223,7 +223,7 @@ impl<E: Element> Norms<E> {
 ///
 /// # Panics
 /// If the lengths differ.
-pub(crate) fn collect<E: Element>(updates: Updates<'_>, value: &mut [E], base: &[E], delta: &mut [E]) -> f64 {
+pub fn collect<E: Element>(updates: Updates<'_>, value: &mut [E], base: &[E], delta: &mut [E]) -> f64 {
     let combine = match updates {
         Updates::Combined(combine) => combine,
         Updates::Rule(_) => {

@@ -8,9 +8,9 @@ use crate::channel::core::Core;
 use crate::channel::effects::Output;
 use crate::error::ProtocolError;
 use crate::input::Action;
-use crate::outgoing::buffers::Buffers;
-use intendant_core::{Element, Key, NodeId, Tick, WorkerId, copy_from_bytes, copy_to_bytes, limits};
-use intendant_techniques::allreduce::{AllReduce, Deltas, Step};
+use bytes::Bytes;
+use intendant_core::{Element, Key, NodeId, Tick, Updates, WorkerId, copy_to_bytes, limits};
+use intendant_techniques::allreduce::{AllReduce, Deltas, Part, Step};
 use intendant_techniques::combine;
 use intendant_techniques::{Clip, Role, StaticReplicaPace};
 use intendant_wire::{Message, OpId, Origin, Reduce};
@@ -38,8 +38,7 @@ pub(crate) struct StaticReplicas<E> {
     asked: Vec<(WorkerId, OpId)>,
     /// Workers that wait for the running round to end.
     waiting: Vec<(WorkerId, OpId)>,
-    buffers: Buffers,
-    /// Keys that workers have marked as changed; empty between uses.
+    /// Keys that workers have marked as changed, or those of updates; empty between uses.
     noted: Vec<Key>,
     /// A copy without the updates that no round has collected, and these; scratch space.
     known: Vec<E>,
@@ -80,7 +79,6 @@ impl<E: Element> StaticReplicas<E> {
             next: Tick(0),
             asked: Vec::new(),
             waiting: Vec::new(),
-            buffers: Buffers::default(),
             noted: Vec::new(),
             known: Vec::new(),
             since: Vec::new(),
@@ -141,7 +139,7 @@ impl<E: Element> StaticReplicas<E> {
         if all_asked {
             self.waiting = std::mem::take(&mut self.asked);
         }
-        let own = Arc::new(self.contribution(core));
+        let own = self.contribution(core);
         out.stats.synced_keys += own.indices.len() as u64;
         self.sent = Arc::clone(&own);
         let mut steps = Vec::new();
@@ -168,10 +166,8 @@ impl<E: Element> StaticReplicas<E> {
         if values.len() % size_of::<E>() != 0 {
             return Err(ProtocolError::PartialElement { bytes: values.len(), element: size_of::<E>() });
         }
-        let mut part = Deltas { indices, values: vec![E::ZERO; values.len() / size_of::<E>()] };
-        copy_from_bytes(&mut part.values, &values);
         // This checks the indices and the lengths, too.
-        self.reduce.receive(from, round, step, last, part)?;
+        self.reduce.receive(from, round, step, last, Part { indices, values })?;
         if self.reduce.is_running() {
             self.advance(core, out, Vec::new());
         } else {
@@ -189,6 +185,7 @@ impl<E: Element> StaticReplicas<E> {
         self.apply(core, &total);
         out.stats.sync_rounds += 1;
         out.stats.synced_keys += total.indices.len() as u64;
+        self.reduce.recycle(total);
         for (worker, op) in std::mem::take(&mut self.waiting) {
             let origin = Origin { node: core.node(), worker, op };
             out.outgoing.replies.synchronized(origin, u32::from(core.id.0));
@@ -212,12 +209,15 @@ impl<E: Element> StaticReplicas<E> {
     }
 
     /// This node's contribution to the round: the updates in its copies.
-    fn contribution(&mut self, core: &Core<E>) -> Deltas<E> {
-        let (mut own, layout) = (Deltas::default(), core.shared.layout());
+    fn contribution(&mut self, core: &Core<E>) -> Arc<Deltas<E>> {
+        let (mut contribution, layout) = (self.reduce.fresh(), core.shared.layout());
+        let own = Arc::get_mut(&mut contribution).expect("fresh memory is not shared");
         self.dirty.sort_unstable();
         let len = |index: &u32| self.lens[*index as usize] as usize;
         own.values.reserve_exact(self.dirty.iter().map(len).sum());
-        for index in std::mem::take(&mut self.dirty) {
+        self.noted.extend(self.dirty.iter().map(|index| self.keys[*index as usize]));
+        for (nth, index) in self.dirty.drain(..).enumerate() {
+            core.shared.prefetch(&self.noted, nth);
             let at = index as usize;
             let updates = layout.updates(self.keys[at]);
             let (mut entry, _) = core.shared.latch(self.keys[at]);
@@ -226,29 +226,37 @@ impl<E: Element> StaticReplicas<E> {
             let value = entry.value_mut().expect("a static replica has a value");
             let from = own.values.len();
             own.values.resize(from + self.lens[at] as usize, E::ZERO);
-            combine::difference(updates, value, base, &mut own.values[from..]);
             let delta = &mut own.values[from..];
-            if combine::may_omit_zeros(updates) && delta.iter().all(|d| *d == E::ZERO) {
+            // The copy becomes what all nodes compute, base and delta: later updates are measured against it.
+            match core.shared.replication().clip {
+                None => _ = combine::collect(updates, value, base, delta),
+                Some(factor) => {
+                    combine::difference(updates, value, base, delta);
+                    value.copy_from_slice(base);
+                    if !is_nothing(updates, delta) {
+                        self.clip.apply(delta, factor);
+                        combine::add(updates, value, delta);
+                    }
+                }
+            }
+            if is_nothing(updates, delta) {
                 value.copy_from_slice(base);
                 own.values.truncate(from);
                 continue;
             }
-            if let Some(factor) = core.shared.replication().clip {
-                self.clip.apply(delta, factor);
-            }
-            // Later updates are measured against this value.
-            value.copy_from_slice(base);
-            combine::add(updates, value, &own.values[from..]);
             own.indices.push(index);
         }
-        own
+        self.noted.clear();
+        contribution
     }
 
     /// Applies the sum of a round to bases and copies.
     fn apply(&mut self, core: &Core<E>, total: &Deltas<E>) {
         let sent = std::mem::take(&mut self.sent);
         let (mut offset, mut own, mut own_offset) = (0, 0, 0);
-        for index in &total.indices {
+        self.noted.extend(total.indices.iter().map(|index| self.keys[*index as usize]));
+        for (nth, index) in total.indices.iter().enumerate() {
+            core.shared.prefetch(&self.noted, nth);
             let at = *index as usize;
             let (start, end) = (self.starts[at], self.starts[at + 1]);
             let updates = core.shared.layout().updates(self.keys[at]);
@@ -280,29 +288,28 @@ impl<E: Element> StaticReplicas<E> {
                 combine::add_unsent(updates, value, &self.since);
             }
         }
+        self.noted.clear();
+        self.reduce.recycle(sent);
     }
 
-    /// Splits a message into frames.
-    fn send_step(&mut self, out: &mut Output, step: Step<E>) {
+    /// Splits a message into frames. They share the memory of the updates.
+    fn send_step(&self, out: &mut Output, step: Step<E>) {
         let Step { to, round, step, deltas } = step;
-        let Deltas { indices, values } = &*deltas;
-        let (mut at, mut offset) = (0, 0);
+        let all = to_bytes(&deltas);
+        let indices = &deltas.indices;
+        let (mut at, mut from) = (0, 0);
         loop {
-            let rest = (values.len() - offset) * size_of::<E>();
-            let room = rest.min(limits::FRAME_PAYLOAD_BYTES_TARGET);
-            let (first, mut bytes) = (at, self.buffers.take(room));
+            let (first, mut to_byte) = (at, from);
             while at < indices.len() && at - first < limits::FRAME_KEYS_MAX {
-                let key = indices[at] as usize;
-                let len = self.lens[key] as usize;
-                if at > first && bytes.len() + len * size_of::<E>() > limits::FRAME_PAYLOAD_BYTES_TARGET {
+                let bytes = self.lens[indices[at] as usize] as usize * size_of::<E>();
+                if at > first && to_byte + bytes - from > limits::FRAME_PAYLOAD_BYTES_TARGET {
                     break;
                 }
-                copy_to_bytes(&values[offset..offset + len], &mut bytes);
-                (at, offset) = (at + 1, offset + len);
+                (at, to_byte) = (at + 1, to_byte + bytes);
             }
             let last = at == indices.len();
-            let indices = indices[first..at].to_vec();
-            let values = self.buffers.lend(bytes);
+            let (indices, values) = (indices[first..at].to_vec(), all.slice(from..to_byte));
+            from = to_byte;
             let reduce = Reduce { round, step, last, indices, values };
             out.actions.push(Action::Send { to, message: Message::Reduce(reduce) });
             if last {
@@ -310,4 +317,26 @@ impl<E: Element> StaticReplicas<E> {
             }
         }
     }
+}
+
+/// Whether a delta changes no copy.
+fn is_nothing<E: Element>(updates: Updates<'_>, delta: &[E]) -> bool {
+    combine::may_omit_zeros(updates) && delta.iter().all(|element| *element == E::ZERO)
+}
+
+/// The elements of updates, little-endian. The bytes share the memory where that is the order of the machine.
+fn to_bytes<E: Element>(deltas: &Arc<Deltas<E>>) -> Bytes {
+    struct Shared<E>(Arc<Deltas<E>>);
+    impl<E: Element> AsRef<[u8]> for Shared<E> {
+        fn as_ref(&self) -> &[u8] {
+            bytemuck::cast_slice(&self.0.values)
+        }
+    }
+
+    if cfg!(target_endian = "little") {
+        return Bytes::from_owner(Shared(Arc::clone(deltas)));
+    }
+    let mut bytes = Vec::new();
+    copy_to_bytes(&deltas.values, &mut bytes);
+    bytes.into()
 }

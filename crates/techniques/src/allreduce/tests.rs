@@ -11,6 +11,7 @@ fn after_the_last_round_comes_the_first() {
         node
     });
     let own = |value| Deltas { indices: vec![0], values: vec![value] };
+    let part = |value: f64| Part { indices: vec![0], values: value.to_le_bytes().to_vec().into() };
     for round in [u32::MAX, 0, 1] {
         let mut out = Vec::new();
         nodes[1].start(own(2.0).into(), &mut out);
@@ -20,13 +21,13 @@ fn after_the_last_round_comes_the_first() {
         }
         let to_0 = out.pop().map(|step| (step.round, Arc::unwrap_or_clone(step.deltas)));
         assert_eq!(to_0, Some((round, own(2.0))));
-        nodes[0].receive(NodeId(1), round, 1, true, own(2.0)).unwrap();
+        nodes[0].receive(NodeId(1), round, 1, true, part(2.0)).unwrap();
         if round != u32::MAX {
             assert_eq!(nodes[0].advance(&mut out).as_deref(), Some(&own(3.0)));
             assert!(nodes[0].is_called());
         }
         nodes[0].start(own(1.0).into(), &mut out);
-        nodes[1].receive(NodeId(0), round, 1, true, own(1.0)).unwrap();
+        nodes[1].receive(NodeId(0), round, 1, true, part(1.0)).unwrap();
         assert_eq!(nodes[1].advance(&mut out).as_deref(), Some(&own(3.0)));
     }
 }
@@ -44,4 +45,23 @@ fn updates_are_listed_by_ascending_index() {
     let mut deltas = Deltas::<f32>::new();
     deltas.push(4, &[1.0]);
     deltas.push(4, &[1.0]);
+}
+
+/// Each round's memory is used again, unless a message shares it; and no memory is kept twice.
+#[test]
+fn memory_is_used_again_when_it_is_not_shared() {
+    let mut memory = Memory::<f32>::default();
+    let mut deltas = memory.take();
+    Arc::get_mut(&mut deltas).unwrap().push(3, &[1.0; 100]);
+    let (address, message) = (deltas.values.as_ptr(), Arc::clone(&deltas));
+    memory.put(Arc::clone(&deltas));
+    memory.put(deltas);
+    let other = memory.take();
+    assert!(other.values.as_ptr() != address, "a message shares it");
+    assert_eq!(message.values.len(), 100);
+    drop(message);
+    let again = memory.take();
+    assert!(again.is_empty() && again.values.is_empty() && again.values.as_ptr() == address);
+    (0..10).for_each(|_| memory.put(Arc::new(Deltas { indices: vec![0], values: vec![1.0] })));
+    assert_eq!(memory.kept.len(), Memory::<f32>::KEPT_MAX);
 }

@@ -2,7 +2,7 @@
 //! else.
 
 use intendant_core::{Element, NodeId, random};
-use intendant_techniques::allreduce::{AllReduce, AllReduceError, Deltas, PartError, Step};
+use intendant_techniques::allreduce::{AllReduce, AllReduceError, Deltas, Part, PartError, Step};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,17 +30,17 @@ impl Dice {
 
 /// A part of a message under way.
 #[derive(Clone)]
-struct Frame<E> {
+struct Frame {
     round: u32,
     step: u8,
     last: bool,
-    part: Deltas<E>,
+    part: Part,
 }
 
 struct Cluster<E> {
     lens: Arc<[u32]>,
     nodes: Vec<AllReduce<E>>,
-    queues: BTreeMap<(usize, usize), VecDeque<Frame<E>>>,
+    queues: BTreeMap<(usize, usize), VecDeque<Frame>>,
     /// Messages sent, by round and step; calls are counted apart.
     sent: BTreeMap<(u32, u8), usize>,
     calls: BTreeMap<u32, usize>,
@@ -89,17 +89,22 @@ impl<E: Element> Cluster<E> {
             for (index, delta) in deltas.iter(|index| self.lens[index as usize] as usize) {
                 part.push(index, delta);
                 if self.dice.below(3) == 0 {
-                    queue.push_back(Frame { round, step, last: false, part: std::mem::take(&mut part) });
+                    let part = to_part(&std::mem::take(&mut part));
+                    queue.push_back(Frame { round, step, last: false, part });
                 }
             }
-            queue.push_back(Frame { round, step, last: true, part });
+            queue.push_back(Frame { round, step, last: true, part: to_part(&part) });
+            self.nodes[from].recycle(deltas);
         }
     }
 
     fn start(&mut self, node: usize, own: Deltas<E>) {
         let mut steps = Vec::new();
-        self.contributions[node].push(own.clone());
-        self.nodes[node].start(Arc::new(own), &mut steps);
+        let mut fresh = self.nodes[node].fresh();
+        assert_eq!(*fresh, Deltas::new());
+        Arc::get_mut(&mut fresh).expect("it is not shared").clone_from(&own);
+        self.contributions[node].push(own);
+        self.nodes[node].start(fresh, &mut steps);
         assert!(self.nodes[node].is_running());
         self.send(node, steps);
     }
@@ -111,7 +116,8 @@ impl<E: Element> Cluster<E> {
             assert_eq!(round, self.results[node].len() as u32);
             assert_eq!(self.nodes[node].round(), round + 1);
             assert!(!self.nodes[node].is_running());
-            self.results[node].push(Arc::unwrap_or_clone(result));
+            self.results[node].push((*result).clone());
+            self.nodes[node].recycle(result);
         }
         self.send(node, steps);
     }
@@ -212,6 +218,10 @@ fn bytes<E: Element>(values: &[E]) -> Vec<u8> {
     bytes
 }
 
+fn to_part<E: Element>(deltas: &Deltas<E>) -> Part {
+    Part { indices: deltas.indices.clone(), values: bytes(&deltas.values).into() }
+}
+
 /// Updates of a random share of the keys: none and all of them are frequent.
 fn sparse<E: Element>(dice: &mut Dice, lens: &[u32], element: impl Fn(&mut Dice) -> E) -> Deltas<E> {
     let share = [0.0, 0.1, 0.5, 1.0][dice.below(4)];
@@ -273,7 +283,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_adds_what_both_have_and_touches_nothing_else(
+    fn a_sum_adds_what_both_have_and_copies_what_one_has(
         lens in prop::collection::vec(0u32..4, 0..20),
         seed: u64,
     ) {
@@ -289,13 +299,26 @@ proptest! {
                 None => { expected.insert(index, delta.to_vec()); }
             }
         }
-        let mut sum = left.clone();
-        sum.merge(&right, len);
+        let mut parts = vec![Deltas::new()];
+        for (index, delta) in right.iter(len) {
+            parts.last_mut().expect("there is one").push(index, delta);
+            if dice.below(3) == 0 {
+                parts.push(Deltas::new());
+            }
+        }
+        let parts: Vec<Part> = parts.iter().map(to_part).collect();
+        let mut sum = sparse(&mut dice, &lens, element);
+        sum.set_to_sum(&left, &parts, len, |left, right| left + right);
         prop_assert!(expected.keys().eq(&sum.indices));
         prop_assert_eq!(bytes(&expected.values().flatten().copied().collect::<Vec<_>>()), bytes(&sum.values));
-        let mut after = right;
-        after.merge_after(&left, len);
-        prop_assert_eq!((&sum.indices, bytes(&sum.values)), (&after.indices, bytes(&after.values)));
+        // Which operand is which.
+        sum.set_to_sum(&left, &parts, len, |left, _| left);
+        let left: BTreeMap<u32, &[f32]> = left.iter(len).collect();
+        let right: BTreeMap<u32, &[f32]> = right.iter(len).collect();
+        for (index, delta) in sum.iter(len) {
+            let of = left.get(&index).or_else(|| right.get(&index)).expect("one of them has it");
+            prop_assert_eq!(bytes(of), bytes(delta));
+        }
     }
 }
 
@@ -328,7 +351,7 @@ fn an_extra_node_that_has_folded_is_not_called() {
     cluster.start(0, own(2.0));
     assert_eq!(cluster.calls.len(), 0);
     cluster.advance(0);
-    assert_eq!(cluster.queues[&(0, 1)][0].part, own(3.0));
+    assert_eq!(cluster.queues[&(0, 1)][0].part, to_part(&own(3.0)));
 }
 
 #[test]
@@ -337,8 +360,9 @@ fn a_message_that_cannot_arrive_is_refused_and_changes_nothing() {
     use PartError::{Elements, NoSuchKey, Unordered};
     let mut cluster = Cluster::<f32>::new(5, &[2, 1, 2], 0);
     cluster.start(1, Deltas::new());
-    let part =
-        |indices: &[u32], elements: usize| Deltas { indices: indices.to_vec(), values: vec![1.0; elements] };
+    let part = |indices: &[u32], elements: usize| {
+        to_part(&Deltas { indices: indices.to_vec(), values: vec![1f32; elements] })
+    };
     let none = || part(&[], 0);
     let mut refuse = |at: usize, from: u16, round, step, last, part, why: AllReduceError| {
         let before = format!("{:?}", cluster.nodes[at]);

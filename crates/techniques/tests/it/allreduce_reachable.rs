@@ -2,7 +2,7 @@
 //! messages that can arrive there.
 
 use intendant_core::NodeId;
-use intendant_techniques::allreduce::{AllReduce, Deltas, Step};
+use intendant_techniques::allreduce::{AllReduce, Part, Step};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Cluster {
             if queue.is_empty() {
                 next.queues.remove(pair);
             }
-            let taken = next.nodes[pair.1].receive(NodeId(from as u16), round, step, true, Deltas::new());
+            let taken = next.nodes[pair.1].receive(NodeId(from as u16), round, step, true, Part::default());
             assert_eq!(taken, Ok(()), "node {} refused what can arrive: {:?}", pair.1, self.nodes[pair.1]);
             all.push(next);
         }
@@ -100,7 +100,7 @@ fn explore(nodes: usize, rounds: u32) -> usize {
         });
         let accepted: BTreeSet<Header> = all
             .filter(|(from, round, step)| {
-                let part = Deltas::new();
+                let part = Part::default();
                 state.clone().receive(NodeId(*from as u16), *round, *step, true, part).is_ok()
             })
             .collect();
