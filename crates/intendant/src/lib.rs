@@ -36,6 +36,7 @@ mod node;
 mod observer;
 mod parts;
 mod preparer;
+mod priority;
 mod recording;
 mod sync;
 mod traffic;
@@ -83,6 +84,7 @@ pub use intendant_wire::Packing;
 pub use node::{Aborter, Lobby, Node, open_standby, scale};
 pub use observer::Observer;
 pub use preparer::Preparer;
+pub use priority::Work;
 pub use recording::TraceConfig;
 
 pub use worker::rows::Rows;

@@ -20,6 +20,7 @@ use crate::membership::{Group, Membership};
 use crate::observer::Observer;
 use crate::parts::{DOWN, NodeParts};
 use crate::preparer::Preparer;
+use crate::priority::{self, Work};
 use crate::recording::Recording;
 use crate::traffic::Traffic;
 use crate::worker::Worker;
@@ -199,7 +200,8 @@ impl<E: Element> Node<E> {
             }
         });
         let cores = thread::available_parallelism().map_or(1, usize::from) / nodes_here;
-        let looks = LookTimer::new(workers + layout.channels(), cores);
+        let threads_that_compute = workers + layout.channels();
+        let looks = LookTimer::new(threads_that_compute, cores);
         let mut threads = Vec::new();
         for (channel, (fabric, receiver)) in fabrics.into_iter().zip(receivers).enumerate() {
             let id = ChannelId(channel as u16);
@@ -255,6 +257,7 @@ impl<E: Element> Node<E> {
             attendance,
             awake,
             outstanding_bytes,
+            shares_cores: threads_that_compute > cores,
             recording,
         };
         Ok(Self {
@@ -280,6 +283,16 @@ impl<E: Element> Node<E> {
     /// The keys, distributed over the cluster.
     pub fn layout(&self) -> &Arc<Layout> {
         self.inner.shared.layout()
+    }
+
+    /// Lowers the priority of the calling thread of the program if workers and channels of this node share
+    /// cores, and other nodes wait for the channels. Call it once on each thread that trains or loads, unless
+    /// it must keep up with other programs of the machine. Nothing happens where there are cores enough, and
+    /// on systems other than Linux.
+    pub fn give_way(&self, work: Work) {
+        if self.inner.shares_cores && self.nodes() > 1 {
+            priority::give_way(work);
+        }
     }
 
     /// Connections of this node to others, over all channels. Nodes of one process have none.

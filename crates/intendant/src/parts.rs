@@ -32,6 +32,8 @@ pub(crate) struct NodeParts<E> {
     /// Workers that are awake.
     pub(crate) awake: Awake,
     pub(crate) outstanding_bytes: usize,
+    /// Whether there are more threads of workers and channels than cores for them.
+    pub(crate) shares_cores: bool,
     pub(crate) recording: Option<Recording>,
 }
 

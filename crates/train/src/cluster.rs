@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use intendant::{AccessStats, NetworkStats};
 use intendant::{
     Explanation, Failure, Lobby, ManagementStats, Mark, Node, NodeConfig, Observer, Preparer,
-    ReplicationConfig, TraceConfig, Worker,
+    ReplicationConfig, TraceConfig, Work, Worker,
 };
 use intendant_core::{Element, Initialiser, Key, Layout, WorkerId};
 use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
@@ -105,6 +105,10 @@ impl<E: Element> NodeHandle for ClusterNode<E> {
 
     fn mark(&self, mark: Mark, number: u64) {
         self.node.mark(mark, number);
+    }
+
+    fn give_way(&self, work: Work) {
+        self.node.give_way(work);
     }
 
     fn traffic(&self) -> NetworkStats {

@@ -5,7 +5,7 @@
 
 use crate::error::TrainError;
 use crate::metrics::Observe;
-use intendant::{AccessStats, Explanation, ManagementStats, Mark, NetworkStats};
+use intendant::{AccessStats, Explanation, ManagementStats, Mark, NetworkStats, Work};
 use intendant_core::{Element, Key};
 use intendant_sampling::{Handle, SampleError, SamplingStats};
 use intendant_task::{Announcement, Rows, SampleRequest};
@@ -81,6 +81,9 @@ pub(crate) trait NodeHandle: Sync {
 
     /// Records a moment of the run in the node's trace, if it has one.
     fn mark(&self, _mark: Mark, _number: u64) {}
+
+    /// The calling thread gives way to the node's own threads if they share cores.
+    fn give_way(&self, _work: Work) {}
 
     /// Messages that this node has sent so far.
     fn traffic(&self) -> NetworkStats;

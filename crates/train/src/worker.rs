@@ -11,7 +11,7 @@ use crate::metrics::{Board, Queues, Watch};
 use crate::parameters::{NodeHandle, Parameters};
 use crate::progress::Progress;
 use crate::report::Epoch;
-use intendant::Mark;
+use intendant::{Mark, Work};
 use intendant_checkpoint::protocol::End;
 use intendant_core::{Element, Key};
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Task};
@@ -24,6 +24,7 @@ pub(crate) fn load<T: Task>(
     worker: usize,
     batches: &mut Outbox<T::Batch>,
 ) -> Result<(), TrainError> {
+    node.give_way(Work::Load);
     let mut event = LoaderEvent::Start;
     loop {
         event = match loader.step(event) {
@@ -73,6 +74,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
     station: &mut Station<'_, T>,
 ) -> Result<(Totals, Option<End>), TrainError> {
     let worker = station.worker;
+    station.node.give_way(Work::Train);
     let watch = station.board.map(|board| Watch::new(board, worker));
     let mut meter = Meter::new(worker == 0, station.node, watch);
     let (mut totals, mut untrained) = (std::mem::take(&mut station.totals), None);
