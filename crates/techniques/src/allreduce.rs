@@ -40,6 +40,9 @@
 //! Folds and unfolds answer each other across rounds and are never early. [`AllReduce::receive`] keeps
 //! exactly these messages and refuses all others, so it keeps the sums of k steps of two rounds at most.
 //!
+//! **Parts** of a message are added as they arrive, if the node waits for the message: they are in the cache
+//! then, and the memory that they arrived in is free for the next ones.
+//!
 //! Messages from one node to another must arrive in the order in which they were sent: all frames of an
 //! all-reduce use one channel.
 //!
@@ -53,7 +56,7 @@ mod tests;
 pub use deltas::{Deltas, Part};
 pub use error::{AllReduceError, PartError};
 
-use deltas::Memory;
+use deltas::{Adding, Memory};
 use intendant_core::{Element, NodeId};
 use std::sync::Arc;
 
@@ -72,27 +75,31 @@ pub struct Step<E> {
 }
 
 /// How much of one message has arrived.
-#[derive(Clone, Debug)]
-enum Slot {
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Progress {
     /// Nothing yet.
     Expected,
     /// Some parts.
-    Arriving(Vec<Part>),
+    Arriving,
     /// All of it.
-    Arrived(Vec<Part>),
+    Arrived,
     /// All of it, and [`AllReduce::advance`] has used it.
     Used,
 }
 
+/// One message.
+#[derive(Clone, Debug)]
+struct Slot {
+    progress: Progress,
+    /// The last index that has arrived.
+    last: Option<u32>,
+    /// The parts that have arrived and are not in the sum.
+    parts: Vec<Part>,
+}
+
 impl Slot {
-    fn take(&mut self) -> Option<Vec<Part>> {
-        match std::mem::replace(self, Self::Used) {
-            Self::Arrived(parts) => Some(parts),
-            other @ (Self::Expected | Self::Arriving(_) | Self::Used) => {
-                *self = other;
-                None
-            }
-        }
+    const fn new() -> Self {
+        Self { progress: Progress::Expected, last: None, parts: Vec::new() }
     }
 }
 
@@ -101,6 +108,8 @@ impl Slot {
 struct Running<E> {
     /// Sum of the contributions that this node knows so far.
     sum: Arc<Deltas<E>>,
+    /// With the parts that have arrived of the message that the node waits for; `None` before the first.
+    adding: Option<Adding<E>>,
     /// The step whose message the node waits for; it has sent its own message of this step.
     step: u8,
 }
@@ -168,7 +177,7 @@ impl<E: Element> AllReduce<E> {
 
     /// Whether nothing is running and nothing of the next round has arrived.
     pub fn is_idle(&self) -> bool {
-        self.running.is_none() && self.now.iter().all(|slot| matches!(slot, Slot::Expected))
+        self.running.is_none() && self.now.iter().all(|slot| slot.progress == Progress::Expected)
     }
 
     /// No updates, in memory that is not shared: for a contribution. It may be memory of an earlier round.
@@ -191,15 +200,15 @@ impl<E: Element> AllReduce<E> {
         );
         if self.is_extra() {
             self.send(0, own, out);
-            self.running = Some(Running { sum: Arc::default(), step: self.unfold() });
+            self.running = Some(Running { sum: Arc::default(), adding: None, step: self.unfold() });
         } else if self.peer(0).is_some() {
-            if matches!(self.now[0], Slot::Expected) {
+            if self.now[0].progress == Progress::Expected {
                 self.send(0, Arc::default(), out);
             }
-            self.running = Some(Running { sum: own, step: 0 });
+            self.running = Some(Running { sum: own, adding: None, step: 0 });
         } else {
             self.send_sum(1, &own, out);
-            self.running = Some(Running { sum: own, step: 1 });
+            self.running = Some(Running { sum: own, adding: None, step: 1 });
         }
     }
 
@@ -217,28 +226,21 @@ impl<E: Element> AllReduce<E> {
     ) -> Result<(), AllReduceError> {
         let early = self.check_step(from, round, step)?;
         let slots = if early { &self.next } else { &self.now };
-        let before = match &slots[usize::from(step)] {
-            Slot::Expected => None,
-            Slot::Arriving(parts) => parts.last().and_then(|part| part.indices.last().copied()),
-            Slot::Arrived(_) | Slot::Used => {
-                return Err(AllReduceError::AfterEnd { round, step });
-            }
-        };
+        let Slot { progress, last: before, .. } = &slots[usize::from(step)];
+        if matches!(progress, Progress::Arrived | Progress::Used) {
+            return Err(AllReduceError::AfterEnd { round, step });
+        }
         if self.is_extra() && step == 0 && !(last && part.indices.is_empty()) {
             return Err(AllReduceError::CallWithUpdates { round });
         }
-        self.check(&part.indices, part.elements::<E>(), before)
+        self.check(&part.indices, part.elements::<E>(), *before)
             .map_err(|part| AllReduceError::Malformed { round, step, part })?;
         let slot = &mut if early { &mut self.next } else { &mut self.now }[usize::from(step)];
-        let mut parts = match std::mem::replace(slot, Slot::Used) {
-            Slot::Arriving(parts) => parts,
-            Slot::Expected | Slot::Arrived(_) | Slot::Used => Vec::new(),
-        };
-        // An empty part changes nothing, and has no last index.
-        if !part.indices.is_empty() {
-            parts.push(part);
+        slot.progress = if last { Progress::Arrived } else { Progress::Arriving };
+        if let Some(index) = part.indices.last() {
+            slot.last = Some(*index);
+            slot.parts.push(part);
         }
-        *slot = if last { Slot::Arrived(parts) } else { Slot::Arriving(parts) };
         Ok(())
     }
 
@@ -246,19 +248,29 @@ impl<E: Element> AllReduce<E> {
     /// of all nodes' contributions if the round is complete: the same bits on every node. The caller may
     /// start the next round then.
     pub fn advance(&mut self, out: &mut Vec<Step<E>>) -> Option<Arc<Deltas<E>>> {
-        let Running { mut sum, mut step } = self.running.take()?;
+        let Running { mut sum, mut adding, mut step } = self.running.take()?;
         let unfold = self.unfold();
         // An extra node waits for the last step only.
         while step < unfold || self.is_extra() {
-            let Some(theirs) = self.now[usize::from(step)].take() else {
-                self.running = Some(Running { sum, step });
+            let parts = std::mem::take(&mut self.now[usize::from(step)].parts);
+            if !parts.is_empty() {
+                let adding = adding.get_or_insert_with(|| Adding::new(self.memory.take()));
+                self.add(step, adding, &sum, &parts);
+            }
+            let progress = &mut self.now[usize::from(step)].progress;
+            if *progress != Progress::Arrived {
+                self.running = Some(Running { sum, adding, step });
                 return None;
-            };
+            }
+            *progress = Progress::Used;
+            if let Some(adding) = adding.take() {
+                let sum_before = std::mem::take(&mut sum);
+                sum = adding.finish(&sum_before);
+                self.memory.put(sum_before);
+            }
             if self.is_extra() {
-                sum = self.unshared(|new| new.set(&theirs));
                 break;
             }
-            sum = self.add(step, sum, &theirs);
             step += 1;
             self.send_sum(step, &sum, out);
         }
@@ -268,34 +280,21 @@ impl<E: Element> AllReduce<E> {
         Some(sum)
     }
 
-    /// The sum after the message `theirs` of `step`. The old sum is shared with messages in flight.
-    fn add(&mut self, step: u8, sum: Arc<Deltas<E>>, theirs: &[Part]) -> Arc<Deltas<E>> {
-        if theirs.is_empty() {
-            return sum;
-        }
+    /// Adds parts of the message of `step` to the sum, which has been `sum` before the message.
+    fn add(&self, step: u8, adding: &mut Adding<E>, sum: &Deltas<E>, parts: &[Part]) {
         let is_after = self.peer(step).is_some_and(|peer| peer < self.node);
-        let lens = Arc::clone(&self.lens);
-        let len = |index: u32| lens[index as usize] as usize;
-        let new = self.unshared(|new| {
+        let len = |index: u32| self.lens[index as usize] as usize;
+        for part in parts {
             if is_after {
-                new.set_to_sum(&sum, theirs, len, |own, theirs| theirs + own);
+                adding.add(sum, part, len, |own, theirs| theirs + own);
             } else {
-                new.set_to_sum(&sum, theirs, len, |own, theirs| own + theirs);
+                adding.add(sum, part, len, |own, theirs| own + theirs);
             }
-        });
-        self.memory.put(sum);
-        new
-    }
-
-    /// Updates that `fill` has filled in.
-    fn unshared(&mut self, fill: impl FnOnce(&mut Deltas<E>)) -> Arc<Deltas<E>> {
-        let mut deltas = self.memory.take();
-        fill(Arc::get_mut(&mut deltas).expect("fresh memory is not shared"));
-        deltas
+        }
     }
 
     fn slots(&self) -> Vec<Slot> {
-        (0..=self.unfold()).map(|_| Slot::Expected).collect()
+        vec![Slot::new(); usize::from(self.unfold()) + 1]
     }
 
     /// The step after the doubling.
@@ -345,8 +344,9 @@ impl<E: Element> AllReduce<E> {
         if expected != Some(from.index()) {
             return Err(AllReduceError::NotItsStep { step, node: NodeId(self.node as u16) });
         }
-        let begun = |step: u8| !matches!(self.now[usize::from(step)], Slot::Expected);
-        let has = |step: u8| matches!(self.now[usize::from(step)], Slot::Arrived(_) | Slot::Used);
+        let begun = |step: u8| self.now[usize::from(step)].progress != Progress::Expected;
+        let has =
+            |step: u8| matches!(self.now[usize::from(step)].progress, Progress::Arrived | Progress::Used);
         let early = round != self.round;
         let known = match &self.running {
             _ if early && round != self.round.wrapping_add(1) => false,

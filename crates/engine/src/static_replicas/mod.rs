@@ -16,6 +16,10 @@ use intendant_techniques::{Clip, Role, StaticReplicaPace};
 use intendant_wire::{Message, OpId, Origin, Reduce};
 use std::sync::Arc;
 
+/// Bytes of values after which a message goes on in a new frame. The receiver adds a frame while the next ones
+/// are under way, and reads frames of up to 256 KiB into memory that it uses again.
+const FRAME_BYTES_TARGET: usize = 192 << 10;
+
 /// A channel's keys with static replicas.
 pub(crate) struct StaticReplicas<E> {
     keys: Vec<Key>,
@@ -302,7 +306,7 @@ impl<E: Element> StaticReplicas<E> {
             let (first, mut to_byte) = (at, from);
             while at < indices.len() && at - first < limits::FRAME_KEYS_MAX {
                 let bytes = self.lens[indices[at] as usize] as usize * size_of::<E>();
-                if at > first && to_byte + bytes - from > limits::FRAME_PAYLOAD_BYTES_TARGET {
+                if at > first && to_byte + bytes - from > FRAME_BYTES_TARGET {
                     break;
                 }
                 (at, to_byte) = (at + 1, to_byte + bytes);

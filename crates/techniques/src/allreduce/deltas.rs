@@ -1,7 +1,7 @@
 //! Sparse updates of static keys, as nodes compute them and as messages carry them, and their sum.
 
 use bytes::Bytes;
-use intendant_core::{Element, copy_from_bytes};
+use intendant_core::Element;
 use std::fmt;
 use std::sync::Arc;
 
@@ -68,97 +68,87 @@ impl<E: Element> Deltas<E> {
             (*index, delta)
         })
     }
+}
 
-    /// Replaces the updates, by those of a message in `parts`.
-    pub(super) fn set(&mut self, parts: &[Part]) {
-        self.clear();
-        for part in parts {
-            self.indices.extend_from_slice(&part.indices);
-            let from = self.values.len();
-            self.values.resize(from + part.elements::<E>(), E::ZERO);
-            copy_from_bytes(&mut self.values[from..], &part.values);
-        }
+/// The sum of own updates and those of a message, of which some parts have arrived. An update that both have
+/// becomes the sum of both, element by element; an update that only one of them has is copied, bit by bit.
+#[derive(Clone, Debug)]
+pub(super) struct Adding<E> {
+    /// Not shared.
+    sum: Arc<Deltas<E>>,
+    /// How many own updates are in the sum, and how many elements they have.
+    at: usize,
+    offset: usize,
+}
+
+impl<E: Element> Adding<E> {
+    /// The sum with no part of the message, in memory that is not shared.
+    pub(super) fn new(memory: Arc<Deltas<E>>) -> Self {
+        Self { sum: memory, at: 0, offset: 0 }
     }
 
-    /// Replaces the updates, by the sum of `own` and those of a message in `parts`. An update that both have
-    /// becomes `add(own, other)`, element by element; an update that only one of them has is copied, bit by
-    /// bit. `len` says how many elements a key has.
+    /// Adds the next part of the message. `add` gets an own element and one of the part. `len` says how many
+    /// elements a key has.
     ///
     /// # Panics
     /// If either does not have as many elements as its keys.
-    pub fn set_to_sum(
+    pub(super) fn add(
         &mut self,
-        own: &Self,
-        parts: &[Part],
+        own: &Deltas<E>,
+        part: &Part,
         len: impl Fn(u32) -> usize,
         add: impl Fn(E, E) -> E,
     ) {
-        self.clear();
-        let theirs = parts.iter().map(Part::elements::<E>).sum();
-        // Hot keys change on every node in every round: the sum is often no longer than either operand.
-        self.values.reserve(own.values.len().max(theirs));
-        let mut sum = Sum { own, at: 0, offset: 0, sum: self, add };
-        for part in parts {
-            if own.indices[sum.at..].starts_with(&part.indices) {
-                sum.both(&part.indices, &part.values);
-                continue;
-            }
-            let mut rest = &part.values[..];
-            for index in &part.indices {
-                let (delta, after) = rest.split_at(len(*index) * size_of::<E>());
-                rest = after;
-                sum.own_before(*index, &len);
-                if own.indices.get(sum.at) == Some(index) {
-                    sum.both(&[*index], delta);
-                } else {
-                    sum.sum.indices.push(*index);
-                    sum.sum.values.extend(delta.chunks_exact(size_of::<E>()).map(E::read_le));
-                }
+        // Hot keys change on every node in every round: both often have the same keys.
+        if own.indices[self.at..].starts_with(&part.indices) {
+            return self.both(own, &part.indices, &part.values, &add);
+        }
+        let mut rest = &part.values[..];
+        for index in &part.indices {
+            let (delta, after) = rest.split_at(len(*index) * size_of::<E>());
+            rest = after;
+            let before = own.indices[self.at..].iter().take_while(|own| *own < index);
+            let (keys, elements) = before.fold((0, 0), |(keys, all), own| (keys + 1, all + len(*own)));
+            self.own(own, keys, elements);
+            if own.indices.get(self.at) == Some(index) {
+                self.both(own, &[*index], delta, &add);
+            } else {
+                let sum = self.unshared();
+                sum.indices.push(*index);
+                sum.values.extend(delta.chunks_exact(size_of::<E>()).map(E::read_le));
             }
         }
-        sum.own_rest();
-        assert_eq!(own.values.len(), sum.offset, "elements of the own updates");
     }
-}
 
-/// A sum of updates that is being computed.
-struct Sum<'a, E, A> {
-    own: &'a Deltas<E>,
-    /// Position of the first own update that is not in the sum, and of its first element.
-    at: usize,
-    offset: usize,
-    sum: &'a mut Deltas<E>,
-    add: A,
-}
+    /// The sum, with what is left of the own updates.
+    pub(super) fn finish(mut self, own: &Deltas<E>) -> Arc<Deltas<E>> {
+        self.own(own, own.indices.len() - self.at, own.values.len() - self.offset);
+        self.sum
+    }
 
-impl<E: Element, A: Fn(E, E) -> E> Sum<'_, E, A> {
+    fn unshared(&mut self) -> &mut Deltas<E> {
+        Arc::get_mut(&mut self.sum).expect("the sum is not shared")
+    }
+
     /// The next own updates are of the keys `indices`, as are those in `delta`.
-    fn both(&mut self, indices: &[u32], delta: &[u8]) {
+    fn both(&mut self, own: &Deltas<E>, indices: &[u32], delta: &[u8], add: impl Fn(E, E) -> E) {
         let elements = delta.len() / size_of::<E>();
-        let own = &self.own.values[self.offset..self.offset + elements];
+        let own = &own.values[self.offset..self.offset + elements];
         let theirs = delta.chunks_exact(size_of::<E>()).map(E::read_le);
-        self.sum.values.extend(own.iter().zip(theirs).map(|(own, theirs)| (self.add)(*own, theirs)));
-        self.sum.indices.extend_from_slice(indices);
+        let sum = self.unshared();
+        sum.values.extend(own.iter().zip(theirs).map(|(own, theirs)| add(*own, theirs)));
+        sum.indices.extend_from_slice(indices);
         self.at += indices.len();
         self.offset += elements;
     }
 
-    /// Appends the own updates of keys before `index`.
-    fn own_before(&mut self, index: u32, len: impl Fn(u32) -> usize) {
-        let before = self.own.indices[self.at..].iter().take_while(|own| **own < index);
-        let (keys, elements) = before.fold((0, 0), |(keys, all), own| (keys + 1, all + len(*own)));
-        self.own_next(keys, elements);
-    }
-
-    fn own_rest(&mut self) {
-        self.own_next(self.own.indices.len() - self.at, self.own.values.len() - self.offset);
-    }
-
-    fn own_next(&mut self, keys: usize, elements: usize) {
-        self.sum.indices.extend_from_slice(&self.own.indices[self.at..self.at + keys]);
-        self.sum.values.extend_from_slice(&self.own.values[self.offset..self.offset + elements]);
-        self.at += keys;
-        self.offset += elements;
+    /// The next own updates, of so many keys, are not in the message.
+    fn own(&mut self, own: &Deltas<E>, keys: usize, elements: usize) {
+        let (indices, values) = (self.at..self.at + keys, self.offset..self.offset + elements);
+        (self.at, self.offset) = (indices.end, values.end);
+        let sum = self.unshared();
+        sum.indices.extend_from_slice(&own.indices[indices]);
+        sum.values.extend_from_slice(&own.values[values]);
     }
 }
 

@@ -1,6 +1,70 @@
-//! Tests that need access to private state. All other tests are in `tests/it/allreduce.rs`.
+//! Tests that need access to private items. All other tests are in `tests/it/allreduce.rs`.
 
 use super::*;
+use intendant_core::copy_to_bytes;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn to_bytes(values: &[f32]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    copy_to_bytes(values, &mut bytes);
+    bytes
+}
+
+fn to_deltas(updates: &BTreeMap<u32, Vec<f32>>) -> Deltas<f32> {
+    Deltas {
+        indices: updates.keys().copied().collect(),
+        values: updates.values().flatten().copied().collect(),
+    }
+}
+
+/// Updates of some of 20 keys; key `k` has `k` modulo 4 elements.
+fn updates() -> impl Strategy<Value = BTreeMap<u32, Vec<f32>>> {
+    let element = prop_oneof![Just(-0.0f32), -1e3..1e3f32];
+    proptest::collection::btree_map(0..20u32, proptest::collection::vec(element, 3), 0..20).prop_map(|all| {
+        all.into_iter().map(|(index, elements)| (index, elements[..index as usize % 4].to_vec())).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_sum_adds_what_both_have_and_copies_what_one_has(
+        own in updates(),
+        theirs in updates(),
+        cuts in proptest::collection::vec(any::<bool>(), 20),
+    ) {
+        let len = |index: u32| index as usize % 4;
+        let (own_deltas, their_deltas) = (to_deltas(&own), to_deltas(&theirs));
+        let mut parts = vec![Deltas::new()];
+        for (index, delta) in their_deltas.iter(len) {
+            parts.last_mut().expect("there is one").push(index, delta);
+            if cuts[index as usize] {
+                parts.push(Deltas::new());
+            }
+        }
+        let sum = |add: fn(f32, f32) -> f32| {
+            let mut adding = Adding::new(Arc::default());
+            for Deltas { indices, values } in &parts {
+                let part = Part { indices: indices.clone(), values: to_bytes(values).into() };
+                adding.add(&own_deltas, &part, len, add);
+            }
+            adding.finish(&own_deltas)
+        };
+        // The second addition tells which operand is which.
+        for add in [|own, theirs| own + theirs, |own: f32, theirs: f32| own - 2.0 * theirs] {
+            let mut expected = theirs.clone();
+            for (index, delta) in &own {
+                let both = |theirs: &mut Vec<f32>| {
+                    theirs.iter_mut().zip(delta).for_each(|(theirs, own)| *theirs = add(*own, *theirs));
+                };
+                expected.entry(*index).and_modify(both).or_insert_with(|| delta.clone());
+            }
+            let (expected, sum) = (to_deltas(&expected), sum(add));
+            prop_assert_eq!(&expected.indices, &sum.indices);
+            prop_assert_eq!(to_bytes(&expected.values), to_bytes(&sum.values));
+        }
+    }
+}
 
 #[test]
 fn after_the_last_round_comes_the_first() {

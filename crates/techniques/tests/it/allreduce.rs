@@ -281,45 +281,6 @@ proptest! {
         cluster.run(6, &haste, |dice| sparse(dice, &lens, whole));
         cluster.check(6, 0.0);
     }
-
-    #[test]
-    fn a_sum_adds_what_both_have_and_copies_what_one_has(
-        lens in prop::collection::vec(0u32..4, 0..20),
-        seed: u64,
-    ) {
-        let mut dice = Dice { seed, thrown: 0 };
-        let element = |dice: &mut Dice| if dice.below(4) == 0 { -0.0 } else { fraction(dice) };
-        let (left, right) = (sparse(&mut dice, &lens, element), sparse(&mut dice, &lens, element));
-        let len = |index: u32| lens[index as usize] as usize;
-        let mut expected: BTreeMap<u32, Vec<f32>> =
-            left.iter(len).map(|(i, delta)| (i, delta.to_vec())).collect();
-        for (index, delta) in right.iter(len) {
-            match expected.get_mut(&index) {
-                Some(sum) => sum.iter_mut().zip(delta).for_each(|(a, b)| *a += *b),
-                None => { expected.insert(index, delta.to_vec()); }
-            }
-        }
-        let mut parts = vec![Deltas::new()];
-        for (index, delta) in right.iter(len) {
-            parts.last_mut().expect("there is one").push(index, delta);
-            if dice.below(3) == 0 {
-                parts.push(Deltas::new());
-            }
-        }
-        let parts: Vec<Part> = parts.iter().map(to_part).collect();
-        let mut sum = sparse(&mut dice, &lens, element);
-        sum.set_to_sum(&left, &parts, len, |left, right| left + right);
-        prop_assert!(expected.keys().eq(&sum.indices));
-        prop_assert_eq!(bytes(&expected.values().flatten().copied().collect::<Vec<_>>()), bytes(&sum.values));
-        // Which operand is which.
-        sum.set_to_sum(&left, &parts, len, |left, _| left);
-        let left: BTreeMap<u32, &[f32]> = left.iter(len).collect();
-        let right: BTreeMap<u32, &[f32]> = right.iter(len).collect();
-        for (index, delta) in sum.iter(len) {
-            let of = left.get(&index).or_else(|| right.get(&index)).expect("one of them has it");
-            prop_assert_eq!(bytes(of), bytes(delta));
-        }
-    }
 }
 
 /// One node starts by itself, and all others because they are called. If no node starts, no message is sent.
