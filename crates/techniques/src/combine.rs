@@ -199,15 +199,18 @@ impl<E: Element> Norms<E> {
     /// Adds up to [`LANES`] elements, and as many of what they were before, or more.
     #[inline(always)]
     fn add(&mut self, value: &[E], base: &[E]) {
-        let mut add = |lane: usize, value: E, base: E| {
-            let change = value - base;
-            self.changed[lane] += change * change;
-            self.whole[lane] += value * value;
-        };
-        match (<&[E; LANES]>::try_from(value), base.first_chunk::<LANES>()) {
-            (Ok(value), Some(base)) => (0..LANES).for_each(|lane| add(lane, value[lane], base[lane])),
-            _ => {
-                value.iter().zip(base).enumerate().for_each(|(lane, (value, base))| add(lane, *value, *base))
+        // As many elements as there are lanes are a loop that the compiler turns into wide instructions.
+        if let (Ok(value), Some(base)) = (<&[E; LANES]>::try_from(value), base.first_chunk::<LANES>()) {
+            for lane in 0..LANES {
+                let change = value[lane] - base[lane];
+                self.changed[lane] += change * change;
+                self.whole[lane] += value[lane] * value[lane];
+            }
+        } else {
+            for (lane, (value, base)) in value.iter().zip(base).enumerate() {
+                let change = *value - *base;
+                self.changed[lane] += change * change;
+                self.whole[lane] += *value * *value;
             }
         }
     }
@@ -258,15 +261,18 @@ impl<E: Element> Wide for CollectSum<'_, E> {
     #[inline(always)]
     fn run(self) {
         let Collect { value, base, delta, norms } = self.0;
+        // In registers.
+        let mut sums = Norms::new();
         for ((value, base), delta) in
             value.chunks_mut(LANES).zip(base.chunks(LANES)).zip(delta.chunks_mut(LANES))
         {
-            norms.add(value, base);
+            sums.add(value, base);
             for ((value, base), delta) in value.iter_mut().zip(base).zip(delta) {
                 *delta = *value - *base;
                 *value = *base + *delta;
             }
         }
+        *norms = sums;
     }
 }
 
@@ -278,9 +284,11 @@ impl<E: Element> Wide for CollectAdaGrad<'_, E> {
         let Collect { value, base, delta, norms } = self.0;
         let half = value.len() / 2;
         let ((value, squares), (base, before)) = (value.split_at_mut(half), base.split_at(half));
+        let mut sums = Norms::new();
         for (value, base) in value.chunks(LANES).zip(base.chunks(LANES)) {
-            norms.add(value, base);
+            sums.add(value, base);
         }
+        *norms = sums;
         let (steps, more) = delta.split_at_mut(half);
         let copies = value.iter_mut().zip(squares).zip(base.iter().zip(before));
         for (((value, squares), (base, before)), (step, more)) in copies.zip(steps.iter_mut().zip(more)) {
