@@ -300,7 +300,7 @@ impl<E: Element> Wide for CollectAdaGrad<'_, E> {
     }
 }
 
-/// What a copy that AdaGrad trains knows of the main copy, and what that lacks.
+/// What a copy knows of the main copy, and what that lacks.
 pub(crate) struct Known<'a, E> {
     /// The main copy when the copy got it last.
     pub(crate) base: &'a [E],
@@ -311,20 +311,21 @@ pub(crate) struct Known<'a, E> {
 }
 
 /// `value` := `main`, the delta in flight if `main` lacks it, and the updates since: of a copy that has such
-/// updates, and that AdaGrad trains.
+/// updates.
 ///
 /// # Panics
 /// If the lengths differ.
-pub(crate) fn rebase<E: Element>(known: &Known<'_, E>, main: &[E], value: &mut [E]) {
+pub(crate) fn rebase<E: Element>(combine: Combine, known: &Known<'_, E>, main: &[E], value: &mut [E]) {
     match (known.sent, known.lacks) {
         // Each case has a loop without branches.
-        (None, _) => rebase_as::<E, false, false>(known.base, known.base, main, value),
-        (Some(sent), false) => rebase_as::<E, true, false>(known.base, sent, main, value),
-        (Some(sent), true) => rebase_as::<E, true, true>(known.base, sent, main, value),
+        (None, _) => rebase_as::<E, false, false>(combine, known.base, known.base, main, value),
+        (Some(sent), false) => rebase_as::<E, true, false>(combine, known.base, sent, main, value),
+        (Some(sent), true) => rebase_as::<E, true, true>(combine, known.base, sent, main, value),
     }
 }
 
 fn rebase_as<E: Element, const SENDING: bool, const LACKS: bool>(
+    combine: Combine,
     base: &[E],
     sent: &[E],
     main: &[E],
@@ -332,7 +333,11 @@ fn rebase_as<E: Element, const SENDING: bool, const LACKS: bool>(
 ) {
     let len = value.len();
     assert!(base.len() == len && sent.len() == len && main.len() == len, "values differ in length");
-    Rebase::<E, SENDING, LACKS> { base, sent, main, value }.dispatch();
+    let rebase = Rebase::<E, SENDING, LACKS> { base, sent, main, value };
+    match combine {
+        Combine::Sum => RebaseSum(rebase).dispatch(),
+        Combine::AdaGrad => RebaseAdaGrad(rebase).dispatch(),
+    }
 }
 
 struct Rebase<'a, E, const SENDING: bool, const LACKS: bool> {
@@ -342,12 +347,30 @@ struct Rebase<'a, E, const SENDING: bool, const LACKS: bool> {
     value: &'a mut [E],
 }
 
-impl<E: Element, const SENDING: bool, const LACKS: bool> Wide for Rebase<'_, E, SENDING, LACKS> {
+struct RebaseSum<'a, E, const SENDING: bool, const LACKS: bool>(Rebase<'a, E, SENDING, LACKS>);
+
+impl<E: Element, const SENDING: bool, const LACKS: bool> Wide for RebaseSum<'_, E, SENDING, LACKS> {
     #[inline(always)]
     fn run(self) {
-        let half = self.value.len() / 2;
-        let (value, squares) = self.value.split_at_mut(half);
-        let [base, sent, main] = [self.base, self.sent, self.main].map(|all| {
+        let Rebase { base, sent, main, value } = self.0;
+        let copies = value.iter_mut().zip(base);
+        for ((value, base), (sent, main)) in copies.zip(sent.iter().zip(main)) {
+            let known = if SENDING { *base + *sent } else { *base };
+            let main = if LACKS { *main + *sent } else { *main };
+            *value = main + (*value - known);
+        }
+    }
+}
+
+struct RebaseAdaGrad<'a, E, const SENDING: bool, const LACKS: bool>(Rebase<'a, E, SENDING, LACKS>);
+
+impl<E: Element, const SENDING: bool, const LACKS: bool> Wide for RebaseAdaGrad<'_, E, SENDING, LACKS> {
+    #[inline(always)]
+    fn run(self) {
+        let Rebase { base, sent, main, value } = self.0;
+        let half = value.len() / 2;
+        let (value, squares) = value.split_at_mut(half);
+        let [base, sent, main] = [base, sent, main].map(|all| {
             let (parameters, squares) = all.split_at(half);
             parameters.iter().copied().zip(squares.iter().copied())
         });
@@ -481,26 +504,29 @@ mod tests {
             lacks: bool,
             is_sending: bool,
         ) {
-            let delta_of = |value: &[f64], base: &[f64]| {
-                let mut delta = vec![0.0; 6];
-                difference(ADAGRAD, value, base, &mut delta);
-                delta
-            };
-            let in_flight = delta_of(&after(&base, &sent), &base);
-            let mut known = base.clone();
-            if is_sending {
-                add(ADAGRAD, &mut known, &in_flight);
+            for combine in [Combine::Sum, Combine::AdaGrad] {
+                let updates = Updates::Combined(combine);
+                let delta_of = |value: &[f64], base: &[f64]| {
+                    let mut delta = vec![0.0; 6];
+                    difference(updates, value, base, &mut delta);
+                    delta
+                };
+                let in_flight = delta_of(&after(&base, &sent), &base);
+                let mut known = base.clone();
+                if is_sending {
+                    add(updates, &mut known, &in_flight);
+                }
+                let mut value = after(&known, &since);
+                let unsent = delta_of(&value, &known);
+                let mut expected = main.clone();
+                if is_sending && lacks {
+                    add(updates, &mut expected, &in_flight);
+                }
+                add(updates, &mut expected, &unsent);
+                let sent = is_sending.then_some(&in_flight[..]);
+                rebase(combine, &Known { base: &base, sent, lacks }, &main, &mut value);
+                prop_assert_eq!(bits(&value), bits(&expected));
             }
-            let mut value = after(&known, &since);
-            let unsent = delta_of(&value, &known);
-            let mut expected = main.clone();
-            if is_sending && lacks {
-                add(ADAGRAD, &mut expected, &in_flight);
-            }
-            add(ADAGRAD, &mut expected, &unsent);
-            let sent = is_sending.then_some(&in_flight[..]);
-            rebase(&Known { base: &base, sent, lacks }, &main, &mut value);
-            prop_assert_eq!(bits(&value), bits(&expected));
         }
     }
 

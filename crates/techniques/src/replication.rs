@@ -46,7 +46,7 @@
 
 use crate::combine::{self, Known};
 use crate::role::is_newer;
-use intendant_core::{Combine, Element, NodeId, Updates};
+use intendant_core::{Element, NodeId, Updates};
 use smallvec::SmallVec;
 
 /// The stage of a holder's registration.
@@ -205,29 +205,19 @@ impl<E: Element> Replica<E> {
 
     /// `value` := `main` + the delta in flight, if `main` lacks it, + the updates since.
     fn rebase(&self, updates: Updates<'_>, merged: u32, main: &[E], value: &mut [E], updated: bool) {
-        if updates != Updates::Combined(Combine::Sum) {
-            let lacks = self.seq != merged;
-            if updates == Updates::Combined(Combine::AdaGrad) && updated {
+        let lacks = self.seq != merged;
+        match updates {
+            Updates::Combined(combine) if updated => {
                 let sent = self.sending.then_some(&self.sent[..]);
-                return combine::rebase(&Known { base: &self.base, sent, lacks }, main, value);
+                combine::rebase(combine, &Known { base: &self.base, sent, lacks }, main, value);
             }
-            return self.rebase_by_rule(updates, lacks, main, value, updated);
-        }
-        let all = value.iter_mut().zip(main).zip(&self.base);
-        let sending = all.zip(&self.sent);
-        // Each case has a loop without branches.
-        match (self.sending, self.seq != merged, updated) {
-            (false, _, false) | (true, false, false) => value.copy_from_slice(main),
-            (false, _, true) => {
-                value.iter_mut().zip(main).zip(&self.base).for_each(|((v, n), b)| *v = *n + (*v - *b));
+            Updates::Combined(_) | Updates::Rule(_) => {
+                self.rebase_by_rule(updates, lacks, main, value, updated);
             }
-            (true, false, true) => sending.for_each(|(((v, n), b), s)| *v = *n + (*v - (*b + *s))),
-            (true, true, false) => sending.for_each(|(((v, n), _), s)| *v = *n + *s),
-            (true, true, true) => sending.for_each(|(((v, n), b), s)| *v = (*n + *s) + (*v - (*b + *s))),
         }
     }
 
-    /// As [`Replica::rebase`], for any rule. `lacks` says whether `main` lacks the delta in flight.
+    /// As [`Replica::rebase`], in any case. `lacks` says whether `main` lacks the delta in flight.
     fn rebase_by_rule(&self, updates: Updates<'_>, lacks: bool, main: &[E], value: &mut [E], updated: bool) {
         let mut since = Vec::new();
         if updated {
