@@ -24,6 +24,13 @@ pub(crate) struct Core<E> {
     pub(crate) now: Tick,
 }
 
+/// Keys that were noted; empty between uses, with memory for the next ones.
+#[derive(Default)]
+pub(crate) struct Noted {
+    pub(crate) keys: Vec<Key>,
+    of_shard: Vec<Key>,
+}
+
 impl<E: Element> Core<E> {
     /// This node.
     pub(crate) fn node(&self) -> NodeId {
@@ -106,27 +113,22 @@ impl<E: Element> Core<E> {
         known(key, self.shared.directory().next_hop(key, state))
     }
 
-    /// Calls `look_at` with each key that workers have marked as changed since the last call, if its mark is
-    /// still set. `look_at` clears the mark or keeps it.
-    pub(crate) fn take_changed(
-        &self,
-        noted: &mut Vec<Key>,
-        mut look_at: impl FnMut(&mut Entry<'_, SlotState, E>, Role),
-    ) {
-        let (shared, layout) = (&self.shared, self.shared.layout());
+    /// Moves the keys that workers have marked as changed since the last call to `noted`.
+    pub(crate) fn take_noted(&self, noted: &mut Noted) {
+        let (store, layout) = (self.shared.store(), self.shared.layout());
         for shard in (self.id.index()..layout.shards()).step_by(layout.channels()) {
-            if !shared.store().has_noted(shard) {
-                continue;
-            }
-            // `noted` is empty here: the shard's list takes over its memory.
-            shared.store().take_noted(shard, noted);
-            for key in noted.drain(..) {
-                let (mut entry, role) = shared.latch(key);
-                if entry.state().is_dirty() {
-                    look_at(&mut entry, role);
-                }
+            if store.has_noted(shard) {
+                // The shard's list takes over the memory.
+                store.take_noted(shard, &mut noted.of_shard);
+                noted.keys.append(&mut noted.of_shard);
             }
         }
+    }
+
+    /// The entry of a noted key and its role, if its mark is still set. The caller clears the mark or keeps it.
+    pub(crate) fn changed(&self, key: Key) -> Option<(Entry<'_, SlotState, E>, Role)> {
+        let (entry, role) = self.shared.latch(key);
+        entry.state().is_dirty().then_some((entry, role))
     }
 
     /// Checks that all keys exist and belong to this channel.

@@ -14,7 +14,7 @@ mod portion;
 mod rounds;
 pub(crate) mod staleness;
 
-use crate::channel::core::Core;
+use crate::channel::core::{Core, Noted};
 use crate::channel::effects::{Access, Output};
 use crate::error::ProtocolError;
 use crate::input::Action;
@@ -41,7 +41,7 @@ pub(crate) struct Replication<E> {
     pub(crate) staleness: Staleness,
     pub(crate) rounds: Rounds,
     /// Keys that workers have marked as changed; empty between uses.
-    noted: Vec<Key>,
+    noted: Noted,
 }
 
 /// How long an urgent replica waits for the channel's look, in µs, while intents are acted on. A round of
@@ -56,7 +56,7 @@ impl<E: Element> Replication<E> {
             owner: Owner::new(shared),
             staleness: Staleness::new(shared.layout().nodes()),
             rounds: Rounds::default(),
-            noted: Vec::new(),
+            noted: Noted::default(),
         }
     }
 
@@ -144,13 +144,13 @@ impl<E: Element> Replication<E> {
     /// Sends the deltas of the replicas that have become urgent.
     fn send_urgent(&mut self, core: &Core<E>, out: &mut Output) {
         let Some(urgent) = core.shared.urgent() else { return };
-        urgent.take(core.id, &mut self.noted);
-        for (at, key) in self.noted.iter().copied().enumerate() {
-            core.shared.prefetch(&self.noted, at);
-            self.holder.prefetch(&self.noted, at);
+        urgent.take(core.id, &mut self.noted.keys);
+        for (at, key) in self.noted.keys.iter().copied().enumerate() {
+            core.shared.prefetch(&self.noted.keys, at);
+            self.holder.prefetch(&self.noted.keys, at);
             self.holder.send_soon(core, out, key);
         }
-        self.noted.clear();
+        self.noted.keys.clear();
     }
 
     /// Applies the operands that wait for a clock.
@@ -215,23 +215,30 @@ impl<E: Element> Replication<E> {
 
     /// Finds the replicas and the main copies that workers have changed.
     fn collect(&mut self, core: &Core<E>) {
-        let (holder, owner) = (&mut self.holder, &mut self.owner);
-        core.take_changed(&mut self.noted, |entry, role| match role {
-            Role::Replica => holder.list(entry.key()),
-            Role::Hub => {
-                entry.state_mut().set_dirty(false);
-                owner.note_pending(core, entry.key());
-                owner.changed(core, entry.key());
+        core.take_noted(&mut self.noted);
+        for (at, key) in self.noted.keys.iter().copied().enumerate() {
+            core.shared.prefetch_slots(&self.noted.keys, at);
+            self.holder.prefetch_records(&self.noted.keys, at);
+            self.owner.prefetch(&self.noted.keys, at);
+            let Some((mut entry, role)) = core.changed(key) else { continue };
+            match role {
+                Role::Replica => self.holder.list(key),
+                Role::Hub => {
+                    entry.state_mut().set_dirty(false);
+                    self.owner.note_pending(core, key);
+                    self.owner.changed(core, key);
+                }
+                Role::Owner => {
+                    entry.state_mut().set_dirty(false);
+                    self.owner.note_pending(core, key);
+                }
+                Role::Absent | Role::Arriving | Role::Leaving => {
+                    entry.state_mut().set_dirty(false);
+                }
+                Role::Static => unreachable!("no policy has replicas through the owner and static replicas"),
             }
-            Role::Owner => {
-                entry.state_mut().set_dirty(false);
-                owner.note_pending(core, entry.key());
-            }
-            Role::Absent | Role::Arriving | Role::Leaving => {
-                entry.state_mut().set_dirty(false);
-            }
-            Role::Static => unreachable!("no policy has replicas through the owner and static replicas"),
-        });
+        }
+        self.noted.keys.clear();
     }
 
     /// Sends updates to holders whose accesses were served, before the answers.

@@ -4,7 +4,7 @@
 //! A copy is base + own contribution to the running round + updates since. At the end of a round, base :=
 //! base + the sum, which is bit-equal on all nodes.
 
-use crate::channel::core::Core;
+use crate::channel::core::{Core, Noted};
 use crate::channel::effects::Output;
 use crate::error::ProtocolError;
 use crate::input::Action;
@@ -42,8 +42,8 @@ pub(crate) struct StaticReplicas<E> {
     asked: Vec<(WorkerId, OpId)>,
     /// Workers that wait for the running round to end.
     waiting: Vec<(WorkerId, OpId)>,
-    /// Keys that workers have marked as changed, or those of updates; empty between uses.
-    noted: Vec<Key>,
+    /// Keys that workers have marked as changed, or those of updates.
+    noted: Noted,
     /// A copy without the updates that no round has collected, and these; scratch space.
     known: Vec<E>,
     since: Vec<E>,
@@ -83,7 +83,7 @@ impl<E: Element> StaticReplicas<E> {
             next: Tick(0),
             asked: Vec::new(),
             waiting: Vec::new(),
-            noted: Vec::new(),
+            noted: Noted::default(),
             known: Vec::new(),
             since: Vec::new(),
         }
@@ -200,16 +200,21 @@ impl<E: Element> StaticReplicas<E> {
 
     /// Finds the static replicas that workers have changed.
     fn find_updated(&mut self, core: &Core<E>) {
-        let dirty = &mut self.dirty;
-        core.take_changed(&mut self.noted, |entry, role| match role {
-            Role::Static => dirty.push(entry.state().side),
-            Role::Owner | Role::Absent | Role::Arriving | Role::Leaving => {
-                entry.state_mut().set_dirty(false);
+        core.take_noted(&mut self.noted);
+        for (at, key) in self.noted.keys.iter().copied().enumerate() {
+            core.shared.prefetch_slots(&self.noted.keys, at);
+            let Some((mut entry, role)) = core.changed(key) else { continue };
+            match role {
+                Role::Static => self.dirty.push(entry.state().side),
+                Role::Owner | Role::Absent | Role::Arriving | Role::Leaving => {
+                    entry.state_mut().set_dirty(false);
+                }
+                Role::Hub | Role::Replica => {
+                    unreachable!("no policy has static replicas and replicas through the owner")
+                }
             }
-            Role::Hub | Role::Replica => {
-                unreachable!("no policy has static replicas and replicas through the owner")
-            }
-        });
+        }
+        self.noted.keys.clear();
     }
 
     /// This node's contribution to the round: the updates in its copies.
@@ -219,9 +224,9 @@ impl<E: Element> StaticReplicas<E> {
         self.dirty.sort_unstable();
         let len = |index: &u32| self.lens[*index as usize] as usize;
         own.values.reserve_exact(self.dirty.iter().map(len).sum());
-        self.noted.extend(self.dirty.iter().map(|index| self.keys[*index as usize]));
+        self.noted.keys.extend(self.dirty.iter().map(|index| self.keys[*index as usize]));
         for (nth, index) in self.dirty.drain(..).enumerate() {
-            core.shared.prefetch(&self.noted, nth);
+            core.shared.prefetch(&self.noted.keys, nth);
             let at = index as usize;
             let updates = layout.updates(self.keys[at]);
             let (mut entry, _) = core.shared.latch(self.keys[at]);
@@ -250,7 +255,7 @@ impl<E: Element> StaticReplicas<E> {
             }
             own.indices.push(index);
         }
-        self.noted.clear();
+        self.noted.keys.clear();
         contribution
     }
 
@@ -258,9 +263,9 @@ impl<E: Element> StaticReplicas<E> {
     fn apply(&mut self, core: &Core<E>, total: &Deltas<E>) {
         let sent = std::mem::take(&mut self.sent);
         let (mut offset, mut own, mut own_offset) = (0, 0, 0);
-        self.noted.extend(total.indices.iter().map(|index| self.keys[*index as usize]));
+        self.noted.keys.extend(total.indices.iter().map(|index| self.keys[*index as usize]));
         for (nth, index) in total.indices.iter().enumerate() {
-            core.shared.prefetch(&self.noted, nth);
+            core.shared.prefetch(&self.noted.keys, nth);
             let at = *index as usize;
             let (start, end) = (self.starts[at], self.starts[at + 1]);
             let updates = core.shared.layout().updates(self.keys[at]);
@@ -292,7 +297,7 @@ impl<E: Element> StaticReplicas<E> {
                 combine::add_unsent(updates, value, &self.since);
             }
         }
-        self.noted.clear();
+        self.noted.keys.clear();
         self.reduce.recycle(sent);
     }
 

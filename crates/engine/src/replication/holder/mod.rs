@@ -74,10 +74,16 @@ impl<E: Element> Holder<E> {
 
     /// Prefetches the records of the keys behind the one at `at`, and what their copies are based on.
     pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
-        self.held.prefetch(keys, at);
+        self.prefetch_records(keys, at);
         if let Some(held) = keys.get(at + BASES_AHEAD).and_then(|key| self.held.get(*key)) {
             held.replica.base().chunks(LINE / size_of::<E>()).for_each(|line| prefetch(line.as_ptr()));
         }
+    }
+
+    /// Prefetches the records of the keys behind the one at `at`, without values.
+    #[inline]
+    pub(crate) fn prefetch_records(&self, keys: &[Key], at: usize) {
+        self.held.prefetch(keys, at);
     }
 
     /// Whether this node holds, or has asked for, any replica.
