@@ -254,7 +254,7 @@ impl<E: Element> AllReduce<E> {
         while step < unfold || self.is_extra() {
             let parts = std::mem::take(&mut self.now[usize::from(step)].parts);
             if !parts.is_empty() {
-                let adding = adding.get_or_insert_with(|| Adding::new(self.memory.take()));
+                let adding = adding.get_or_insert_with(|| Adding::new(self.memory.take(), &sum));
                 self.add(step, adding, &sum, &parts);
             }
             let progress = &mut self.now[usize::from(step)].progress;

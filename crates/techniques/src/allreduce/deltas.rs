@@ -82,9 +82,14 @@ pub(super) struct Adding<E> {
 }
 
 impl<E: Element> Adding<E> {
-    /// The sum with no part of the message, in memory that is not shared.
-    pub(super) fn new(memory: Arc<Deltas<E>>) -> Self {
-        Self { sum: memory, at: 0, offset: 0 }
+    /// The sum of `own` with no part of the message, in memory that is not shared.
+    pub(super) fn new(memory: Arc<Deltas<E>>, own: &Deltas<E>) -> Self {
+        let mut new = Self { sum: memory, at: 0, offset: 0 };
+        // Keys that change on every node are most keys: the sum is often as long as the own updates.
+        let sum = new.unshared();
+        sum.indices.reserve_exact(own.indices.len());
+        sum.values.reserve_exact(own.values.len());
+        new
     }
 
     /// Adds the next part of the message. `add` gets an own element and one of the part. `len` says how many

@@ -43,7 +43,7 @@ proptest! {
             }
         }
         let sum = |add: fn(f32, f32) -> f32| {
-            let mut adding = Adding::new(Arc::default());
+            let mut adding = Adding::new(Arc::default(), &own_deltas);
             for Deltas { indices, values } in &parts {
                 let part = Part { indices: indices.clone(), values: to_bytes(values).into() };
                 adding.add(&own_deltas, &part, len, add);
