@@ -38,6 +38,42 @@ pub fn push<E: Element>(worker: usize, workers: usize, len: usize, update: &mut 
     }
 }
 
+/// A unit of counts that a bfloat16, which has eight bits, cannot have: it has nine. So each rounding leaves
+/// something out, and sums of it are exact only if all that was left out has arrived.
+pub const LONG_UNIT: f64 = 257.0;
+
+/// Multiplies an update of 1 by `unit`.
+pub fn scale<E: Element>(update: &mut [E], unit: f64) {
+    update.iter_mut().for_each(|element| *element *= E::from_f64(unit));
+}
+
+/// Divides the counts of a value, which has `others` elements behind them, by `unit`, so that [`read`] can
+/// read it. If elements may be `rounded`, counts are the nearest ones.
+///
+/// # Errors
+/// If an element is no count, or too far from one for what rounding can have done.
+pub fn in_units<E: Element>(
+    key: Key,
+    value: &[E],
+    others: usize,
+    unit: f64,
+    rounded: bool,
+) -> Result<Vec<E>, BadValue> {
+    let mut value = value.to_vec();
+    let counts = value.len() - others;
+    for element in &mut value[..counts] {
+        let sum = element.to_f64();
+        let count = (sum / unit).round();
+        // A value as bfloat16 is off by 2^-9 of it, and lacks up to 2^-7 of a delta, which may be all of it.
+        let slack = if rounded { sum.abs() * (1.0 / 512.0 + 1.0 / 128.0) } else { 0.0 };
+        if !sum.is_finite() || (sum - count * unit).abs() > slack {
+            return Err(BadValue { key, what: format!("has {sum}, which is not {count} pushes of {unit}") });
+        }
+        *element = E::from_f64(count);
+    }
+    Ok(value)
+}
+
 /// Upper bound of the absolute sum of dust.
 const DUST_MAX: f64 = 1e3;
 
@@ -174,6 +210,19 @@ mod tests {
         assert_eq!(read_scaled(Key(5), &value, &[0, 1]), Ok(()));
         assert!(read_scaled(Key(5), &value, &[1, 0]).is_err(), "no worker pushed that");
         assert!(read_scaled(Key(6), &value, &[0, 1]).is_err());
+    }
+
+    #[test]
+    fn long_units_show_what_rounding_left_out() {
+        let mut value = [3.0 * 257.0f32, 257.0, 6.0];
+        assert_eq!(in_units(Key(5), &value, 1, LONG_UNIT, false), Ok(vec![3.0, 1.0, 6.0]));
+        value[0] -= 1.0;
+        assert!(in_units(Key(5), &value, 1, LONG_UNIT, false).is_err(), "the remainder is missing");
+        assert_eq!(in_units(Key(5), &value, 1, LONG_UNIT, true), Ok(vec![3.0, 1.0, 6.0]));
+        value[1] -= 8.0;
+        assert!(in_units(Key(5), &value, 1, LONG_UNIT, true).is_err(), "rounding does not explain it");
+        value[1] = f32::NAN;
+        assert!(in_units(Key(5), &value, 1, LONG_UNIT, true).is_err());
     }
 
     #[test]

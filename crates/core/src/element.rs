@@ -1,6 +1,7 @@
 //! Element types of values, and their little-endian bytes in frames and files.
 
 use crate::name::{UnknownName, by_name};
+use crate::precision;
 use std::fmt;
 use std::str::FromStr;
 
@@ -100,10 +101,25 @@ pub trait Element:
     fn read_le(bytes: &[u8]) -> Self;
     /// Encodes one element as little-endian bytes (`bytes.len()` is the size of the type).
     fn write_le(self, bytes: &mut [u8]);
+
+    /// The bits of the nearest bfloat16; of two that are as near, the even one. What is finite stays finite.
+    #[must_use]
+    fn to_bf16(self) -> u16;
+    /// The bits of the next bfloat16 towards zero.
+    #[must_use]
+    fn truncate_bf16(self) -> u16;
+    /// The value of the bfloat16 with these bits.
+    fn from_bf16(bits: u16) -> Self;
+}
+
+/// The nearest single that is finite if `value` is.
+#[inline]
+fn single(value: f64) -> f32 {
+    if value.is_finite() { value.clamp(f32::MIN.into(), f32::MAX.into()) as f32 } else { value as f32 }
 }
 
 macro_rules! element {
-    ($float:ty, $tag:expr) => {
+    ($float:ty, $tag:expr, $single:expr) => {
         impl Element for $float {
             const TYPE: ElementType = $tag;
             const ZERO: Self = 0.0;
@@ -143,12 +159,24 @@ macro_rules! element {
             fn write_le(self, bytes: &mut [u8]) {
                 bytes.copy_from_slice(&self.to_le_bytes());
             }
+            #[inline]
+            fn to_bf16(self) -> u16 {
+                precision::nearest($single(self).to_bits())
+            }
+            #[inline]
+            fn truncate_bf16(self) -> u16 {
+                precision::truncated($single(self).to_bits())
+            }
+            #[inline]
+            fn from_bf16(bits: u16) -> Self {
+                f32::from_bits(u32::from(bits) << 16).into()
+            }
         }
     };
 }
 
-element!(f32, ElementType::F32);
-element!(f64, ElementType::F64);
+element!(f32, ElementType::F32, f32::from);
+element!(f64, ElementType::F64, single);
 
 /// Overwrites `values` with the little-endian elements in `bytes`, which need not be aligned.
 ///

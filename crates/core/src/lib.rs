@@ -22,6 +22,7 @@ pub mod limits;
 mod lock;
 mod movement;
 mod name;
+mod precision;
 pub mod random;
 mod rule;
 mod statistics;
@@ -34,6 +35,7 @@ pub use layout::{KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError};
 pub use lock::lock;
 pub use movement::Movement;
 pub use name::{UnknownName, by_name};
+pub use precision::{Precision, from_bf16};
 pub use rule::{Rule, SharedRule, Timing};
 pub use statistics::Count;
 

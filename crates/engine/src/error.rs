@@ -104,6 +104,9 @@ pub enum ProtocolError {
         /// Bytes that its keys have.
         expected: usize,
     },
+    /// Elements of replicas that are rounded, in a cluster that does not round them.
+    #[error("it sends elements of replicas as bf16, but all nodes have agreed on exact ones")]
+    Rounded,
     /// Too many or too few relocation counters.
     #[error("its {message} carries {found} counters instead of {expected}")]
     Counters {

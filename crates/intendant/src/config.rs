@@ -84,12 +84,16 @@ impl<E> NodeConfig<E> {
     }
 
     /// Checks [`NodeConfig::location`], and the part of [`NodeConfig::replication`] that the technique uses.
-    pub(crate) fn check_replication(&self, layout: &Layout) -> Result<(), Error> {
+    pub(crate) fn check_replication(&self, layout: &Layout) -> Result<(), Error>
+    where
+        E: Element,
+    {
         let policy = self.policy();
         let wrong = |what: String| Error::Config(format!("technique {}: {what}", self.technique));
         policy
             .check()
             .and_then(|()| policy.check_rules(layout))
+            .and_then(|()| policy.check_precision(self.replication.precision, E::TYPE, layout))
             .map_err(|error| Error::Config(error.to_string()))?;
         if let Some(least) = self.replication.significant {
             if policy.replicas.is_some_and(Replicas::is_clocked) {
@@ -154,6 +158,7 @@ impl<E> NodeConfig<E> {
             timing: _,
             every: _,
             significant: _,
+            precision,
             round_min: _,
             watched: _,
             portion_bytes: _,
@@ -173,6 +178,9 @@ impl<E> NodeConfig<E> {
         }
         if policy.replicas.is_some_and(Replicas::is_clocked) {
             own.push(("staleness", staleness.to_string()));
+        }
+        if matches!(policy.replicas, Some(Replicas::Directed { .. })) {
+            own.push(("elements of replicas", precision.to_string()));
         }
         let ranges: Vec<String> = layout
             .ranges()
@@ -228,6 +236,8 @@ impl<E: Element> NodeConfig<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use intendant_core::Precision;
+    use intendant_techniques::rules::Decay;
     use std::sync::Arc;
 
     fn config(technique: Technique) -> NodeConfig<f32> {
@@ -246,6 +256,32 @@ mod tests {
         digest(&one) != digest(&other)
     }
 
+    fn directs(technique: Technique) -> bool {
+        matches!(technique.policy().replicas, Some(Replicas::Directed { .. }))
+    }
+
+    #[test]
+    fn elements_of_replicas_are_rounded_where_the_technique_directs_them() {
+        for technique in Technique::ALL {
+            let mut config = config(technique);
+            config.replication.precision = Precision::Bf16;
+            let error = config.check_replication(&config.layout).err().map(|error| error.to_string());
+            assert_eq!(error.is_none(), directs(technique), "{technique}: {error:?}");
+            assert!(error.is_none_or(|text| text.contains("bf16") && text.contains("adaptive")));
+        }
+        let layout = Layout::builder().range("k", 10, 1).build().expect("a layout");
+        let mut config = NodeConfig::new(layout, Arc::new(|_, value: &mut [f64]| value.fill(0.0)));
+        config.replication.precision = Precision::Bf16;
+        let error = config.check_replication(&config.layout).expect_err("f64").to_string();
+        assert!(error.contains("f64") && error.contains("use f32"), "{error}");
+        let layout = Layout::builder().range_with_rule("k", 10, 1, Decay::new(0.5).expect("a decay"));
+        let layout = layout.build().expect("a layout");
+        let mut config = NodeConfig::new(layout, Arc::new(|_, value: &mut [f32]| value.fill(0.0)));
+        config.replication.precision = Precision::Bf16;
+        let error = config.check_replication(&config.layout).expect_err("a rule").to_string();
+        assert!(error.contains("has a rule"), "{error}");
+    }
+
     #[test]
     fn nodes_must_agree_on_what_their_technique_uses() {
         let assign = |config: &mut NodeConfig<f32>| config.set_technique(Key(3), KeyTechnique::Replicate);
@@ -254,6 +290,7 @@ mod tests {
             |config: &mut NodeConfig<f32>| config.replication.pace = StaticReplicaPace::Every(Tick(7));
         let clip = |config: &mut NodeConfig<f32>| config.replication.clip = Some(2.0);
         let staleness = |config: &mut NodeConfig<f32>| config.replication.staleness = 2;
+        let rounds = |config: &mut NodeConfig<f32>| config.replication.precision = Precision::Bf16;
         for technique in Technique::ALL {
             let some = matches!(technique, Technique::Nups | Technique::Bips);
             let all = some || technique == Technique::FullReplication;
@@ -264,6 +301,7 @@ mod tests {
                 (matters(technique, faster), all),
                 (matters(technique, clip), all),
                 (matters(technique, staleness), clocked),
+                (matters(technique, rounds), directs(technique)),
                 (matters(technique, |config| config.settings = vec![("loss".into(), "log".into())]), true),
             ];
             assert!(matter.iter().all(|(found, expected)| found == expected), "{technique}: {matter:?}");

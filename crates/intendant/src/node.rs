@@ -83,7 +83,7 @@ fn check_fits<E: Element>(
     Ok(demand.check(here as u64, machine as u64)?)
 }
 
-fn distribute<E>(config: &NodeConfig<E>, nodes: usize) -> Result<Arc<Layout>, Error> {
+fn distribute<E: Element>(config: &NodeConfig<E>, nodes: usize) -> Result<Arc<Layout>, Error> {
     if !(1..=limits::WORKERS_MAX).contains(&config.workers) {
         let (workers, max) = (config.workers, limits::WORKERS_MAX);
         return Err(Error::Config(format!("a node with {workers} workers; allowed are 1 to {max}")));

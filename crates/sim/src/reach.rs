@@ -231,6 +231,8 @@ markers! {
     DoublePrecision = "double_precision",
     /// Updates of several copies were combined by the rule of AdaGrad.
     Combined = "combined",
+    /// Elements of deltas and of values for replicas were bfloat16.
+    Rounded = "rounded",
     /// Pushes were applied by a rule.
     Ruled = "ruled",
     /// The sum of pushes was applied by a rule at clocks.

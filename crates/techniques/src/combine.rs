@@ -3,11 +3,18 @@
 //! All copies of a key, on all nodes, use these functions in the same order, so that they stay equal to the
 //! bit.
 //!
+//! With [`Precision::Bf16`], a delta is rounded before it is sent, and both sides use the rounded one. The
+//! copy keeps what rounding has left out: its updates are the difference from what was sent, so the next
+//! delta contains it (*error feedback* [Seide 2014]). A delta of squares is rounded towards zero, because the
+//! next one would else be negative.
+//!
 //! With a rule, values are rows, and a delta is an operand: the sum of what a copy's workers have pushed
 //! since the last delta, which the row keeps as *pending*. The main copy has no pending operands, except for
 //! a rule that applies them once per clock; copies do not get to know these.
 
-use intendant_core::{Combine, Element, SharedRule, Timing, Updates, add_bytes, copy_from_bytes};
+use intendant_core::{
+    Combine, Element, Precision, SharedRule, Timing, Updates, add_bytes, copy_from_bytes, from_bf16,
+};
 use pulp::{Arch, Simd, WithSimd};
 
 /// Added to sums of squares, so that nothing is divided by zero. Cancels out while nothing is rounded.
@@ -140,12 +147,15 @@ impl<E: Element, I: Iterator<Item = E>, J: Iterator<Item = E>> Wide for AddSteps
     }
 }
 
-/// Merges a copy's delta of little-endian elements into the main copy.
+/// Merges a copy's delta, whose elements are written with `precision`, into the main copy.
 ///
 /// # Panics
-/// If the lengths differ.
+/// If the lengths differ. If the value has a rule and the delta is not exact.
 #[inline]
-pub fn merge<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[u8]) {
+pub fn merge<E: Element>(updates: Updates<'_>, precision: Precision, value: &mut [E], delta: &[u8]) {
+    if precision == Precision::Bf16 {
+        return merge_bf16(updates, value, delta);
+    }
     match updates {
         Updates::Combined(Combine::Sum) => add_bytes(value, delta),
         Updates::Combined(Combine::AdaGrad) => {
@@ -155,6 +165,33 @@ pub fn merge<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[u8]) {
             AddSteps { value, steps, more }.dispatch();
         }
         Updates::Rule(rule) => push_message(rule, value, delta, false),
+    }
+}
+
+/// As [`merge`], of elements that are bfloat16.
+fn merge_bf16<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[u8]) {
+    let expected = Precision::Bf16.bytes::<E>(size_of_val(value));
+    assert_eq!(delta.len(), expected, "value and delta differ in length");
+    match updates {
+        Updates::Combined(Combine::Sum) => AddAll { value, delta: from_bf16(delta) }.dispatch(),
+        Updates::Combined(Combine::AdaGrad) => {
+            let (steps, more) = delta.split_at(delta.len() / 2);
+            AddSteps { value, steps: from_bf16(steps), more: from_bf16(more) }.dispatch();
+        }
+        Updates::Rule(_) => unreachable!("operands of rules travel exactly"),
+    }
+}
+
+/// Adds elements to a value.
+struct AddAll<'a, E, I> {
+    value: &'a mut [E],
+    delta: I,
+}
+
+impl<E: Element, I: Iterator<Item = E>> Wide for AddAll<'_, E, I> {
+    #[inline(always)]
+    fn run(self) {
+        self.value.iter_mut().zip(self.delta).for_each(|(value, delta)| *value += delta);
     }
 }
 
@@ -245,6 +282,89 @@ pub fn collect<E: Element>(updates: Updates<'_>, value: &mut [E], base: &[E], de
         Combine::AdaGrad => CollectAdaGrad(collect).dispatch(),
     }
     norms.change()
+}
+
+/// As [`collect`], of a delta that is rounded to bfloat16: the copy becomes `base`, the rounded delta, and
+/// what rounding has left out, which is to say that it stays as it is. Also returns whether anything is left
+/// out.
+///
+/// # Panics
+/// If the lengths differ. If the value has a rule.
+pub(crate) fn collect_rounded<E: Element>(
+    updates: Updates<'_>,
+    value: &[E],
+    base: &[E],
+    delta: &mut [E],
+) -> (f64, bool) {
+    let Updates::Combined(combine) = updates else { unreachable!("operands of rules travel exactly") };
+    assert!(value.len() == base.len() && value.len() == delta.len(), "values differ in length");
+    let (mut norms, mut remains) = (Norms::new(), false);
+    let collect = CollectRounded { value, base, delta, norms: &mut norms, remains: &mut remains };
+    match combine {
+        Combine::Sum => RoundSum(collect).dispatch(),
+        Combine::AdaGrad => RoundAdaGrad(collect).dispatch(),
+    }
+    (norms.change(), remains)
+}
+
+struct CollectRounded<'a, E> {
+    value: &'a [E],
+    base: &'a [E],
+    delta: &'a mut [E],
+    norms: &'a mut Norms<E>,
+    remains: &'a mut bool,
+}
+
+#[inline(always)]
+fn nearest<E: Element>(element: E) -> E {
+    E::from_bf16(element.to_bf16())
+}
+
+struct RoundSum<'a, E>(CollectRounded<'a, E>);
+
+impl<E: Element> Wide for RoundSum<'_, E> {
+    #[inline(always)]
+    fn run(self) {
+        let CollectRounded { value, base, delta, norms, remains } = self.0;
+        let mut differ = false;
+        for ((value, base), delta) in value.chunks(LANES).zip(base.chunks(LANES)).zip(delta.chunks_mut(LANES))
+        {
+            norms.add(value, base);
+            for ((value, base), delta) in value.iter().zip(base).zip(delta) {
+                *delta = nearest(*value - *base);
+                differ |= *value != *base + *delta;
+            }
+        }
+        *remains = differ;
+    }
+}
+
+struct RoundAdaGrad<'a, E>(CollectRounded<'a, E>);
+
+impl<E: Element> Wide for RoundAdaGrad<'_, E> {
+    #[inline(always)]
+    fn run(self) {
+        let CollectRounded { value, base, delta, norms, remains } = self.0;
+        let half = value.len() / 2;
+        let ((value, squares), (base, before)) = (value.split_at(half), base.split_at(half));
+        for (value, base) in value.chunks(LANES).zip(base.chunks(LANES)) {
+            norms.add(value, base);
+        }
+        let (steps, more) = delta.split_at_mut(half);
+        let copies = value.iter().zip(squares).zip(base.iter().zip(before));
+        let mut differ = false;
+        for (((value, squares), (base, before)), (step, more)) in copies.zip(steps.iter_mut().zip(more)) {
+            *step = nearest((*value - *base) * root(*squares));
+            // Sums of squares only grow. The difference of a copy that has nothing new may be negative by a
+            // rounding error, which waits for a delta that is exact.
+            let grown = *squares - *before;
+            let grown = if grown < E::ZERO { E::ZERO } else { grown };
+            *more = E::from_bf16(grown.truncate_bf16());
+            let known = *before + *more;
+            differ |= *squares != known || *value != *base + *step / root(known);
+        }
+        *remains = differ;
+    }
 }
 
 /// What [`difference`], [`add`] and [`change`] compute, to the bit, in one pass.
@@ -448,7 +568,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 intendant_core::copy_to_bytes(&delta, &mut bytes);
                 let mut same = base.clone();
-                merge(combine, &mut same, &bytes);
+                merge(combine, Precision::Exact, &mut same, &bytes);
                 prop_assert_eq!(&same, &found);
             }
         }
@@ -528,6 +648,97 @@ mod tests {
                 prop_assert_eq!(bits(&value), bits(&expected));
             }
         }
+    }
+
+    /// An update of `f32`: parameters change by anything, squares grow.
+    fn changes() -> impl Strategy<Value = Vec<Vec<f32>>> {
+        let change = prop_oneof![Just(0.0), -3.0..3.0f32, (-20..20i32).prop_map(|power| 1.7f32.powi(power))];
+        proptest::collection::vec(proptest::collection::vec(change, 6), 1..8)
+    }
+
+    proptest! {
+        /// What the owner merges is what the holder takes to be merged, to the bit, and what the copy has in
+        /// addition goes with the next delta: nothing is lost, and nothing is sent twice.
+        #[test]
+        fn what_rounding_leaves_out_goes_with_the_next_delta(changes in changes()) {
+            for updates in [SUM, ADAGRAD] {
+                let mut copy = [0.5f32, -1.0, 3.0, 0.0, 0.25, 40.0];
+                let (mut base, mut main) = (copy, copy);
+                // The exact sums, of squares those of their sizes.
+                let mut exact = copy.map(f64::from);
+                for change in &changes {
+                    for (at, change) in change.iter().enumerate() {
+                        let squares = updates == ADAGRAD && at >= 3;
+                        let change = if squares { change.abs() } else { *change };
+                        copy[at] += change;
+                        exact[at] += f64::from(change);
+                    }
+                    let (before, mut delta) = (copy, [0.0; 6]);
+                    let (_, remains) = collect_rounded(updates, &copy, &base, &mut delta);
+                    prop_assert_eq!(copy, before, "the copy keeps what is left out");
+                    let mut bytes = Vec::new();
+                    Precision::Bf16.write(&delta, &mut bytes);
+                    let mut decoded = [0.0f32; 6];
+                    Precision::Bf16.read(&mut decoded, &bytes);
+                    prop_assert_eq!(decoded, delta, "the delta has been rounded");
+                    add(updates, &mut base, &delta);
+                    merge(updates, Precision::Bf16, &mut main, &bytes);
+                    prop_assert_eq!(main.map(f32::to_bits), base.map(f32::to_bits));
+                    prop_assert_eq!(remains, copy != base);
+                    if updates == ADAGRAD {
+                        prop_assert!(delta[3..].iter().all(|more| *more >= 0.0), "{delta:?}");
+                    }
+                }
+                // The last delta is exact.
+                let mut delta = [0.0; 6];
+                collect(updates, &mut copy, &base, &mut delta);
+                let mut bytes = Vec::new();
+                Precision::Exact.write(&delta, &mut bytes);
+                merge(updates, Precision::Exact, &mut main, &bytes);
+                prop_assert_eq!(main.map(f32::to_bits), copy.map(f32::to_bits));
+                let sums = if updates == ADAGRAD { 3..6 } else { 0..6 };
+                for at in sums {
+                    let sizes = changes.iter().map(|change| f64::from(change[at].abs()));
+                    let size = 1.0 + exact[at].abs() + sizes.sum::<f64>();
+                    prop_assert!((f64::from(main[at]) - exact[at]).abs() <= 1e-5 * size);
+                }
+            }
+        }
+
+        /// Integers are added without rounding errors, so nothing at all may be missing.
+        #[test]
+        fn deltas_and_remainder_are_the_updates(changes in proptest::collection::vec(-4000..4000i32, 1..40)) {
+            let (mut copy, mut base, mut main, mut sum) = ([0.0f32], [0.0], [0.0f32], 0);
+            for change in changes {
+                copy[0] += change as f32;
+                sum += change;
+                let mut delta = [0.0];
+                let (_, remains) = collect_rounded(SUM, &copy, &base, &mut delta);
+                let mut bytes = Vec::new();
+                Precision::Bf16.write(&delta, &mut bytes);
+                merge(SUM, Precision::Bf16, &mut main, &bytes);
+                add(SUM, &mut base, &delta);
+                let remainder = copy[0] - base[0];
+                prop_assert_eq!(main[0] + remainder, sum as f32);
+                prop_assert_eq!(remains, remainder != 0.0);
+                prop_assert!(remainder.abs() <= delta[0].abs() / 256.0, "{remainder} of {delta:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn squares_that_have_not_grown_are_not_sent() {
+        // The base has one unit in the last place more than the copy.
+        let (copy, base) = ([1.0f32, 1.0], [1.0, 1.0 + f32::EPSILON]);
+        let mut delta = [7.0; 2];
+        let (_, remains) = collect_rounded(ADAGRAD, &copy, &base, &mut delta);
+        assert_eq!((delta, remains), ([0.0, 0.0], true));
+        let (mut copy, base) = ([1.0f32, f32::NAN], [1.0, 0.0]);
+        collect_rounded(ADAGRAD, &copy, &base, &mut delta);
+        assert!(delta[1].is_nan(), "what is broken shows");
+        copy[1] = f32::INFINITY;
+        collect_rounded(ADAGRAD, &copy, &base, &mut delta);
+        assert_eq!(delta[1], f32::INFINITY);
     }
 
     /// The reason for the rule: steps of equal size from a fresh accumulator.

@@ -26,6 +26,20 @@
 //! Set-up and refresh carry the value. The owner's arithmetic keeps copies equal to the bit. A holder that
 //! has revived ignores answers to earlier generations.
 //!
+//! **Rounded elements.** With [`Precision::Bf16`], deltas and values travel as bfloat16. The main copy stays
+//! exact. A holder's base is then the rounded value plus its deltas, so its copy differs from the main copy
+//! by what was rounded, and the owner remembers which holders have such a base. What the rounding of a delta
+//! has left out is the *remainder*: it stays in the copy and is part of the next delta. A remainder alone is
+//! no reason for a delta. Nothing is rounded in two cases, for which the table has three more rows:
+//!
+//! | node | has | event | does |
+//! | --- | --- | --- | --- |
+//! | holder | a remainder or updates | the copy is to end | exact *delta* → owner |
+//! | holder | a remainder or updates | the cluster comes to rest | exact *delta* → owner |
+//! | owner | holders with a rounded base | the cluster comes to rest | a new version; exact *refresh* |
+//!
+//! So a copy ends without a remainder, and at rest all copies are equal to the bit and contain all updates.
+//!
 //! **Once per round.** A holder that sends a delta in each round gets the value in each answer. The round of
 //! the owner leaves it out, once after an answer: otherwise it would get every value twice, while its own
 //! updates travel once. If it stops sending, it gets the next change one round later.
@@ -46,7 +60,7 @@
 
 use crate::combine::{self, Known};
 use crate::role::is_newer;
-use intendant_core::{Element, NodeId, Updates};
+use intendant_core::{Element, NodeId, Precision, Updates};
 use smallvec::SmallVec;
 
 /// The stage of a holder's registration.
@@ -77,6 +91,8 @@ pub struct Replica<E> {
     sent: Box<[E]>,
     /// Whether a delta is in flight.
     sending: bool,
+    /// Whether the copy has what rounding has left out of its deltas.
+    remains: bool,
 }
 
 /// What a holder does about *dropped*.
@@ -105,7 +121,8 @@ impl<E: Element> Replica<E> {
     #[must_use]
     pub fn ask(generation: u32) -> Self {
         let (base, sent) = (Box::default(), Box::default());
-        Self { generation, stage: Stage::Asking, version: 0, seq: 0, base, sent, sending: false }
+        let (version, seq) = (0, 0);
+        Self { generation, stage: Stage::Asking, version, seq, base, sent, sending: false, remains: false }
     }
 
     /// The generation of the registration.
@@ -133,6 +150,11 @@ impl<E: Element> Replica<E> {
         self.sending
     }
 
+    /// Whether the copy has a remainder: what rounding has left out of its deltas.
+    pub fn has_remainder(&self) -> bool {
+        self.remains
+    }
+
     /// By how much the updates in `value` that are not in flight change it: see [`combine::change`].
     pub fn change(&self, updates: Updates<'_>, value: &[E]) -> f64 {
         combine::change(updates, value, &self.base)
@@ -152,20 +174,43 @@ impl<E: Element> Replica<E> {
     }
 
     /// Makes the updates in `value` that are not in flight the delta in flight. `updates` says how they
-    /// change the main copy. `None` if the holder may not send a delta now.
-    pub fn collect(&mut self, updates: Updates<'_>, value: &mut [E]) -> Option<Collected<'_, E>> {
+    /// change the main copy, `precision` how the delta will be written. `None` if the holder may not send a
+    /// delta now.
+    pub fn collect(
+        &mut self,
+        updates: Updates<'_>,
+        precision: Precision,
+        value: &mut [E],
+    ) -> Option<Collected<'_, E>> {
         if self.stage != Stage::Held || self.sending {
             return None;
         }
         if self.sent.is_empty() {
             self.sent = vec![E::ZERO; combine::delta_len(updates, self.base.len())].into();
         }
-        // The owner will compute the same value, and later updates are differences from it: all three agree
-        // to the bit.
-        let change = combine::collect(updates, value, &self.base, &mut self.sent);
+        let change = match precision {
+            // The owner will compute the same value, and later updates are differences from it: all three
+            // agree to the bit.
+            Precision::Exact => {
+                self.remains = false;
+                combine::collect(updates, value, &self.base, &mut self.sent)
+            }
+            Precision::Bf16 => {
+                let change;
+                (change, self.remains) = combine::collect_rounded(updates, value, &self.base, &mut self.sent);
+                change
+            }
+        };
         if combine::may_omit_zeros(updates) && self.sent.iter().all(|s| *s == E::ZERO) {
-            value.copy_from_slice(&self.base);
+            if !self.remains {
+                value.copy_from_slice(&self.base);
+            }
             return Some(Collected { change, delta: None });
+        }
+        if precision == Precision::Bf16 && !self.remains {
+            // Equal already, but for the signs of zeros.
+            value.copy_from_slice(&self.base);
+            combine::add(updates, value, &self.sent);
         }
         (self.seq, self.sending) = (self.seq.wrapping_add(1), true);
         Some(Collected { change, delta: Some((self.seq, &self.sent)) })
@@ -180,8 +225,8 @@ impl<E: Element> Replica<E> {
 
     /// Takes a set-up or refresh of a copy that has a value: the main copy was `main` at `version` and
     /// contained this holder's deltas up to number `merged`. `value` becomes `main` plus the holder's updates
-    /// that it lacks; `updated` says whether `value` has updates since the last delta. Returns false, and
-    /// changes nothing, if the version is not newer.
+    /// that it lacks; `updated` says whether `value` has updates since the last delta, in addition to a
+    /// remainder. Returns false, and changes nothing, if the version is not newer.
     pub fn refresh(
         &mut self,
         updates: Updates<'_>,
@@ -203,8 +248,9 @@ impl<E: Element> Replica<E> {
         true
     }
 
-    /// `value` := `main` + the delta in flight, if `main` lacks it, + the updates since.
+    /// `value` := `main` + the delta in flight, if `main` lacks it, + the updates since, with the remainder.
     fn rebase(&self, updates: Updates<'_>, merged: u32, main: &[E], value: &mut [E], updated: bool) {
+        let updated = updated || self.remains;
         let lacks = self.seq != merged;
         match updates {
             Updates::Combined(combine) if updated => {
@@ -253,9 +299,9 @@ impl<E: Element> Replica<E> {
     }
 
     /// Notes that the node no longer wants the copy. Returns whether the caller sends *drop* now: no delta is
-    /// in flight, and the caller has no updates to send.
+    /// in flight, there is no remainder, and the caller has no updates to send.
     pub fn drop_out(&mut self) -> bool {
-        let now = self.stage == Stage::Held && !self.sending;
+        let now = self.stage == Stage::Held && !self.sending && !self.remains;
         if now {
             self.stage = Stage::Dropping;
         }
@@ -315,6 +361,8 @@ pub struct Holder {
     pub seq: u32,
     /// The version that this owner has sent to it, if any.
     pub known: Option<u32>,
+    /// Whether that version, or the last one before it that was sent as a value, was rounded.
+    pub rounded: bool,
 }
 
 /// An owner's record of a key of which other nodes hold replicas.
@@ -366,7 +414,7 @@ impl Hub {
 
     /// Takes an *ask* of `node`.
     pub fn ask(&mut self, node: NodeId, generation: u32) -> AskOutcome {
-        let new = Holder { node, answered: false, generation, seq: 0, known: None };
+        let new = Holder { node, answered: false, generation, seq: 0, known: None, rounded: false };
         match self.find(node) {
             Err(at) => {
                 self.holders.insert(at, new);
@@ -422,11 +470,20 @@ impl Hub {
         self.find(node).is_ok_and(|at| self.holders[at].known != Some(self.version))
     }
 
-    /// Notes that the owner sends the value to `node` now. Returns its registration.
-    pub fn tell(&mut self, node: NodeId) -> Option<Holder> {
+    /// Notes that the owner sends `node` the version now: its value with a precision, or (`None`) that it is
+    /// the holder's last one and its delta. Returns the registration.
+    pub fn tell(&mut self, node: NodeId, value: Option<Precision>) -> Option<Holder> {
         let at = self.find(node).ok()?;
         self.holders[at].known = Some(self.version);
+        if let Some(precision) = value {
+            self.holders[at].rounded = precision == Precision::Bf16;
+        }
         Some(self.holders[at])
+    }
+
+    /// Whether a holder's last value was rounded.
+    pub fn has_rounded(&self) -> bool {
+        self.holders.iter().any(|holder| holder.rounded)
     }
 
     /// The holders whose replicas are behind the main copy.
@@ -463,7 +520,8 @@ impl Hub {
             match hub.find(node) {
                 _ if node == here => own = Some((generation, seq)),
                 Err(at) => {
-                    hub.holders.insert(at, Holder { node, answered: false, generation, seq, known: None })
+                    let (answered, known, rounded) = (false, None, false);
+                    hub.holders.insert(at, Holder { node, answered, generation, seq, known, rounded });
                 }
                 Ok(_) => {}
             }

@@ -210,7 +210,7 @@ impl Plan {
                 "--trace records what happens between nodes, and technique single has none: leave it out",
             ));
         }
-        let replication = ReplicationPlan::new(&args.replication, args.technique, &mut config)?;
+        let replication = ReplicationPlan::new(&args.replication, args.technique, args.float, &mut config)?;
         let intents = IntentPlan::new(&args.intents, args.technique, nodes, &mut config)?;
         let default = if intents.are_signalled {
             FAR_AHEAD

@@ -11,7 +11,7 @@ use crate::settings::Config;
 use indicatif::HumanBytes;
 use intendant::assignment::FACTOR;
 use intendant::{Assignment, Policy, Replicas, ReplicationConfig, StaticReplicaPace, StaticReplicas, Tick};
-use intendant_core::{Key, Layout};
+use intendant_core::{ElementType, Key, Layout, Precision};
 use intendant_task::{Frequency, Partition, Task};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -49,6 +49,12 @@ pub(crate) struct ReplicationArgs {
     #[arg(long, value_name = "FRACTION", help_heading = REPLICATION)]
     pub(crate) significant: Option<f64>,
 
+    /// Type of the elements of deltas and values that keep replicas in step (techniques that act on intents):
+    /// exact, or bf16 for half the bytes. The main copy of a parameter stays exact, what rounding leaves out
+    /// of a delta goes with the next one, and at the end of an epoch nothing is left out [default: exact]
+    #[arg(long, value_name = "exact|f32|bf16", value_parser = delta_type, help_heading = REPLICATION)]
+    pub(crate) delta_type: Option<DeltaType>,
+
     /// Synchronise whenever all workers have trained B batches, instead of in the background
     /// (full-replication). With 1 and one worker per node, training is synchronous SGD (several workers of a
     /// node share its replica and see each other's updates sooner)
@@ -83,6 +89,38 @@ pub(crate) struct ReplicationArgs {
     pub(crate) replicate_file: Option<PathBuf>,
 }
 
+/// A type of elements that the user named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeltaType {
+    Precision(Precision),
+    /// As they are, if this is what they are.
+    Element(ElementType),
+}
+
+fn delta_type(name: &str) -> Result<DeltaType, String> {
+    let precision = || name.parse().map(DeltaType::Precision);
+    let known = name.parse().map(DeltaType::Element).or_else(|_| precision());
+    known.map_err(|_| "must be exact, the type of --float, or bf16".to_owned())
+}
+
+impl DeltaType {
+    /// How elements travel that are `float`.
+    fn of(self, float: ElementType) -> Result<Precision, TrainError> {
+        match self {
+            Self::Precision(Precision::Bf16) if float != ElementType::F32 => Err(TrainError::usage(format!(
+                "--delta-type bf16 has the range of f32, and --float is {float}: leave --delta-type out, or train with \
+                     --float f32"
+            ))),
+            Self::Precision(precision) => Ok(precision),
+            Self::Element(element) if element == float => Ok(Precision::Exact),
+            Self::Element(element) => Err(TrainError::usage(format!(
+                "--delta-type is {element}, and --float is {float}: elements can travel as they are (exact or {float}), \
+                 or, of f32, as bf16"
+            ))),
+        }
+    }
+}
+
 /// How parameters are replicated, as far as the flags say it without a task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReplicationPlan {
@@ -96,6 +134,8 @@ pub(crate) struct ReplicationPlan {
     pub(crate) sync_batches: Option<NonZeroU32>,
     clip: Option<f64>,
     significant: Option<f64>,
+    /// How the elements of deltas and values travel, between replicas that the technique directs.
+    pub(crate) precision: Precision,
     choice: Choice,
 }
 
@@ -133,6 +173,7 @@ impl ReplicationPlan {
     pub(crate) fn new(
         args: &ReplicationArgs,
         technique: Technique,
+        float: ElementType,
         config: &mut Config,
     ) -> Result<Self, TrainError> {
         let policy = policy(technique);
@@ -141,13 +182,14 @@ impl ReplicationPlan {
         let assigned = static_replicas == Some(StaticReplicas::Assigned);
         let intents = policy.is_some_and(|p| p.intents.is_some());
         let (stale, assigning) = ("ssp and essp", "nups and bips");
-        let replicating = "nups, bips and full-replication";
+        let (replicating, acting) = ("nups, bips and full-replication", "techniques that act on intents");
         let pacing = "techniques that synchronise replicas in the background";
         let flags = [
             ("--staleness", args.staleness.is_some(), clocked, stale),
             ("--clock-every", args.clock_every.is_some(), clocked, stale),
             ("--sync-every-ms", args.sync_every_ms.is_some(), static_replicas.is_some() || intents, pacing),
-            ("--significant", args.significant.is_some(), intents, "techniques that act on intents"),
+            ("--significant", args.significant.is_some(), intents, acting),
+            ("--delta-type", args.delta_type.is_some(), intents, acting),
             (
                 "--sync-batches",
                 args.sync_batches.is_some(),
@@ -186,6 +228,7 @@ impl ReplicationPlan {
             Some(fraction) => Some(number("--significant", Some(fraction), fraction, 1.0)?),
             None => None,
         };
+        let precision = args.delta_type.map_or(Ok(Precision::Exact), |given| given.of(float))?;
         let every = match pace {
             StaticReplicaPace::Every(every) => Some(every).filter(|_| args.sync_every_ms.is_some()),
             StaticReplicaPace::Asked => None,
@@ -210,13 +253,16 @@ impl ReplicationPlan {
         if (static_replicas.is_some() || intents) && pace != StaticReplicaPace::Asked {
             config.set("sync-every-ms", sync_every_ms);
         }
+        if intents {
+            config.set("delta-type", precision.to_string());
+        }
         if let (true, Choice::Above { factor, scale }) = (assigned, &choice) {
             config.set("replicate-above", *factor);
             config.set("replicate-scale", *scale);
         }
         let sync_batches = args.sync_batches.and_then(NonZeroU32::new);
         let clock_every = NonZeroU32::new(args.clock_every.unwrap_or(1));
-        Ok(Self { staleness, clock_every, every, pace, sync_batches, clip, significant, choice })
+        Ok(Self { staleness, clock_every, every, pace, sync_batches, clip, significant, precision, choice })
     }
 
     /// The goal for synchronisations per second, if `technique` synchronises in the background.
@@ -271,6 +317,7 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
             staleness,
             every: plan.replication.every,
             significant: plan.replication.significant,
+            precision: plan.replication.precision,
             ..ReplicationConfig::default()
         });
         let channels = if has_copies { layout.channels() } else { 0 };

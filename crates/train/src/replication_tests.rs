@@ -36,6 +36,17 @@ fn a_flag_is_for_the_techniques_that_make_something_of_it() {
         ("--replicate-top 5", &["nups", "bips"]),
         ("--replicate-file no-such-file", &["nups", "bips"]),
     ];
+    for value in ["exact", "bf16"] {
+        let given = |technique: &str| format!("--technique {technique} --delta-type {value}");
+        for technique in techniques.into_iter().filter(|technique| *technique != "adaptive") {
+            let why = format!(
+                "--delta-type is for techniques that act on intents; it has no effect with technique {technique}: leave it \
+                 out"
+            );
+            refused(&given(technique), &why);
+        }
+        assert!(plan(&given("adaptive")).is_ok());
+    }
     for (flag, allowed) in flags {
         for technique in techniques {
             let given = format!("--technique {technique} {flag}");
@@ -52,6 +63,22 @@ fn a_flag_is_for_the_techniques_that_make_something_of_it() {
                 assert!(plan(&given).is_ok(), "{given}: {:?}", plan(&given).err());
             }
         }
+    }
+}
+
+#[test]
+fn elements_travel_as_they_are_or_as_bf16() {
+    let precision = |flags: &str| plan(flags).map(|plan| plan.replication.precision);
+    for flags in ["", "--float f64", "--delta-type exact --float f64", "--delta-type f64 --float f64"] {
+        assert_eq!(precision(flags), Ok(Precision::Exact), "{flags}");
+    }
+    assert_eq!(precision("--delta-type f32"), Ok(Precision::Exact));
+    assert_eq!(precision("--delta-type bf16"), Ok(Precision::Bf16));
+    refused("--delta-type bf16 --float f64", "--delta-type bf16 has the range of f32, and --float is f64: ");
+    refused("--delta-type f64", "--delta-type is f64, and --float is f32: ");
+    refused("--delta-type f32 --float f64", "--delta-type is f32, and --float is f64: ");
+    for name in ["f16", "bf-16", "0"] {
+        refused(&format!("--delta-type {name}"), "must be exact, the type of --float, or bf16");
     }
 }
 

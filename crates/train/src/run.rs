@@ -35,7 +35,7 @@ use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant::{Lobby, Mark, Storage};
 use intendant_checkpoint::protocol::End;
-use intendant_core::{Element, Key, KeyRange, lock};
+use intendant_core::{Element, Key, KeyRange, Precision, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Patience, Schedule, Task};
 use std::num::NonZero;
@@ -580,6 +580,12 @@ fn check_rules<T: Task>(task: &T, plan: &Plan) -> Result<(), TrainError> {
     };
     if task.trains_in_place() {
         return what("so that their batches cannot be trained in place");
+    }
+    if plan.replication.precision == Precision::Bf16 {
+        return what(
+            "whose operands and state must travel exactly: leave --delta-type bf16 out, or use an optimiser that adds its \
+             steps",
+        );
     }
     if plan.technique == Technique::Single {
         return what(

@@ -45,4 +45,4 @@ pub use replica::{ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpda
 pub use snapshot::{Cursor, SnapshotPart, SnapshotRequest};
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;

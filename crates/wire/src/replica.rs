@@ -12,12 +12,12 @@
 //! | | | if flagged, counters |
 //! | | of a delta, elements | of a set-up or refresh, elements |
 //!
-//! The worker is zero.
+//! The worker is zero. Elements that are bfloat16 have tags of their own.
 
 use crate::frame::{Body, Header, KEY_BYTES, NUMBER_BYTES, Payload};
 use crate::{HeaderField, MessageClass, WireError};
 use bytes::Bytes;
-use intendant_core::{Key, NodeId, strict_assert};
+use intendant_core::{Key, NodeId, Precision, strict_assert};
 
 /// What the holder of a replica asks of the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,13 +31,24 @@ pub enum ReplicaRequestKind {
     Drop = 2,
 }
 
+/// The tag of a delta whose elements are bfloat16.
+const DELTA_BF16: u8 = 3;
+
 impl ReplicaRequestKind {
-    fn from_tag(value: u8) -> Result<Self, WireError> {
+    fn from_tag(value: u8) -> Result<(Self, Precision), WireError> {
         match value {
-            0 => Ok(Self::Ask),
-            1 => Ok(Self::Delta),
-            2 => Ok(Self::Drop),
+            0 => Ok((Self::Ask, Precision::Exact)),
+            1 => Ok((Self::Delta, Precision::Exact)),
+            2 => Ok((Self::Drop, Precision::Exact)),
+            DELTA_BF16 => Ok((Self::Delta, Precision::Bf16)),
             value => Err(WireError::UnknownTag { field: "kind of a replica request", value }),
+        }
+    }
+
+    fn tag(self, precision: Precision) -> u8 {
+        match (self, precision) {
+            (Self::Delta, Precision::Bf16) => DELTA_BF16,
+            (Self::Ask | Self::Delta | Self::Drop, _) => self as u8,
         }
     }
 
@@ -80,6 +91,8 @@ pub struct ReplicaRequest {
     /// Per key: to ask, the worker clock up to which the copy must have every update (0: any copy will do);
     /// of a delta, its number within the generation, from 1. Empty to drop.
     pub numbers: Vec<u32>,
+    /// How the elements of a delta are written. Else exact.
+    pub precision: Precision,
     /// Of a delta, the elements of all keys, little-endian, concatenated. Else empty.
     pub values: Bytes,
 }
@@ -90,13 +103,14 @@ impl Payload for ReplicaRequest {
     }
 
     fn head(&self, room: usize) -> Vec<u8> {
-        let Self { kind, holder, hops, keys, generations, numbers, values } = self;
+        let Self { kind, holder, hops, keys, generations, numbers, precision, values } = self;
         let numbered = if kind.numbered() { keys.len() } else { 0 };
         strict_assert!(generations.len() == keys.len(), "a generation per key");
         strict_assert!(numbers.len() == numbered, "a number per key, except to drop");
-        strict_assert!(kind.valued() || values.is_empty(), "only a delta has elements");
+        let plain = values.is_empty() && *precision == Precision::Exact;
+        strict_assert!(kind.valued() || plain, "only a delta has elements");
         let header = Header {
-            tag: *kind as u8,
+            tag: kind.tag(*precision),
             flags: *hops,
             node: holder.0,
             ..Header::new(self.class(), keys.len())
@@ -105,7 +119,7 @@ impl Payload for ReplicaRequest {
     }
 
     fn read(header: &Header, mut body: Body) -> Result<Self, WireError> {
-        let kind = ReplicaRequestKind::from_tag(header.tag)?;
+        let (kind, precision) = ReplicaRequestKind::from_tag(header.tag)?;
         header.unused([HeaderField::Worker, HeaderField::Argument])?;
         let count = header.count;
         body.need(count * kind.key_bytes())?;
@@ -116,6 +130,7 @@ impl Payload for ReplicaRequest {
             keys: body.keys(count),
             generations: body.numbers(count),
             numbers: body.numbers(if kind.numbered() { count } else { 0 }),
+            precision,
             values: body.values_if(kind.valued())?,
         })
     }
@@ -143,14 +158,28 @@ pub enum ReplicaUpdateKind {
     Dropped = 3,
 }
 
+/// The tags of updates whose elements are bfloat16.
+const SET_UP_BF16: u8 = 4;
+const REFRESH_BF16: u8 = 5;
+
 impl ReplicaUpdateKind {
-    fn from_tag(value: u8) -> Result<Self, WireError> {
+    fn from_tag(value: u8) -> Result<(Self, Precision), WireError> {
         match value {
-            0 => Ok(Self::SetUp),
-            1 => Ok(Self::Refresh),
-            2 => Ok(Self::Acknowledged),
-            3 => Ok(Self::Dropped),
+            0 => Ok((Self::SetUp, Precision::Exact)),
+            1 => Ok((Self::Refresh, Precision::Exact)),
+            2 => Ok((Self::Acknowledged, Precision::Exact)),
+            3 => Ok((Self::Dropped, Precision::Exact)),
+            SET_UP_BF16 => Ok((Self::SetUp, Precision::Bf16)),
+            REFRESH_BF16 => Ok((Self::Refresh, Precision::Bf16)),
             value => Err(WireError::UnknownTag { field: "kind of a replica update", value }),
+        }
+    }
+
+    fn tag(self, precision: Precision) -> u8 {
+        match (self, precision) {
+            (Self::SetUp, Precision::Bf16) => SET_UP_BF16,
+            (Self::Refresh, Precision::Bf16) => REFRESH_BF16,
+            (Self::SetUp | Self::Refresh | Self::Acknowledged | Self::Dropped, _) => self as u8,
         }
     }
 
@@ -196,6 +225,8 @@ pub struct ReplicaUpdate {
     /// With location caches, per key its relocation counter: the sender owned it when the counter was this.
     /// Empty without.
     pub counters: Vec<u32>,
+    /// How the elements of a set-up or refresh are written. Else exact.
+    pub precision: Precision,
     /// Of a set-up or refresh, the elements of all keys, little-endian, concatenated. Else empty.
     pub values: Bytes,
 }
@@ -206,16 +237,17 @@ impl Payload for ReplicaUpdate {
     }
 
     fn head(&self, room: usize) -> Vec<u8> {
-        let Self { kind, clock, keys, generations, seqs, versions, counters, values } = self;
+        let Self { kind, clock, keys, generations, seqs, versions, counters, precision, values } = self;
         let numbered = if kind.numbered() { keys.len() } else { 0 };
         strict_assert!(generations.len() == keys.len(), "a generation per key");
         strict_assert!(
             seqs.len() == numbered && versions.len() == numbered,
             "numbers per key, unless dropped"
         );
-        strict_assert!(kind.valued() || values.is_empty(), "only set-ups and refreshes have elements");
+        let plain = values.is_empty() && *precision == Precision::Exact;
+        strict_assert!(kind.valued() || plain, "only set-ups and refreshes have elements");
         let header = Header {
-            tag: *kind as u8,
+            tag: kind.tag(*precision),
             flags: u8::from(!counters.is_empty()),
             argument: *clock,
             ..Header::new(self.class(), keys.len())
@@ -224,7 +256,7 @@ impl Payload for ReplicaUpdate {
     }
 
     fn read(header: &Header, mut body: Body) -> Result<Self, WireError> {
-        let kind = ReplicaUpdateKind::from_tag(header.tag)?;
+        let (kind, precision) = ReplicaUpdateKind::from_tag(header.tag)?;
         header.unused([HeaderField::Node, HeaderField::Worker])?;
         let (count, counters) = (header.count, header.counters("flags of a replica update")?);
         let numbered = if kind.numbered() { count } else { 0 };
@@ -237,6 +269,7 @@ impl Payload for ReplicaUpdate {
             seqs: body.numbers(numbered),
             versions: body.numbers(numbered),
             counters: body.numbers(counters),
+            precision,
             values: body.values_if(kind.valued())?,
         })
     }

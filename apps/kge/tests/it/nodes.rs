@@ -45,6 +45,26 @@ fn four_nodes_report_what_one_process_does() {
     }
 }
 
+/// Replicas that are kept in step with half the bytes learn the same, and the nodes agree on it.
+#[test]
+fn rounded_deltas_teach_the_same_with_fewer_bytes() {
+    let flags = ["--nodes", "2", "--workers", "1", "--epochs", "2", "--valid-every", "1", "--dim", "32"];
+    let run = |delta_type: &str| report(&[&flags[..], &["--delta-type", delta_type]].concat());
+    let (exact, rounded) = (run("f32"), run("bf16"));
+    schema::check(&rounded, &QUALITY, 1);
+    assert_eq!(
+        (&exact["config"]["delta-type"], &rounded["config"]["delta-type"]),
+        (&"exact".into(), &"bf16".into())
+    );
+    let last = |report: &Value, name: &str| report["epochs"][1][name].clone();
+    assert_eq!(last(&rounded, "examples"), last(&exact, "examples"));
+    let loss = |report: &Value| report["test"]["heldout_loss"].as_f64().unwrap();
+    assert!(loss(&rounded) < 1.1 * loss(&exact), "{} instead of {}", loss(&rounded), loss(&exact));
+    let bytes = |report: &Value| report["network"]["bytes"].as_f64().unwrap();
+    assert!(bytes(&rounded) < 0.9 * bytes(&exact), "{} of {} bytes", bytes(&rounded), bytes(&exact));
+    disagree(&["--delta-type", "bf16"], &["--delta-type", "exact"], "delta-type");
+}
+
 /// A graph whose held-out triples name nothing new, so that the model is the same with and without them.
 fn graph(folder: &Path, splits: &[&str]) -> String {
     fs::create_dir_all(folder).unwrap();

@@ -35,6 +35,21 @@ fn run(technique: &str, nodes: &str, algorithm: &str, more: &[&str]) -> Value {
     report
 }
 
+/// Replicas that are kept in step with rounded elements learn the same. (Epochs are so short that most is
+/// sent at rest, exactly.)
+#[test]
+fn rounded_deltas_teach_the_same() {
+    let run = |delta_type: &str| run("adaptive", "2", "tiles", &["--rank", "64", "--delta-type", delta_type]);
+    let (exact, rounded) = (run("f32"), run("bf16"));
+    assert_eq!(rounded["config"]["delta-type"], "bf16");
+    assert_eq!(exact["config"]["delta-type"], "exact");
+    let rmse = |report: &Value| report["test"]["rmse"].as_f64().unwrap();
+    assert!(rmse(&rounded) < 1.05 * rmse(&exact), "{} instead of {}", rmse(&rounded), rmse(&exact));
+    let refused = MF.output(&["--technique", "nups", "--nodes", "2", "--delta-type", "bf16"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("--delta-type is for techniques that act on intents"), "{said}");
+}
+
 /// [thesis §3.3.1]: with parameter blocking, nodes communicate between subepochs only.
 #[test]
 fn blocks_move_between_subepochs_and_nothing_is_remote_within_them() {

@@ -187,6 +187,7 @@ impl Mode {
             Marker::SnapshotParts => (50, several(2)),
             Marker::DoublePrecision => (200, true),
             Marker::Combined => (100, self.has_copies()),
+            Marker::Rounded => (100, comes),
             Marker::Ruled => (100, true),
             Marker::RuledAtClocks => (100, clocked),
             // Runs that crash are another workload: `crate::restart`.

@@ -248,9 +248,11 @@ impl<E: Element> Programs<E> {
             let size = f64::from(1 << dice.below(DUST_SIZES));
             (dice.below(2_001) as f64 - 1_000.0) / (1_001.0 * size)
         };
+        let (start, unit) = (values.len(), self.scenario.unit());
         match self.scenario.combine {
             Combine::Sum => {
                 lanes::push(worker, workers, len, values);
+                lanes::scale(&mut values[start..], unit);
                 if !self.scenario.is_sequential(key) {
                     lanes::scatter(values, dust());
                 }
@@ -258,6 +260,7 @@ impl<E: Element> Programs<E> {
             Combine::AdaGrad => {
                 values.extend((0..len / 2).map(|_| E::from_f64(dust())));
                 lanes::push(worker, workers, len / 2, values);
+                lanes::scale(&mut values[start + len / 2..], unit);
             }
         }
         if self.scenario.rules.is_some() {
@@ -425,7 +428,7 @@ impl<E: Element> Programs<E> {
                     self.check_scaled(*key, &values[at..at + len])?;
                 }
                 KeyRecord::Pull(id, need) => {
-                    self.read(*key, &values[at..at + len])?;
+                    self.read(*key, &values[at..at + len], self.scenario.is_rounded())?;
                     self.history.pulled(*id, &self.lanes, now_ns);
                     let lanes = &self.lanes;
                     let fresh = self.staleness.pulled(worker, *key, *need, lanes);
@@ -472,18 +475,23 @@ impl<E: Element> Programs<E> {
             }
             return Ok(());
         }
-        self.read(key, value)?;
+        self.read(key, value, false)?;
         self.history.ended(key, &self.lanes);
         Ok(())
     }
 
-    /// Decodes a value into `self.lanes`.
-    fn read(&mut self, key: Key, value: &[E]) -> Result<(), Failure> {
+    /// Decodes a value, whose elements may be `rounded`, into `self.lanes`.
+    fn read(&mut self, key: Key, value: &[E], rounded: bool) -> Result<(), Failure> {
         let counted = self.scenario.counted(value);
         lanes::check_dust(key, &value[..value.len() - counted.len()])?;
         let dusty = !self.scenario.is_sequential(key) && self.scenario.combine == Combine::Sum;
         let read = if dusty { lanes::read_dusty } else { lanes::read };
-        Ok(read(key, counted, &mut self.lanes)?)
+        if !self.scenario.is_rounded() {
+            return Ok(read(key, counted, &mut self.lanes)?);
+        }
+        let others = 1 + usize::from(dusty);
+        let counted = lanes::in_units(key, counted, others, self.scenario.unit(), rounded)?;
+        Ok(read(key, &counted, &mut self.lanes)?)
     }
 
     /// Checks a value with clipped updates. Returns whether a part of the pushes is missing.

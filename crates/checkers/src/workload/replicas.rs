@@ -2,10 +2,10 @@
 
 use super::{Mode, Scenario, intents};
 use crate::lanes;
-use intendant_core::{Combine, Key, Tick, random};
+use intendant_core::{Combine, Key, Precision, Tick, random};
 use intendant_engine::ReplicationConfig;
 use intendant_sim::Dice;
-use intendant_techniques::{Assignment, KeyTechnique, StaticReplicaPace, StaticReplicas};
+use intendant_techniques::{Assignment, KeyTechnique, Replicas, StaticReplicaPace, StaticReplicas};
 
 /// A stop of all workers between their calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,12 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         staleness: mode.staleness.unwrap_or(staleness),
         portion_bytes: portion_bytes(&scenario),
         significant: significant(&scenario),
+        precision: precision(&scenario),
         ..ReplicationConfig::default()
     };
+    if scenario.is_rounded() {
+        scenario.call_keys_max = scenario.call_keys_max.min(3);
+    }
     let clocked = scenario.is_clocked();
     scenario.clock_once_in = (0..scenario.all_workers())
         .map(|_| if clocked { dice.pick(&[0, 1, 2, 2, 4, 8]) } else { 0 })
@@ -103,6 +107,16 @@ fn significant(scenario: &Scenario) -> Option<f64> {
     let mut dice = Dice::new(random::stream(scenario.seed, &[11]));
     let may = !scenario.is_clocked() && dice.once_in(4);
     may.then(|| dice.pick(&[0.01, 0.3, 1.0]))
+}
+
+/// In some scenarios of techniques with directed replicas, elements travel as bfloat16. Not in those in which
+/// a worker pushes a key so often that a rounded sum no longer says how often.
+fn precision(scenario: &Scenario) -> Precision {
+    let mut dice = Dice::new(random::stream(scenario.seed, &[12]));
+    let directed = matches!(scenario.policy.replicas, Some(Replicas::Directed { .. }));
+    let few = scenario.calls <= 70 * scenario.all_workers() as u64;
+    let may = directed && few && !scenario.double && !scenario.huge;
+    if may && dice.once_in(4) { Precision::Bf16 } else { Precision::Exact }
 }
 
 /// A stress variant: clocks advance with every call, most calls access the same key, and the staleness bound

@@ -6,7 +6,9 @@ use super::intents::IntentSettings;
 use super::replicas::{self, Stop};
 use super::tally::Tally;
 use crate::lanes;
-use intendant_core::{Combine, Key, KeyOrder, Layout, LayoutBuilder, NodeId, Tick, Timing, random};
+use intendant_core::{
+    Combine, Key, KeyOrder, Layout, LayoutBuilder, NodeId, Precision, Tick, Timing, random,
+};
 use intendant_engine::{LocalAccess, ReplicationConfig, Storage, WindowConfig};
 use intendant_sim::Dice;
 use intendant_sim::Faults;
@@ -236,7 +238,10 @@ impl Scenario {
         let mut drawn = if mode.has_copies() { replicas::draw(mode, drawn) } else { drawn };
         // Drawn apart from the rest, so that other runs do not depend on it.
         let mut dice = Dice::new(random::stream(seed, &[7]));
-        let plain = drawn.combine == Combine::Sum && drawn.replication.clip.is_none() && !drawn.huge;
+        let plain = drawn.combine == Combine::Sum
+            && drawn.replication.clip.is_none()
+            && !drawn.huge
+            && !drawn.is_rounded();
         if dice.once_in(RULES_ONCE_IN) && plain {
             let at_clocks = drawn.is_clocked() && dice.once_in(2);
             drawn.rules = Some(if at_clocks { Timing::Clock } else { Timing::Push });
@@ -290,6 +295,18 @@ impl Scenario {
     #[must_use]
     pub fn is_clocked(&self) -> bool {
         self.policy.replicas.is_some_and(Replicas::is_clocked)
+    }
+
+    /// Whether elements of deltas and of values for replicas are rounded.
+    #[must_use]
+    pub fn is_rounded(&self) -> bool {
+        self.replication.precision == Precision::Bf16
+    }
+
+    /// What a push adds to its lane. Where elements are rounded, the number has more digits than remain.
+    #[must_use]
+    pub fn unit(&self) -> f64 {
+        if self.is_rounded() { lanes::LONG_UNIT } else { 1.0 }
     }
 
     /// Whether static replicas are synchronised only when workers ask for it.

@@ -5,7 +5,7 @@ use crate::LocalAccess;
 use crate::error::ProtocolError;
 use crate::node::{Shared, elements_of};
 use crate::outgoing::buffers::Room;
-use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
+use intendant_core::{ChannelId, Element, Key, NodeId, Precision, Tick};
 use intendant_store::Entry;
 use intendant_techniques::{NextHop, Policy, Role, SlotState};
 use intendant_wire::AccessKind;
@@ -58,6 +58,22 @@ impl<E: Element> Core<E> {
         match self.shared.layout().uniform() {
             Some(len) => keys.len() * len * size_of::<E>(),
             None => keys.iter().map(|key| self.operand_bytes(kind, *key)).sum(),
+        }
+    }
+
+    /// How elements of directed replicas travel, unless they must be exact.
+    pub(crate) fn precision(&self) -> Precision {
+        self.shared.replication().precision
+    }
+
+    /// Checks that a peer writes elements of replicas as this cluster may.
+    ///
+    /// # Errors
+    /// If it rounds them, and should not.
+    pub(crate) fn check_precision(&self, precision: Precision) -> Result<(), ProtocolError> {
+        match (self.precision(), precision) {
+            (Precision::Exact, Precision::Bf16) => Err(ProtocolError::Rounded),
+            (Precision::Exact | Precision::Bf16, _) => Ok(()),
         }
     }
 

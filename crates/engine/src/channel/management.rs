@@ -10,6 +10,7 @@ use crate::intent::Intents;
 use crate::intent::home::Home;
 use crate::outgoing::relocation::Departing;
 use crate::relocation::{self, check_initiator};
+use crate::replication::held::Urge;
 use crate::replication::holder::{self, Update};
 use crate::replication::owner::{self, Owner, Request};
 use crate::replication::{self, check_rows};
@@ -201,6 +202,7 @@ impl<E: Element> Channel<E> {
             self.intents.prefetch(&request.keys, at);
             let delta = request.kind == ReplicaRequestKind::Delta;
             let bytes = if delta { self.core.operand_bytes(AccessKind::Push, key) } else { 0 };
+            let bytes = request.precision.bytes::<E>(bytes);
             self.replica_request(Request::at(request, at, offset, bytes))?;
             offset += bytes;
         }
@@ -271,6 +273,7 @@ impl<E: Element> Channel<E> {
                 self.relocation.learn(core, key, from, *counter);
             }
             let bytes = if holder::carries_values(update.kind) { core.value_bytes(key) } else { 0 };
+            let bytes = update.precision.bytes::<E>(bytes);
             let row = Update::at(update, at, offset, bytes);
             offset += bytes;
             let replication::Replication { holder, staleness, .. } = &mut self.replication;
@@ -372,7 +375,7 @@ impl<E: Element> Channel<E> {
                     holder.unwant(core, out, key);
                     // Sends updates now and not in the next round of deltas: until the owner gets the drop
                     // request, it counts this node among those with intent.
-                    holder.carry_on(core, out, key);
+                    holder.carry_on(core, out, key, Urge::Updates);
                 }
             }
             Role::Arriving | Role::Leaving | Role::Static => {

@@ -38,7 +38,7 @@ mod urgent_tests;
 use crate::windows::Windows;
 use crate::{LocalAccess, Storage};
 use intendant_core::{
-    ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, Timing, copy_to_bytes, limits,
+    ChannelId, Element, Initialiser, Key, Layout, NodeId, Precision, Tick, Timing, copy_to_bytes, limits,
 };
 use intendant_intent::{Board, TimingConfig};
 use intendant_sampling::{NearKeys, Sampler};
@@ -106,6 +106,11 @@ pub struct ReplicationConfig {
     pub staleness: u32,
     /// When intents are acted on; used by techniques with action timing.
     pub timing: TimingConfig,
+    /// How the elements of deltas and values of directed replicas travel: see [`replication`]. The same on
+    /// all nodes; [`Policy::check_precision`] says where they may be rounded.
+    ///
+    /// [`replication`]: intendant_techniques::replication
+    pub precision: Precision,
     /// Keys about which more decisions are remembered than about others: see [`crate::Channel::explain`].
     pub watched: Vec<Key>,
     /// Shortest time between two rounds of deltas and updates of directed replicas; `None` is the technique's
@@ -139,6 +144,7 @@ impl Default for ReplicationConfig {
             timing: TimingConfig::default(),
             every: None,
             significant: None,
+            precision: Precision::Exact,
             watched: Vec::new(),
             round_min: ROUND_MIN,
             portion_bytes: limits::FRAME_PAYLOAD_BYTES_TARGET,
@@ -189,7 +195,8 @@ impl<E: Element> Shared<E> {
     ///
     /// # Panics
     /// If a key that does not exist is assigned to have static replicas: see [`Assignment::check`]. If the
-    /// technique combines what does not work together: see [`Policy::check`] and [`Policy::check_rules`].
+    /// technique combines what does not work together: see [`Policy::check`], [`Policy::check_rules`] and
+    /// [`Policy::check_precision`].
     #[must_use]
     #[inline(never)]
     pub fn new(config: SharedConfig<E>) -> Self {
@@ -197,7 +204,9 @@ impl<E: Element> Shared<E> {
         if let (Some(Replicas::Directed { .. }), Some(every)) = (policy.replicas, replication.every) {
             policy.replicas = Some(Replicas::Directed { every });
         }
-        policy.check().and_then(|()| policy.check_rules(&layout)).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let checked = policy.check().and_then(|()| policy.check_rules(&layout));
+        let checked = checked.and_then(|()| policy.check_precision(replication.precision, E::TYPE, &layout));
+        checked.unwrap_or_else(|wrong| panic!("{wrong}"));
         let (store, lazy) = match storage {
             Storage::Dense => (Store::dense(Arc::clone(&layout)), false),
             Storage::Sparse => (Store::sparse(Arc::clone(&layout)), true),

@@ -3,7 +3,7 @@
 use super::buffers::{Buffers, Room};
 use super::groups::Groups;
 use crate::input::Action;
-use intendant_core::{Element, Key, NodeId, copy_to_bytes, limits};
+use intendant_core::{Element, Key, NodeId, Precision, limits};
 use intendant_wire::{
     HEADER_BYTES, Message, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
 };
@@ -15,7 +15,18 @@ pub(crate) struct RequestRoute {
     pub(crate) to: NodeId,
     pub(crate) holder: NodeId,
     pub(crate) kind: ReplicaRequestKind,
+    /// How the elements of deltas are written.
+    pub(crate) precision: Precision,
     pub(crate) hops: u8,
+}
+
+/// What the replica updates of one frame have in common, apart from the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UpdateRoute {
+    pub(crate) to: NodeId,
+    pub(crate) kind: ReplicaUpdateKind,
+    /// How values are written.
+    pub(crate) precision: Precision,
 }
 
 #[derive(Default)]
@@ -51,7 +62,7 @@ struct Updates {
 #[derive(Default)]
 pub(crate) struct ReplicationMessages {
     requests: Groups<RequestRoute, Requests>,
-    updates: Groups<(NodeId, ReplicaUpdateKind), Updates>,
+    updates: Groups<UpdateRoute, Updates>,
     /// Requests whose frame is full.
     ready_requests: Vec<Action>,
     /// Updates whose frame is full.
@@ -128,18 +139,12 @@ impl ReplicationMessages {
     }
 
     /// Adds an update about one key, from an owner whose global clock is `clock`; `value` is empty unless
-    /// `kind` has one.
-    pub(crate) fn update<E: Element>(
-        &mut self,
-        to: NodeId,
-        kind: ReplicaUpdateKind,
-        clock: u32,
-        row: UpdateRow,
-        value: &[E],
-    ) {
+    /// the kind has one.
+    pub(crate) fn update<E: Element>(&mut self, route: UpdateRoute, clock: u32, row: UpdateRow, value: &[E]) {
+        let UpdateRoute { kind, precision, .. } = route;
         let (room, buffers) = (self.room, &mut self.buffers);
-        let group = self.updates.entry((to, kind), || Updates::with(kind, room, buffers));
-        let payload = group.values.len() + size_of_val(value);
+        let group = self.updates.entry(route, || Updates::with(kind, room, buffers));
+        let payload = group.values.len() + precision.bytes::<E>(size_of_val(value));
         let frame = HEADER_BYTES + (group.rows.len() + 1) * kind.key_bytes(row.counter.is_some());
         let full = payload > limits::FRAME_PAYLOAD_BYTES_TARGET
             || group.rows.len() == limits::FRAME_KEYS_MAX
@@ -147,20 +152,20 @@ impl ReplicationMessages {
         // A holder that waits for this clock must not get an older one.
         if (full || group.clock != clock) && !group.rows.is_empty() {
             let full = mem::replace(group, Updates::with(kind, room, &mut self.buffers));
-            self.ready_updates.push(update_action(to, kind, full, &mut self.buffers));
+            self.ready_updates.push(update_action(route, full, &mut self.buffers));
         }
         if group.rows.is_empty() {
             group.clock = clock;
         }
         group.rows.push(row);
-        copy_to_bytes(value, &mut group.values);
+        precision.write(value, &mut group.values);
     }
 
     /// Sends updates. They must leave before the answers to accesses.
     pub(crate) fn flush_updates(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.ready_updates);
-        while let Some(((to, kind), updates)) = self.updates.pop_first() {
-            actions.push(update_action(to, kind, updates, &mut self.buffers));
+        while let Some((route, updates)) = self.updates.pop_first() {
+            actions.push(update_action(route, updates, &mut self.buffers));
         }
     }
 
@@ -175,15 +180,15 @@ impl ReplicationMessages {
 }
 
 fn request_action(route: RequestRoute, deltas: Requests, buffers: &mut Buffers) -> Action {
-    let RequestRoute { to, holder, kind, hops } = route;
+    let RequestRoute { to, holder, kind, precision, hops } = route;
     let Requests { keys, generations, numbers, values, .. } = deltas;
     let values = buffers.lend(values);
-    let message =
-        Message::ReplicaRequest(ReplicaRequest { kind, holder, hops, keys, generations, numbers, values });
-    Action::Send { to, message }
+    let request = ReplicaRequest { kind, holder, hops, keys, generations, numbers, precision, values };
+    Action::Send { to, message: Message::ReplicaRequest(request) }
 }
 
-fn update_action(to: NodeId, kind: ReplicaUpdateKind, updates: Updates, buffers: &mut Buffers) -> Action {
+fn update_action(route: UpdateRoute, updates: Updates, buffers: &mut Buffers) -> Action {
+    let UpdateRoute { to, kind, precision } = route;
     let Updates { clock, rows, values } = updates;
     let all = |number: fn(&UpdateRow) -> u32| -> Vec<u32> {
         if kind == ReplicaUpdateKind::Dropped { Vec::new() } else { rows.iter().map(number).collect() }
@@ -196,6 +201,7 @@ fn update_action(to: NodeId, kind: ReplicaUpdateKind, updates: Updates, buffers:
         seqs: all(|row| row.seq),
         versions: all(|row| row.version),
         counters: rows.iter().filter_map(|row| row.counter).collect(),
+        precision,
         values: buffers.lend(values),
     });
     Action::Send { to, message }

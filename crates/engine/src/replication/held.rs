@@ -7,6 +7,15 @@ use intendant_techniques::is_newer;
 use intendant_techniques::replication::Replica;
 use std::collections::VecDeque;
 
+/// What a replica that stays must send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urge {
+    /// Its updates since the last delta, if there are any. What rounding has left out goes with them.
+    Updates,
+    /// These, and what rounding has left out, even if it is all that there is.
+    Remainder,
+}
+
 /// A replica, or a request for one.
 pub(crate) struct Held<E> {
     pub(crate) replica: Replica<E>,

@@ -5,7 +5,7 @@
 //! [`Holder`] and [`Owner`] are the two sides of the protocol; [`Staleness`] has the clocks. [`Replication`]
 //! composes them: rounds of deltas and updates, and the publication of clocks.
 
-mod held;
+pub(crate) mod held;
 pub(crate) mod holder;
 mod key_list;
 pub(crate) mod owner;
@@ -20,8 +20,9 @@ use crate::error::ProtocolError;
 use crate::input::Action;
 use crate::node::Shared;
 use bytes::Bytes;
+use held::Urge;
 use holder::Holder;
-use intendant_core::{Element, Key, NodeId, Tick};
+use intendant_core::{Element, Key, NodeId, Precision, Tick};
 use intendant_store::Entry;
 use intendant_techniques::clocks::{NodeClock, RESTING};
 use intendant_techniques::replication::Hub;
@@ -71,6 +72,7 @@ impl<E: Element> Replication<E> {
             + self.holder.listed()
             + self.owner.unsent()
             + self.owner.pending()
+            + if core.precision() == Precision::Bf16 { self.owner.rounded() } else { 0 }
             + usize::from(!self.staleness.is_settled())
     }
 
@@ -161,7 +163,7 @@ impl<E: Element> Replication<E> {
         }
     }
 
-    /// Synchronises all replicas now.
+    /// Synchronises all replicas now, exactly.
     pub(crate) fn synchronize(&mut self, core: &Core<E>, out: &mut Output) {
         // Not before: the operands of nodes that still work would be applied apart from those of this one.
         if self.staleness.global.rests() {
@@ -169,6 +171,10 @@ impl<E: Element> Replication<E> {
         }
         match core.policy().replicas {
             Some(Replicas::Directed { .. } | Replicas::Eager) => {
+                if core.precision() == Precision::Bf16 {
+                    self.holder.list_remainders();
+                    self.owner.list_rounded(core);
+                }
                 self.collect_and_gather(core);
                 self.rounds.start_unpaced();
                 self.continue_round(core, out, Portion::all(), None);
@@ -206,7 +212,8 @@ impl<E: Element> Replication<E> {
     ) {
         let (before, clock) = (out.stats.synced_keys, self.staleness.clock());
         let is_paced = self.rounds.has_started();
-        if self.holder.send_gathered(core, out, &mut portion, significant, |_| ()) {
+        let urge = if is_paced { Urge::Updates } else { Urge::Remainder };
+        if self.holder.send_gathered(core, out, &mut portion, significant, urge, |_| ()) {
             self.owner.update_gathered(core, out, &mut portion, clock, is_paced);
         }
         let sent = out.stats.synced_keys > before;
@@ -265,7 +272,7 @@ impl<E: Element> Replication<E> {
             self.collect(core);
             let mut blocked = BTreeSet::new();
             self.holder.gather();
-            self.holder.send_gathered(core, out, &mut Portion::all(), None, |key| {
+            self.holder.send_gathered(core, out, &mut Portion::all(), None, Urge::Updates, |key| {
                 blocked.insert(key);
             });
             self.staleness.publish_after(clock, blocked);

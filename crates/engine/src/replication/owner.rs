@@ -9,8 +9,8 @@ use crate::channel::effects::Output;
 use crate::error::ProtocolError;
 use crate::key_table::KeyTable;
 use crate::node::Shared;
-use crate::outgoing::replication::{RequestRoute, UpdateRow};
-use intendant_core::{Element, Key, NodeId, Timing, limits};
+use crate::outgoing::replication::{RequestRoute, UpdateRoute, UpdateRow};
+use intendant_core::{Element, Key, NodeId, Precision, Timing, limits};
 use intendant_store::Entry;
 use intendant_techniques::combine;
 use intendant_techniques::replication::{AskOutcome, Hub, Merge};
@@ -52,6 +52,8 @@ pub(crate) struct Request<'a> {
     pub(crate) generation: u32,
     /// The clock that is asked for, or the number of the delta.
     pub(crate) number: u32,
+    /// How the elements of the delta are written.
+    pub(crate) precision: Precision,
     pub(crate) delta: &'a [u8],
 }
 
@@ -65,6 +67,7 @@ impl<'a> Request<'a> {
             hops: request.hops,
             generation: request.generations[at],
             number: request.numbers.get(at).copied().unwrap_or(0),
+            precision: request.precision,
             delta: &request.values[offset..offset + bytes],
         }
     }
@@ -239,7 +242,7 @@ impl Owner {
         entry: &mut Entry<'_, SlotState, E>,
         request: Request<'_>,
     ) -> Result<(), ProtocolError> {
-        let Request { key, holder, generation, number: seq, delta, .. } = request;
+        let Request { key, holder, generation, number: seq, precision, delta, .. } = request;
         self.take_mark(core, entry);
         let Some(Replicated { hub, listed }) = self.hubs.get_mut(key) else { return Ok(()) };
         let kind = match hub.merge(holder, generation, seq) {
@@ -249,10 +252,10 @@ impl Owner {
             Merge::Refresh => ReplicaUpdateKind::Refresh,
         };
         let updates = core.shared.layout().updates(key);
-        combine::merge(updates, entry.value_mut().expect("an owner holds the value"), delta);
+        combine::merge(updates, precision, entry.value_mut().expect("an owner holds the value"), delta);
         note_pending(core, &mut self.pending, key);
         out.stats.synced_keys += 1;
-        update(core, out, clock, entry, hub, holder, kind);
+        update(core, out, clock, entry, hub, holder, (kind, core.precision()));
         if hub.behind().next().is_some() {
             update_later(core, &mut self.unsent, key, listed);
         }
@@ -284,7 +287,9 @@ impl Owner {
         }
         let counter = core.told_counter(&entry.state());
         let row = UpdateRow { key, generation, seq: 0, version: 0, counter };
-        out.outgoing.replication.update::<E>(holder, ReplicaUpdateKind::Dropped, staleness.clock(), row, &[]);
+        let (kind, precision) = (ReplicaUpdateKind::Dropped, Precision::Exact);
+        let route = UpdateRoute { to: holder, kind, precision };
+        out.outgoing.replication.update::<E>(route, staleness.clock(), row, &[]);
         left.is_some()
     }
 
@@ -333,8 +338,22 @@ impl Owner {
         kind: ReplicaUpdateKind,
     ) {
         if let Some(Replicated { hub, .. }) = self.hubs.get_mut(entry.key()) {
-            update(core, out, clock, entry, hub, to, kind);
+            update(core, out, clock, entry, hub, to, (kind, core.precision()));
         }
+    }
+
+    /// Number of keys of which holders have a rounded value.
+    pub(crate) fn rounded(&self) -> usize {
+        self.hubs.iter().filter(|(_, replicated)| replicated.hub.has_rounded()).count()
+    }
+
+    /// Lists the keys of which holders have a rounded value, with a new version, in addition to those with
+    /// changes that holders lack.
+    pub(super) fn list_rounded<E: Element>(&mut self, core: &Core<E>) {
+        let rounded = self.hubs.iter().filter(|(_, replicated)| replicated.hub.has_rounded());
+        let mut keys: Vec<Key> = rounded.map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        keys.into_iter().for_each(|key| self.changed(core, key));
     }
 
     /// Sends `to` the value of `key` and the global clock, if it still holds a replica.
@@ -378,8 +397,8 @@ impl Owner {
     }
 
     /// Sends updates to all holders that lack changes of a portion of the gathered keys; in a round at a pace
-    /// ([`Hub::behind_in_round`]), not to those that will soon get them otherwise. Returns whether all have
-    /// been processed.
+    /// ([`Hub::behind_in_round`]), not to those that will soon get them otherwise. Values are rounded only in
+    /// such a round. Returns whether all have been processed.
     pub(super) fn update_gathered<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -411,8 +430,9 @@ impl Owner {
                 self.unsent.insert(key, listed);
             }
             portion.use_up(behind.len() * core.value_bytes(key));
+            let precision = if is_paced { core.precision() } else { Precision::Exact };
             for to in behind.drain(..) {
-                self.update(core, out, clock, &mut entry, to, ReplicaUpdateKind::Refresh);
+                update(core, out, clock, &mut entry, hub, to, (ReplicaUpdateKind::Refresh, precision));
             }
             self.behind = behind;
         }
@@ -435,7 +455,7 @@ fn update_later<E: Element>(core: &Core<E>, unsent: &mut KeyList, key: Key, list
     }
 }
 
-/// Sends a holder the value, or the acknowledgement of its delta, if it is registered.
+/// Sends a holder the value, with this precision, or the acknowledgement of its delta, if it is registered.
 fn update<E: Element>(
     core: &Core<E>,
     out: &mut Output,
@@ -443,11 +463,16 @@ fn update<E: Element>(
     entry: &mut Entry<'_, SlotState, E>,
     hub: &mut Hub,
     to: NodeId,
-    kind: ReplicaUpdateKind,
+    (kind, precision): (ReplicaUpdateKind, Precision),
 ) {
     let key = entry.key();
     let counter = core.told_counter(&entry.state());
-    let Some(holder) = hub.tell(to) else { return };
+    let told = match kind {
+        ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => Some(precision),
+        ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => None,
+    };
+    let precision = told.unwrap_or_default();
+    let Some(holder) = hub.tell(to, told) else { return };
     let (generation, seq, version) = (holder.generation, holder.seq, hub.version());
     let row = UpdateRow { key, generation, seq, version, counter };
     let value = match kind {
@@ -465,7 +490,7 @@ fn update<E: Element>(
         _ => value,
     };
     out.stats.synced_keys += u64::from(!value.is_empty());
-    out.outgoing.replication.update(to, kind, clock, row, value);
+    out.outgoing.replication.update(UpdateRoute { to, kind, precision }, clock, row, value);
 }
 
 /// Checks that a holder's request about a key that is not owned here may be forwarded.
@@ -489,8 +514,8 @@ pub(crate) fn check_forward<E: Element>(
 
 /// Forwards a holder's request about a key that is not owned here, whose slot is `state`.
 pub(crate) fn forward<E: Element>(core: &Core<E>, out: &mut Output, state: &SlotState, request: Request<'_>) {
-    let Request { kind, key, holder, hops, generation, number, delta } = request;
-    let route = RequestRoute { to: core.next_hop(key, state), holder, kind, hops: hops + 1 };
+    let Request { kind, key, holder, hops, generation, number, precision, delta } = request;
+    let route = RequestRoute { to: core.next_hop(key, state), holder, kind, precision, hops: hops + 1 };
     let bytes = (core.value_bytes(key), delta.len());
     out.outgoing.replication.request(route, key, generation, number, bytes, |values| {
         values.extend_from_slice(delta);
@@ -510,7 +535,7 @@ pub(crate) fn check_request<E: Element>(
     let Some(replicas) = core.policy().replicas else {
         return Err(core.not_in_technique("sends requests about replicas"));
     };
-    let ReplicaRequest { kind, holder, hops, keys, values, .. } = request;
+    let ReplicaRequest { kind, holder, hops, keys, precision, values, .. } = request;
     let (kind, direct) = (*kind, *hops == 0);
     if holder.index() >= core.shared.layout().nodes() || (direct && *holder != from) {
         return Err(ProtocolError::InTheNameOf { what: format!("{kind:?}"), node: *holder });
@@ -518,6 +543,7 @@ pub(crate) fn check_request<E: Element>(
     if replicas.is_clocked() && !direct {
         return Err(ProtocolError::NeedlessForward { kind });
     }
+    core.check_precision(*precision)?;
     core.check_keys(keys)?;
     if replicas.is_clocked() {
         // The sender must know: if this node forwarded the request, the next one would blame this node.
@@ -533,5 +559,6 @@ pub(crate) fn check_request<E: Element>(
     }
     let delta = kind == ReplicaRequestKind::Delta;
     let expected = if delta { core.operands_bytes(AccessKind::Push, keys) } else { 0 };
+    let expected = precision.bytes::<E>(expected);
     ProtocolError::unless_bytes(|| format!("{kind:?}"), values.len(), expected)
 }

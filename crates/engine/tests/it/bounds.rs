@@ -6,7 +6,7 @@ use bytes::Bytes;
 use intendant_core::limits::{
     FRAME_BYTES_MAX, FRAME_KEYS_MAX, FRAME_PAYLOAD_BYTES_TARGET, VALUE_BYTES_MAX, WORKERS_MAX,
 };
-use intendant_core::{Key, NodeId, Tick};
+use intendant_core::{Key, NodeId, Precision, Tick};
 use intendant_engine::{Action, Input, Shared, SharedConfig, Storage};
 use intendant_techniques::{
     Assignment, Initiator, KeyTechnique, Policy, Replicas, Role, SlotState, StaticReplicas, Technique,
@@ -63,6 +63,7 @@ fn replica_request(kind: ReplicaRequestKind, holder: u16, keys: Vec<Key>, number
         keys,
         generations,
         numbers,
+        precision: Precision::Exact,
         values,
     })
 }
@@ -299,6 +300,7 @@ fn the_slot_of_a_dropped_replica_is_forgotten() {
             seqs,
             versions,
             counters,
+            precision: Precision::Exact,
             values,
         })
     };

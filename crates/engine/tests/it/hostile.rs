@@ -3,7 +3,7 @@
 
 use super::node::{Node, config, layout};
 use bytes::Bytes;
-use intendant_core::{Clock, Key, KeyOrder, Layout, NodeId, Tick, WorkerId, random};
+use intendant_core::{Clock, Key, KeyOrder, Layout, NodeId, Precision, Tick, WorkerId, random};
 use intendant_engine::{
     Action, Input, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Violation,
 };
@@ -74,9 +74,10 @@ impl Dice {
         let hops = if self.below(2) == 0 { 0 } else { self.number(3) as u8 };
         let count = keys.len();
         let (numbered, valued) = (kind != ReplicaRequestKind::Drop, kind == ReplicaRequestKind::Delta);
-        let values = if valued { self.values(count) } else { Bytes::new() };
+        let (precision, values) = self.elements(valued, count);
         let (generations, numbers) = (self.numbers(count), self.numbers(if numbered { count } else { 0 }));
-        Message::ReplicaRequest(ReplicaRequest { kind, holder, hops, keys, generations, numbers, values })
+        let request = ReplicaRequest { kind, holder, hops, keys, generations, numbers, precision, values };
+        Message::ReplicaRequest(request)
     }
 
     fn replica_update(&mut self, keys: Vec<Key>) -> Message {
@@ -91,6 +92,7 @@ impl Dice {
         let numbered = if kind == ReplicaUpdateKind::Dropped { 0 } else { count };
         let valued = matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh);
         let counted = if self.below(2) == 0 { count } else { 0 };
+        let (precision, values) = self.elements(valued, count);
         Message::ReplicaUpdate(ReplicaUpdate {
             kind,
             clock: self.number(9) as u32,
@@ -99,8 +101,23 @@ impl Dice {
             seqs: self.numbers(numbered),
             versions: self.numbers(numbered),
             counters: self.numbers(counted),
-            values: if valued { self.values(count) } else { Bytes::new() },
+            precision,
+            values,
         })
+    }
+
+    /// Elements of `count` keys of a message about replicas, which has some if it is `valued`: exact ones, or
+    /// rounded ones, mostly as many as they should be.
+    fn elements(&mut self, valued: bool, count: usize) -> (Precision, Bytes) {
+        if !valued {
+            return (Precision::Exact, Bytes::new());
+        }
+        let values = self.values(count);
+        if self.below(3) > 0 {
+            return (Precision::Exact, values);
+        }
+        let bytes = if self.below(8) > 0 { values.len() / 2 } else { values.len() };
+        (Precision::Bf16, values.slice(..bytes))
     }
 
     fn reduce(&mut self) -> Message {
@@ -319,6 +336,8 @@ impl Busy {
         let pace =
             if dice.below(2) == 0 { StaticReplicaPace::Asked } else { StaticReplicaPace::Every(Tick(5)) };
         let clip = (dice.below(2) == 0).then_some(2.0);
+        let directed = matches!(policy.replicas, Some(Replicas::Directed { .. }));
+        let precision = if directed && dice.below(2) == 0 { Precision::Bf16 } else { Precision::Exact };
         let config = SharedConfig {
             storage: if dice.below(2) == 0 { Storage::Dense } else { Storage::Sparse },
             replication: ReplicationConfig {
@@ -327,6 +346,7 @@ impl Busy {
                 clip,
                 staleness: 1,
                 round_min: Tick(3),
+                precision,
                 ..ReplicationConfig::default()
             },
             ..config(0, &layout(3, KEYS, 2), policy)

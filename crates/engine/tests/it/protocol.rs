@@ -2,7 +2,7 @@
 
 use super::node::{Node, bytes, config, layout};
 use bytes::Bytes;
-use intendant_core::{Clock, Key, NodeId, Tick, WorkerId};
+use intendant_core::{Clock, Key, NodeId, Precision, Tick, WorkerId};
 use intendant_engine::{Action, Completion, Input, Local, ReplicationConfig, SharedConfig, Storage};
 use intendant_techniques::{Order, Policy, Technique};
 use intendant_wire::{
@@ -288,7 +288,9 @@ fn urgent_replicas_do_not_wait_for_rounds_of_intents() {
     let (kind, counters) = (ReplicaUpdateKind::SetUp, vec![0; usize::from(policy.caches())]);
     let (keys, generations) = (ask.keys.clone(), ask.generations.clone());
     let (seqs, versions, values) = (vec![0], vec![0], bytes(&[4., 4.]));
-    let set_up = ReplicaUpdate { kind, clock: 0, keys, generations, seqs, versions, counters, values };
+    let precision = Precision::Exact;
+    let set_up =
+        ReplicaUpdate { kind, clock: 0, keys, generations, seqs, versions, counters, precision, values };
     let message = Message::ReplicaUpdate(set_up);
     node.handle(begin.after(100), Input::Message { from: PEER, message }).unwrap();
 

@@ -5,7 +5,7 @@ use super::Cluster;
 use super::watch::WatchedInput;
 use crate::invariants::{Finding, Promoted, Registered, SentUpdate, urgent};
 use crate::reach::Marker;
-use intendant_core::{Element, Key, NodeId};
+use intendant_core::{Element, Key, NodeId, Precision};
 use intendant_engine::Action;
 use intendant_techniques::clocks::RESTING;
 use intendant_techniques::{Replicas, Role};
@@ -264,13 +264,16 @@ impl<E: Element> Cluster<E> {
 
     /// Appends the updates of a message, key by key.
     fn list_sent_updates(&self, to: NodeId, update: &ReplicaUpdate, updates: &mut Vec<SentUpdate>) {
-        let ReplicaUpdate { kind, keys, generations, seqs, versions, values, .. } = update;
+        let ReplicaUpdate { kind, keys, generations, seqs, versions, precision, values, .. } = update;
+        let rounds = self.nodes[to.index()].replication().precision == Precision::Bf16;
         let mut offset = 0;
         for (at, key) in keys.iter().enumerate() {
             let value = matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh).then(|| {
                 let start = offset;
-                offset += self.layout.len(*key) * size_of::<E>();
-                xxh3_64(&values[start..offset])
+                offset += precision.bytes::<E>(self.layout.len(*key) * size_of::<E>());
+                let value = &values[start..offset];
+                // A version is one value, which some holders may have got rounded.
+                if rounds && *precision == Precision::Exact { rounded::<E>(value) } else { xxh3_64(value) }
             });
             let number = |numbers: &[u32]| numbers.get(at).copied().unwrap_or_default();
             let (generation, seq, version) = (generations[at], number(seqs), number(versions));
@@ -367,4 +370,12 @@ impl<E: Element> Cluster<E> {
             Action::Send { .. } | Action::CompleteSnapshot { .. } => Ok(()),
         })
     }
+}
+
+/// The hash of an exact value after rounding.
+fn rounded<E: Element>(value: &[u8]) -> u64 {
+    let elements: Vec<E> = value.chunks_exact(size_of::<E>()).map(E::read_le).collect();
+    let mut bytes = Vec::new();
+    Precision::Bf16.write(&elements, &mut bytes);
+    xxh3_64(&bytes)
 }

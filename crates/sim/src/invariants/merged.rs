@@ -57,7 +57,7 @@ pub(crate) struct SentUpdate {
     pub(crate) generation: u32,
     pub(crate) seq: u32,
     pub(crate) version: u32,
-    /// Hash of the value, if the update has one.
+    /// Hash of the value, if the update has one; in clusters that round values, of the rounded value.
     pub(crate) value: Option<u64>,
 }
 

@@ -13,7 +13,7 @@ pub mod ssp;
 
 pub use location::Location;
 
-use intendant_core::{Layout, Movement, Tick, UnknownName, by_name};
+use intendant_core::{ElementType, Layout, Movement, Precision, Tick, UnknownName, by_name};
 use std::fmt;
 use std::str::FromStr;
 
@@ -113,6 +113,22 @@ pub enum PolicyError {
          applies each push"
     )]
     Unclocked(&'static str),
+    /// Rounded copies, and none that the technique directs.
+    #[error(
+        "technique {0} has no replicas that follow intents, and only the elements of these may be bf16: clocks promise all \
+         updates, and all-reduces add exact ones; let elements be exact, or use a technique that acts on intents, for \
+         example adaptive"
+    )]
+    Rounds(&'static str),
+    /// Rounded copies of elements that are not singles.
+    #[error("elements are {0}, and bf16 has the range of f32: let elements of replicas be exact, or use f32")]
+    RoundsType(ElementType),
+    /// Rounded copies of rows with rules.
+    #[error(
+        "technique {0} is to send bf16, and the model has a rule, whose operands and state must travel exactly; let elements \
+         of replicas be exact, or use an optimiser that adds its steps"
+    )]
+    RoundsRule(&'static str),
 }
 
 impl Policy {
@@ -203,6 +219,31 @@ impl Policy {
     pub fn check_rules(&self, layout: &Layout) -> Result<(), PolicyError> {
         if layout.has_clock_rules() && !self.replicas.is_some_and(Replicas::is_clocked) {
             return Err(PolicyError::Unclocked(self.name));
+        }
+        Ok(())
+    }
+
+    /// Whether the elements of replicas may travel with `precision`, in a cluster with these elements.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn check_precision(
+        &self,
+        precision: Precision,
+        elements: ElementType,
+        layout: &Layout,
+    ) -> Result<(), PolicyError> {
+        if precision == Precision::Exact {
+            return Ok(());
+        }
+        if !matches!(self.replicas, Some(Replicas::Directed { .. })) {
+            return Err(PolicyError::Rounds(self.name));
+        }
+        if elements != ElementType::F32 {
+            return Err(PolicyError::RoundsType(elements));
+        }
+        if layout.ranges().iter().any(|range| range.rule.is_some()) {
+            return Err(PolicyError::RoundsRule(self.name));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! canonical.
 
 use bytes::Bytes;
-use intendant_core::{Key, NodeId, WorkerId};
+use intendant_core::{Key, NodeId, Precision, WorkerId};
 use intendant_wire::{
     AccessKind, Clock, ClockScope, Cursor, HandOver, HeaderField, HolderRow, IntentReport, Localize, Locate,
     Located, Message, MessageClass, Moved, OpId, Origin, Reduce, Relocate, ReplicaRequest,
@@ -61,6 +61,8 @@ fn check(frame: Bytes) -> bool {
         }
     }
 }
+
+const PRECISIONS: [Precision; 2] = [Precision::Exact, Precision::Bf16];
 
 fn one_of<T: Copy, const N: usize>(rng: &mut Pcg64Mcg, choices: [T; N]) -> T {
     choices[rng.random_range(0..N)]
@@ -150,6 +152,7 @@ pub(crate) fn random_of(rng: &mut Pcg64Mcg, content: Content) -> Message {
                 keys,
                 generations,
                 numbers: if kind == Drop { vec![] } else { first },
+                precision: if kind == Delta { one_of(rng, PRECISIONS) } else { Precision::Exact },
                 values: if kind == Delta { values } else { Bytes::new() },
             })
         }
@@ -165,6 +168,11 @@ pub(crate) fn random_of(rng: &mut Pcg64Mcg, content: Content) -> Message {
                 seqs: if numbered { first } else { vec![] },
                 versions: if numbered { second } else { vec![] },
                 counters: if rng.random() { counters } else { vec![] },
+                precision: if matches!(kind, SetUp | Refresh) {
+                    one_of(rng, PRECISIONS)
+                } else {
+                    Precision::Exact
+                },
                 values: if matches!(kind, SetUp | Refresh) { values } else { Bytes::new() },
             })
         }
@@ -299,8 +307,8 @@ fn fields(message: &Message) -> (Vec<HeaderField>, Vec<(usize, u8)>) {
         MessageClass::Relocate | MessageClass::Located => (vec![Tag, Flags, Worker, Argument], vec![]),
         MessageClass::HandOver => (vec![Tag, Flags, Node], vec![]),
         MessageClass::IntentReport => (vec![Tag, Flags, Node, Worker], vec![]),
-        MessageClass::ReplicaRequest => (vec![Worker, Argument], vec![(TAG, 3)]),
-        MessageClass::ReplicaUpdate => (vec![Node, Worker], vec![(TAG, 4), (FLAGS, 2)]),
+        MessageClass::ReplicaRequest => (vec![Worker, Argument], vec![(TAG, 4)]),
+        MessageClass::ReplicaUpdate => (vec![Node, Worker], vec![(TAG, 6), (FLAGS, 2)]),
         MessageClass::Clock => {
             let Message::Clock(clock) = message else { unreachable!("{message:?}") };
             let resumed = clock.scope == ClockScope::Resumed;
@@ -372,6 +380,7 @@ fn counters_need_keys() {
         seqs: vec![],
         versions: vec![],
         counters: vec![],
+        precision: Precision::Exact,
         values: Bytes::new(),
     });
     let class = MessageClass::ReplicaUpdate;
@@ -424,6 +433,7 @@ fn kinds_without_elements_have_none() {
             keys,
             generations,
             numbers,
+            precision: Precision::Exact,
             values,
         })
     };
@@ -438,6 +448,7 @@ fn kinds_without_elements_have_none() {
             seqs,
             versions,
             counters,
+            precision: Precision::Exact,
             values,
         })
     };

@@ -1,7 +1,7 @@
 //! The frames of this protocol version, byte by byte. A change here is a new `PROTOCOL` version.
 
 use bytes::Bytes;
-use intendant_core::{Key, NodeId, WorkerId};
+use intendant_core::{Key, NodeId, Precision, WorkerId};
 use intendant_wire::{
     AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Locate, Located,
     Message, MessageClass, Moved, OpId, Origin, PROTOCOL, Reduce, Relocate, ReplicaRequest,
@@ -26,6 +26,7 @@ fn row(at: u32, node: u16, generation: u32) -> HolderRow {
 
 fn cases() -> Vec<(Message, &'static str)> {
     let values = Bytes::from_static(&[0, 0, 128, 63, 0, 0, 0, 64]);
+    let halves = Bytes::from_static(&[128, 63, 0, 64]);
     vec![
         (
             Message::Request(Request {
@@ -154,6 +155,7 @@ fn cases() -> Vec<(Message, &'static str)> {
                 keys: vec![Key(9), Key(1 << 40)],
                 generations: vec![1, 2],
                 numbers: vec![0, 0x0405_0607],
+                precision: Precision::Exact,
                 values: Bytes::new(),
             }),
             "09000300 02010000 00000000 02000000 09000000 00000000 00000000 00010000 01000000 02000000 00000000 07060504",
@@ -166,6 +168,7 @@ fn cases() -> Vec<(Message, &'static str)> {
                 keys: vec![Key(9)],
                 generations: vec![1],
                 numbers: vec![6],
+                precision: Precision::Exact,
                 values: values.clone(),
             }),
             "09010000 02010000 00000000 01000000 09000000 00000000 01000000 06000000 0000803f 00000040",
@@ -178,6 +181,7 @@ fn cases() -> Vec<(Message, &'static str)> {
                 keys: vec![Key(9)],
                 generations: vec![1],
                 numbers: vec![],
+                precision: Precision::Exact,
                 values: Bytes::new(),
             }),
             "09020000 02010000 00000000 01000000 09000000 00000000 01000000",
@@ -191,6 +195,7 @@ fn cases() -> Vec<(Message, &'static str)> {
                 seqs: vec![2],
                 versions: vec![3],
                 counters: vec![4],
+                precision: Precision::Exact,
                 values: values.clone(),
             }),
             "0a000100 00000000 07060504 01000000 09000000 00000000 01000000 02000000 03000000 04000000 0000803f 00000040",
@@ -204,6 +209,7 @@ fn cases() -> Vec<(Message, &'static str)> {
                 seqs: vec![3, 4],
                 versions: vec![5, 6],
                 counters: vec![],
+                precision: Precision::Exact,
                 values: values.clone(),
             }),
             "0a010000 00000000 00000000 02000000 09000000 00000000 0a000000 00000000 01000000 02000000 03000000 04000000 \
@@ -218,6 +224,7 @@ fn cases() -> Vec<(Message, &'static str)> {
                 seqs: vec![2],
                 versions: vec![3],
                 counters: vec![4],
+                precision: Precision::Exact,
                 values: Bytes::new(),
             }),
             "0a020100 00000000 01000000 01000000 09000000 00000000 01000000 02000000 03000000 04000000",
@@ -231,9 +238,52 @@ fn cases() -> Vec<(Message, &'static str)> {
                 seqs: vec![],
                 versions: vec![],
                 counters: vec![],
+                precision: Precision::Exact,
                 values: Bytes::new(),
             }),
             "0a030000 00000000 01000000 01000000 09000000 00000000 01000000",
+        ),
+        (
+            Message::ReplicaRequest(ReplicaRequest {
+                kind: ReplicaRequestKind::Delta,
+                holder: NodeId(0x0102),
+                hops: 0,
+                keys: vec![Key(9)],
+                generations: vec![1],
+                numbers: vec![6],
+                precision: Precision::Bf16,
+                values: halves.clone(),
+            }),
+            "09030000 02010000 00000000 01000000 09000000 00000000 01000000 06000000 803f0040",
+        ),
+        (
+            Message::ReplicaUpdate(ReplicaUpdate {
+                kind: ReplicaUpdateKind::SetUp,
+                clock: 0x0405_0607,
+                keys: vec![Key(9)],
+                generations: vec![1],
+                seqs: vec![2],
+                versions: vec![3],
+                counters: vec![4],
+                precision: Precision::Bf16,
+                values: halves.clone(),
+            }),
+            "0a040100 00000000 07060504 01000000 09000000 00000000 01000000 02000000 03000000 04000000 803f0040",
+        ),
+        (
+            Message::ReplicaUpdate(ReplicaUpdate {
+                kind: ReplicaUpdateKind::Refresh,
+                clock: 0,
+                keys: vec![Key(9), Key(10)],
+                generations: vec![1, 2],
+                seqs: vec![3, 4],
+                versions: vec![5, 6],
+                counters: vec![],
+                precision: Precision::Bf16,
+                values: halves,
+            }),
+            "0a050000 00000000 00000000 02000000 09000000 00000000 0a000000 00000000 01000000 02000000 03000000 04000000 \
+             05000000 06000000 803f0040",
         ),
         (Message::Clock(Clock { scope: ClockScope::Node, clock: 5 }), "0b000000 00000000 05000000 00000000"),
         (
@@ -264,7 +314,7 @@ fn cases() -> Vec<(Message, &'static str)> {
 #[test]
 fn frames_of_version_6() {
     // Nodes that do not know a class refuse its frames, so a new class is a new version, too.
-    assert_eq!((PROTOCOL, MessageClass::ALL.len()), (6, 16));
+    assert_eq!((PROTOCOL, MessageClass::ALL.len()), (7, 16));
     for (message, golden) in cases() {
         assert_eq!(hex(&message.encode()), golden, "{message:?}");
         let (head, values) = message.encode_parts();

@@ -1,6 +1,7 @@
 //! Accesses of this node's workers to keys whose replicas it holds: those that a replica serves, those that
 //! wait for it in its record, and those that were sent away.
 
+use super::super::held::Urge;
 use super::super::staleness::Staleness;
 use super::Holder;
 use crate::channel::core::Core;
@@ -50,7 +51,7 @@ impl<E: Element> Holder<E> {
         drop(entry);
         if let Some(held) = self.held.get_mut(key) {
             held.closed = true;
-            self.carry_on(core, out, key);
+            self.carry_on(core, out, key, Urge::Updates);
         }
     }
 

@@ -13,7 +13,7 @@ mod updates;
 pub(crate) use requests::ask_owner;
 pub(crate) use updates::{Update, carries_values, check_update};
 
-use super::held::{Generations, Held};
+use super::held::{Generations, Held, Urge};
 use super::key_list::KeyList;
 use super::pool::Pool;
 use crate::channel::core::{Core, Hash};
@@ -96,13 +96,16 @@ impl<E: Element> Holder<E> {
         self.held.get(key).map(|held| held.wanted)
     }
 
-    /// Replicas here that are not settled: the owner does not know of them yet, or a delta or a drop is in
-    /// flight.
+    /// Replicas here that are not settled: the owner does not know of them yet, or lacks a remainder, or a
+    /// delta or a drop is in flight.
     pub(crate) fn unsettled(&self, replicas: Option<Replicas>) -> usize {
         let unsettled = self
             .held
             .iter()
-            .filter(|(_, held)| held.replica.stage() != Stage::Held || held.replica.is_sending())
+            .filter(|(_, held)| {
+                let replica = &held.replica;
+                replica.stage() != Stage::Held || replica.is_sending() || replica.has_remainder()
+            })
             .count();
         // Under lazy replication a settled node holds none.
         if replicas == Some(Replicas::Lazy) { self.held.len() } else { unsettled }
@@ -151,7 +154,7 @@ impl<E: Element> Holder<E> {
         keys.sort_unstable();
         for key in keys {
             self.unwant(core, out, key);
-            self.carry_on(core, out, key);
+            self.carry_on(core, out, key, Urge::Updates);
         }
     }
 

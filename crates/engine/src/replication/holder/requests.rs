@@ -3,18 +3,20 @@
 use crate::channel::core::Core;
 use crate::channel::effects::{Effect, Output};
 use crate::outgoing::replication::RequestRoute;
-use intendant_core::{Element, Key};
+use intendant_core::{Element, Key, Precision};
 use intendant_techniques::{Role, SlotState};
 use intendant_wire::ReplicaRequestKind;
 
-/// The route of a holder's request about `key`: to the owner, as far as this node knows.
+/// The route of a holder's request about `key`: to the owner, as far as this node knows. Only deltas are
+/// written with another precision than exactly.
 pub(super) fn route_to_owner<E: Element>(
     core: &Core<E>,
     key: Key,
     state: &SlotState,
     kind: ReplicaRequestKind,
+    precision: Precision,
 ) -> RequestRoute {
-    RequestRoute { to: core.first_hop(key, state), holder: core.node(), kind, hops: 0 }
+    RequestRoute { to: core.first_hop(key, state), holder: core.node(), kind, precision, hops: 0 }
 }
 
 /// Asks the owner (the home, if homes decide) for a replica of `key` with all updates up to clock `need`.
@@ -35,7 +37,8 @@ pub(super) fn ask<E: Element>(
         out.effects.push(Effect::AskHome { key, generation, need });
         return;
     }
-    let route = RequestRoute { to: home, holder: core.node(), kind: ReplicaRequestKind::Ask, hops: 0 };
+    let (kind, precision) = (ReplicaRequestKind::Ask, Precision::Exact);
+    let route = RequestRoute { to: home, holder: core.node(), kind, precision, hops: 0 };
     out.outgoing.replication.request(route, key, generation, need, (core.value_bytes(key), 0), |_| ());
 }
 
@@ -48,7 +51,7 @@ pub(crate) fn ask_owner<E: Element>(
     generation: u32,
     need: u32,
 ) {
-    let route = route_to_owner(core, key, state, ReplicaRequestKind::Ask);
+    let route = route_to_owner(core, key, state, ReplicaRequestKind::Ask, Precision::Exact);
     out.outgoing.replication.request(route, key, generation, need, (core.value_bytes(key), 0), |_| ());
 }
 
@@ -60,7 +63,7 @@ pub(super) fn request_drop<E: Element>(
     state: &SlotState,
     generation: u32,
 ) {
-    let route = route_to_owner(core, key, state, ReplicaRequestKind::Drop);
+    let route = route_to_owner(core, key, state, ReplicaRequestKind::Drop, Precision::Exact);
     out.outgoing.replication.request(route, key, generation, 0, (core.value_bytes(key), 0), |_| ());
 }
 

@@ -1,13 +1,14 @@
 //! What holders send to owners: deltas, in portions of rounds or when they are urgent, and drops of replicas
 //! that are not wanted any more.
 
+use super::super::held::Urge;
 use super::super::portion::Portion;
 use super::super::staleness::Staleness;
 use super::Holder;
 use super::requests::{request_drop, route_to_owner};
 use crate::channel::core::Core;
 use crate::channel::effects::Output;
-use intendant_core::{Element, Key, Updates, copy_to_bytes};
+use intendant_core::{Element, Key, Precision, Updates};
 use intendant_techniques::Role;
 use intendant_techniques::replication::Stage;
 use intendant_wire::ReplicaRequestKind;
@@ -31,9 +32,17 @@ impl<E: Element> Holder<E> {
         if significant.is_some_and(|least| self.hold_back(core, out, key, least)) {
             return;
         }
-        if !self.carry_on(core, out, key) {
+        if !self.carry_on(core, out, key, Urge::Updates) {
             self.list(key);
         }
+    }
+
+    /// Lists the replicas with a remainder, in addition to those with unsent updates.
+    pub(crate) fn list_remainders(&mut self) {
+        let remain = self.held.iter().filter(|(_, held)| held.replica.has_remainder());
+        let mut keys: Vec<Key> = remain.map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        keys.into_iter().for_each(|key| self.list(key));
     }
 
     /// The replicas that are listed now are those whose updates [`Holder::send_gathered`] sends.
@@ -55,6 +64,7 @@ impl<E: Element> Holder<E> {
         out: &mut Output,
         portion: &mut Portion,
         significant: Option<f64>,
+        urge: Urge,
         mut waits: impl FnMut(Key),
     ) -> bool {
         let (keys, mut at) = self.dirty.take_gathered();
@@ -75,7 +85,7 @@ impl<E: Element> Holder<E> {
                 continue;
             }
             portion.use_up(core.value_bytes(key));
-            if !self.carry_on(core, out, key) {
+            if !self.carry_on(core, out, key, urge) {
                 self.list(key);
                 waits(key);
             }
@@ -112,25 +122,29 @@ impl<E: Element> Holder<E> {
         true
     }
 
-    /// Sends the unsent updates of `key`, or asks the owner to drop the registration. Returns false if there
-    /// are updates that must wait: for a value, or for the answer to the delta in flight.
-    pub(crate) fn carry_on(&mut self, core: &Core<E>, out: &mut Output, key: Key) -> bool {
+    /// Sends the unsent updates of `key`, or asks the owner to drop the registration. What the replica keeps
+    /// of rounded deltas is sent as well, exactly, if it is to end, or with `Urge::Remainder`. Returns false
+    /// if there are updates that must wait: for a value, or for the answer to the delta in flight.
+    pub(crate) fn carry_on(&mut self, core: &Core<E>, out: &mut Output, key: Key, urge: Urge) -> bool {
         let Some(held) = self.held.get_mut(key) else { return true };
         let (mut entry, role) = core.shared.latch(key);
         if role != Role::Replica {
             return true;
         }
-        if held.replica.stage() != Stage::Held || held.replica.is_sending() {
-            return !entry.state().is_dirty();
-        }
         let (ends, generation) = (held.ends(), held.replica.generation());
-        if entry.state().is_dirty() {
+        let exact = ends || urge == Urge::Remainder;
+        let updated = entry.state().is_dirty() || exact && held.replica.has_remainder();
+        if held.replica.stage() != Stage::Held || held.replica.is_sending() {
+            return !updated;
+        }
+        if updated {
             entry.state_mut().set_dirty(false);
             self.dirty.remove(&mut held.listed);
             let (state, updates) = (entry.state(), core.shared.layout().updates(key));
             let value = entry.value_mut().expect("a replica has a value");
             held.replica.reserve(|| self.pool.take(core.shared.layout().operand(key)));
-            let collected = held.replica.collect(updates, value).expect("it may send a delta");
+            let precision = if exact { Precision::Exact } else { core.precision() };
+            let collected = held.replica.collect(updates, precision, value).expect("it may send a delta");
             let change = collected.change;
             let count = core.shared.urgent().map(|urgent| {
                 let count = held.allowance.wrapping_sub(state.side);
@@ -142,9 +156,9 @@ impl<E: Element> Holder<E> {
                 drop(entry);
                 count.into_iter().for_each(|updates| out.stats.drifted(updates, change));
                 out.stats.synced_keys += 1;
-                let route = route_to_owner(core, key, &state, ReplicaRequestKind::Delta);
-                let bytes = (core.value_bytes(key), size_of_val(delta));
-                let append = |values: &mut Vec<u8>| copy_to_bytes(delta, values);
+                let route = route_to_owner(core, key, &state, ReplicaRequestKind::Delta, precision);
+                let bytes = (core.value_bytes(key), precision.bytes::<E>(size_of_val(delta)));
+                let append = |values: &mut Vec<u8>| precision.write(delta, values);
                 out.outgoing.replication.request(route, key, generation, seq, bytes, append);
                 return true;
             }
@@ -169,7 +183,7 @@ impl<E: Element> Holder<E> {
         if updated && !closed {
             self.list(key);
         } else {
-            self.carry_on(core, out, key);
+            self.carry_on(core, out, key, Urge::Updates);
         }
     }
 
@@ -184,7 +198,7 @@ impl<E: Element> Holder<E> {
         ends: bool,
     ) {
         if staleness.is_blocked_by(key) {
-            if self.carry_on(core, out, key) {
+            if self.carry_on(core, out, key, Urge::Updates) {
                 staleness.unblock(key);
             }
         } else {

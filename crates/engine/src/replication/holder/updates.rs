@@ -9,7 +9,7 @@ use crate::channel::core::Core;
 use crate::channel::effects::{Access, Effect, Output};
 use crate::error::ProtocolError;
 use bytes::Bytes;
-use intendant_core::{Element, Key, copy_from_bytes};
+use intendant_core::{Element, Key, Precision, copy_from_bytes};
 use intendant_store::Entry;
 use intendant_techniques::replication::{Dropped, Stage};
 use intendant_techniques::{Replicas, Role, SlotState};
@@ -26,6 +26,7 @@ pub(crate) struct Update<'a> {
     seq: u32,
     version: u32,
     clock: u32,
+    precision: Precision,
     value: &'a [u8],
 }
 
@@ -41,6 +42,7 @@ impl<'a> Update<'a> {
             seq: number(&update.seqs),
             version: number(&update.versions),
             clock: update.clock,
+            precision: update.precision,
             value: &update.values[offset..offset + value_bytes],
         }
     }
@@ -88,7 +90,7 @@ impl<E: Element> Holder<E> {
         staleness: &mut Staleness,
         update: Update<'_>,
     ) -> Result<(), ProtocolError> {
-        let Update { key, seq, version, clock, value: bytes, .. } = update;
+        let Update { key, seq, version, clock, precision, value: bytes, .. } = update;
         let replicas = core.policy().replicas;
         let held = self.held.get_mut(key).expect("the caller has found the record");
         let (mut entry, role) = core.shared.latch(key);
@@ -100,7 +102,7 @@ impl<E: Element> Holder<E> {
                 return Err(ProtocolError::SetUpRole { key, role });
             }
             let mut main = self.pool.take(core.shared.layout().len(key));
-            copy_from_bytes(&mut main, bytes);
+            precision.read(&mut main, bytes);
             entry.overwrite().copy_from_slice(&main);
             held.replica.set_up(version, main);
             let state = entry.state_mut();
@@ -117,7 +119,7 @@ impl<E: Element> Holder<E> {
         let newer = new || {
             let value = entry.value_mut().expect("a replica has a value");
             self.value.resize(value.len(), E::ZERO);
-            copy_from_bytes(&mut self.value, bytes);
+            precision.read(&mut self.value, bytes);
             held.replica.refresh(
                 core.shared.layout().updates(key),
                 (version, seq),
@@ -257,12 +259,13 @@ impl<E: Element> Holder<E> {
 /// # Errors
 /// If it is not.
 pub(crate) fn check_update<E: Element>(core: &Core<E>, update: &ReplicaUpdate) -> Result<(), ProtocolError> {
-    let ReplicaUpdate { kind, keys, counters, values, .. } = update;
+    let ReplicaUpdate { kind, keys, counters, precision, values, .. } = update;
     if core.policy().replicas.is_none() {
         return Err(core.not_in_technique("sends updates of replicas"));
     }
+    core.check_precision(*precision)?;
     core.check_keys(keys)?;
-    let expected = if carries_values(*kind) { core.values_bytes(keys) } else { 0 };
+    let expected = if carries_values(*kind) { precision.bytes::<E>(core.values_bytes(keys)) } else { 0 };
     let message = || format!("{kind:?}");
     ProtocolError::unless_bytes(message, values.len(), expected)?;
     let expected = if core.policy().caches() { keys.len() } else { 0 };

@@ -453,7 +453,7 @@ impl Cluster {
         }
         let found = f64::from(main[self.workers.len()]);
         assert!(
-            (found - fractions).abs() < 1e-3 * (1.0 + fractions.abs()),
+            (found - fractions).abs() < 1e-5 * (1.0 + fractions.abs()),
             "{key:?}: {found} instead of {fractions}"
         );
     }

@@ -1,6 +1,7 @@
 //! Replicas on several nodes.
 
 mod replication;
+mod rounded;
 mod rows;
 mod staleness;
 mod static_replicas;

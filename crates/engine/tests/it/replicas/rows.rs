@@ -14,19 +14,19 @@ fn cluster(workers: usize) -> Cluster {
 
 impl Cluster {
     /// The time of the next round comes, and the node starts it.
-    fn round(&mut self, node: usize) {
+    pub(super) fn round(&mut self, node: usize) {
         self.now.0 += 1_000;
         self.handle(node, Input::Tick);
     }
 
     /// Node 0 sets up a replica at `node`.
-    fn set_up(&mut self, node: usize) {
+    pub(super) fn set_up(&mut self, node: usize) {
         self.replicate(node);
         assert_eq!((self.deliver(node, 0), self.deliver(0, node)), ("Ask", "SetUp"));
         assert_eq!((self.role(node, K), self.role(0, K)), (Role::Replica, Role::Hub));
     }
 
-    fn bits(&self, node: usize) -> Vec<u32> {
+    pub(super) fn bits(&self, node: usize) -> Vec<u32> {
         self.nodes[node].peek_copy(K).expect("a copy").into_iter().map(f32::to_bits).collect()
     }
 
