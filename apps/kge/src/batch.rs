@@ -6,6 +6,7 @@ use crate::triple;
 use intendant_core::{Element, Key};
 use intendant_task::{Pulled, Update};
 use pulp::Arch;
+use smallvec::{SmallVec, smallvec};
 
 /// One question with its answer: which entity completes anchor and relation? Positions are those of the
 /// batch's direct keys.
@@ -23,15 +24,16 @@ pub(crate) struct Query {
     pub(crate) scores_triple: bool,
 }
 
-/// A batch, prepared before it is trained.
+/// A batch, prepared before it is trained. What a single score needs lies within it: loaders prepare
+/// thousands of them ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Two queries per example: object, subject.
-    pub(crate) queries: Vec<Query>,
+    pub(crate) queries: SmallVec<[Query; 1]>,
     /// How many of the direct keys, at their beginning, are entities.
     pub(crate) entities: usize,
     /// How often each direct key is used: the number of penalties on it.
-    pub(crate) uses: Vec<u32>,
+    pub(crate) uses: SmallVec<[u32; 4]>,
     /// Number of triples that the batch counts as trained.
     pub(crate) examples: u64,
     /// The answer's key if it is none of the direct keys: in a step that trains one corrupted triple.
@@ -65,12 +67,12 @@ impl Batch {
     /// One score of `triple`, and its keys, entities first. The key of relation `r` is `forward + r`.
     pub(crate) fn of_score(triple: &Triple, forward: u64, scored: Scored) -> (Self, Vec<Key>) {
         let (subject, object) = (Key(triple.subject.into()), Key(triple.object.into()));
-        let mut keys = match scored {
-            Scored::Triple => vec![subject, object],
-            Scored::OtherObject => vec![subject],
-            Scored::OtherSubject => vec![object],
-        };
-        keys.sort_unstable();
+        let mut keys = Vec::with_capacity(3);
+        match scored {
+            Scored::Triple => keys.extend([subject.min(object), subject.max(object)]),
+            Scored::OtherObject => keys.push(subject),
+            Scored::OtherSubject => keys.push(object),
+        }
         keys.dedup();
         let entities = keys.len();
         keys.push(Key(forward + u64::from(triple.relation)));
@@ -87,9 +89,9 @@ impl Batch {
             Scored::OtherObject => (query(subject, object, false), Some(object)),
             Scored::OtherSubject => (query(object, subject, true), Some(subject)),
         };
-        let uses = vec![1; keys.len()];
+        let uses = smallvec![1; keys.len()];
         let examples = u64::from(scored == Scored::Triple);
-        (Self { queries: vec![query], entities, uses, examples, answer }, keys)
+        (Self { queries: smallvec![query], entities, uses, examples, answer }, keys)
     }
 
     /// The key of the answer to `query`; `keys` are the direct ones.
@@ -111,7 +113,7 @@ impl Batch {
         keys.sort_unstable();
         keys.dedup();
         let place = |key: u64| keys.partition_point(|k| k.0 < key) as u32;
-        let mut queries = Vec::with_capacity(2 * triples.len());
+        let mut queries: SmallVec<[Query; 1]> = SmallVec::with_capacity(2 * triples.len());
         for triple in triples {
             let (subject, object) = (place(triple.subject.into()), place(triple.object.into()));
             let relation = place(forward + u64::from(triple.relation));
@@ -134,7 +136,7 @@ impl Batch {
                 scores_triple: !inverse,
             });
         }
-        let mut uses = vec![0; keys.len()];
+        let mut uses: SmallVec<[u32; 4]> = smallvec![0; keys.len()];
         for query in &queries {
             for place in [query.anchor, query.relation, query.target] {
                 uses[place as usize] += 1;

@@ -44,15 +44,10 @@ impl Share {
     }
 
     /// Numbers of the triples of a batch.
-    pub(crate) fn triples(&self, index: u64) -> Vec<u64> {
+    pub(crate) fn triples(&self, index: u64) -> impl Iterator<Item = u64> {
+        let of_node = self.clusters.as_ref().map(|clusters| clusters.triples(self.node));
         let places = self.order.batch(self.dealt.nth(index));
-        match &self.clusters {
-            None => places.collect(),
-            Some(clusters) => {
-                let of_node = clusters.triples(self.node);
-                places.map(|place| of_node[place as usize].into()).collect()
-            }
-        }
+        places.map(move |place| of_node.map_or(place, |of_node| of_node[place as usize].into()))
     }
 
     /// Distinguishes a batch from all others of the epoch.

@@ -196,9 +196,10 @@ impl<E: Element> Task for Kge<E> {
         let share = self.share(epoch, at.partition);
         if self.config.separate {
             let steps = self.config.steps();
-            return self.prepare_score(epoch, share.triples(at.index / steps)[0], at.index % steps);
+            let triple = share.triples(at.index / steps).next().expect("a batch has a triple");
+            return self.prepare_score(epoch, triple, at.index % steps);
         }
-        let numbers = share.triples(at.index);
+        let numbers: Vec<u64> = share.triples(at.index).collect();
         let triples: Vec<Triple> = numbers.iter().map(|number| self.data.train[*number as usize]).collect();
         let (batch, keys) = Batch::new(&triples, self.relations);
         let samples = self.samples(epoch, (&share, at.index), &numbers);

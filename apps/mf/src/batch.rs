@@ -2,6 +2,7 @@
 
 use crate::data::Dataset;
 use intendant_core::Key;
+use smallvec::SmallVec;
 
 /// An entry of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,13 +26,13 @@ pub(crate) struct Run {
     pub(crate) end: usize,
 }
 
-/// A batch, prepared before it is trained.
+/// A batch, prepared before it is trained. What a single entry needs lies within it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// Entries in the order in which they are trained.
-    pub(crate) examples: Vec<Example>,
+    pub(crate) examples: SmallVec<[Example; 1]>,
     /// Their columns.
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: SmallVec<[Run; 1]>,
     /// Number of rows among the keys; they come first.
     pub(crate) rows: usize,
 }
@@ -39,9 +40,9 @@ pub struct Batch {
 /// A batch that is being put together, entry by entry.
 pub(crate) struct Builder<'a> {
     data: &'a Dataset,
-    examples: Vec<Example>,
+    examples: SmallVec<[Example; 1]>,
     /// With the number of the column in the place of its position.
-    runs: Vec<Run>,
+    runs: SmallVec<[Run; 1]>,
     /// Of the rows of the entries.
     keys: Vec<Key>,
 }
@@ -49,11 +50,12 @@ pub(crate) struct Builder<'a> {
 impl<'a> Builder<'a> {
     /// Reserves memory for so many entries.
     pub(crate) fn new(data: &'a Dataset, entries: usize) -> Self {
+        let runs = RUNS.min(entries);
         Self {
             data,
-            examples: Vec::with_capacity(entries),
-            runs: Vec::with_capacity(RUNS),
-            keys: Vec::with_capacity(entries + RUNS),
+            examples: SmallVec::with_capacity(entries),
+            runs: SmallVec::with_capacity(runs),
+            keys: Vec::with_capacity(entries + runs),
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::draw::Drawn;
 use intendant_core::Key;
 use intendant_core::random::mix;
+use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
 /// A word of a batch.
@@ -14,14 +15,14 @@ pub(crate) struct Centre {
     pub(crate) end: u32,
 }
 
-/// A batch, prepared before it is trained.
+/// A batch, prepared before it is trained. What a single pair needs lies within it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// Words in the order in which they are trained. All of them have a context.
-    pub(crate) centres: Vec<Centre>,
+    pub(crate) centres: SmallVec<[Centre; 1]>,
     /// For each pair of a word and a word of its context, the position of the latter's output vector among
     /// the batch's keys.
-    pub(crate) outputs: Vec<u32>,
+    pub(crate) outputs: SmallVec<[u32; 2]>,
     /// Position of the first sample: the number of keys.
     pub(crate) samples: usize,
     /// Words of the text, skipped ones included.
@@ -91,13 +92,13 @@ impl Batch {
             return (Self { words, rate, ..Self::failed() }, Vec::new());
         };
         let centre = Centre { input: 0, end: 1 };
-        let batch = Self { centres: vec![centre], outputs: vec![1], samples: 2, words, rate };
+        let batch = Self { centres: smallvec![centre], outputs: smallvec![1], samples: 2, words, rate };
         (batch, vec![Key(input.into()), Key(first_output + u64::from(output))])
     }
 
     /// A batch without words, after which the run ends: the text could not be read.
     pub(crate) fn failed() -> Self {
-        Self { centres: Vec::new(), outputs: Vec::new(), samples: 0, words: 0, rate: f64::NAN }
+        Self { centres: SmallVec::new(), outputs: SmallVec::new(), samples: 0, words: 0, rate: f64::NAN }
     }
 
     /// Number of pairs of a word and a word of its context.

@@ -45,6 +45,10 @@ const REJECTED_MAX: usize = 128;
 /// So many samples are drawn from the cells that a thread has found, even if parts have changed meanwhile.
 const OUTDATED_MAX: usize = 256;
 
+/// For so many distributions, a thread keeps the cells that it has found. A thread of a node draws from one
+/// or two; the only thread of a simulation draws from those of all nodes in turn.
+const FOUND: usize = 256;
+
 /// The group of keys that are elsewhere. It lies between the keys of which this node has one part and those
 /// that it owns, because keys come from elsewhere and go there.
 const ELSEWHERE: usize = 1;
@@ -188,9 +192,17 @@ struct Cell {
     part: u32,
 }
 
+/// Memory of draws.
+#[derive(Debug, Default)]
+struct Found {
+    /// By the number of the distribution, modulo [`FOUND`].
+    cells: Vec<Cells>,
+    /// The distribution of the last draw.
+    last: u64,
+}
+
 thread_local! {
-    /// Memory of draws.
-    static CELLS: RefCell<Cells> = RefCell::default();
+    static CELLS: RefCell<Found> = RefCell::default();
 }
 
 impl Near {
@@ -331,14 +343,20 @@ impl Near {
     }
 
     /// Makes sure that `found` has the cells of this distribution that have keys, as they are, or were
-    /// [`OUTDATED_MAX`] samples ago.
-    fn find_cells(&self, found: &mut Cells) {
+    /// [`OUTDATED_MAX`] samples ago if the draw `goes_on`: if the thread's last draw was from this
+    /// distribution, too.
+    fn find_cells(&self, found: &mut Cells, goes_on: bool) {
         // Relaxed: see `set`.
         let changes = self.changes.load(Ordering::Relaxed);
-        // No cell yields a sample: then the next change counts.
-        let is_young = found.table.is_some() && found.drawn < OUTDATED_MAX;
-        if found.of == self.number && (found.changes == changes || is_young) {
-            return;
+        if found.of == self.number {
+            if !goes_on {
+                found.drawn = 0;
+            }
+            // No cell yields a sample: then the next change counts.
+            let is_young = goes_on && found.table.is_some() && found.drawn < OUTDATED_MAX;
+            if found.changes == changes || is_young {
+                return;
+            }
         }
         let Cells { cells, .. } = found;
         cells.clear();
@@ -367,8 +385,13 @@ impl Near {
     /// probability.
     #[inline(never)]
     pub(crate) fn draw(&self, rng: &mut Pcg64Mcg, samples: usize, keys: &mut Vec<Key>) {
-        CELLS.with_borrow_mut(|found| {
-            self.find_cells(found);
+        CELLS.with_borrow_mut(|Found { cells, last }| {
+            if cells.is_empty() {
+                cells.resize_with(FOUND, Cells::default);
+            }
+            let goes_on = std::mem::replace(last, self.number) == self.number;
+            let found = &mut cells[(self.number % FOUND as u64) as usize];
+            self.find_cells(found, goes_on);
             let (end, mut rejected) = (keys.len() + samples, 0);
             while keys.len() < end
                 && rejected < REJECTED_MAX
@@ -400,7 +423,7 @@ impl Near {
                 if accepted == 0 {
                     // The keys may have left.
                     found.drawn = OUTDATED_MAX;
-                    self.find_cells(found);
+                    self.find_cells(found, true);
                 }
             }
         });

@@ -65,6 +65,11 @@ impl<T> Queue<T> {
         self.heap.peek().map(|entry| (entry.rank >> 64) as u64)
     }
 
+    /// The next event, and two of which one is the next but one, unless others are scheduled before them.
+    pub(crate) fn upcoming(&self) -> impl Iterator<Item = &T> {
+        self.heap.as_slice().iter().take(3).map(|entry| &entry.event)
+    }
+
     /// Removes the next event and advances the time to it; `None` if no event is pending.
     pub(crate) fn next(&mut self) -> Option<T> {
         let Entry { rank, event } = self.heap.pop()?;

@@ -13,6 +13,9 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The names of the sums over batches.
+const TRAINED: [&str; 2] = ["loss", "examples"];
+
 /// The elements of what is pulled of a key.
 const VISIBLE: fn(&ModelRange) -> usize = |range| range.len;
 
@@ -94,6 +97,9 @@ pub struct Driver<T: Task> {
     diverged: Option<Diverged>,
     evaluation: Option<Box<dyn Evaluation<T::Element>>>,
     reduction: Reduction,
+    /// The sums of losses and examples in `reduction`, if batches were trained since they were settled: a
+    /// search by name takes as long as the arithmetic of a small batch.
+    trained_sums: Option<[f64; 2]>,
     combined: Vec<Reduction>,
 }
 
@@ -148,6 +154,7 @@ impl<T: Task> Driver<T> {
             diverged: None,
             evaluation: None,
             reduction: sums,
+            trained_sums: None,
             combined: start.epochs.clone(),
         }
     }
@@ -179,6 +186,11 @@ impl<T: Task> Driver<T> {
     /// Whether no batch has been asked for yet: what happened so far was preparation.
     pub fn is_starting(&self) -> bool {
         matches!(self.state, State::Start | State::Residents | State::StartQuiesce | State::StartBarrier)
+    }
+
+    /// The batch that is trained next, if the driver has it.
+    pub fn upcoming(&self) -> Option<&Prepared<T::Batch>> {
+        self.queue.front()
     }
 
     /// The keys to localize, for [`Op::Localize`].
@@ -263,7 +275,8 @@ impl<T: Task> Driver<T> {
         }
     }
 
-    /// This worker's sums, for [`Op::Reduce`].
+    /// This worker's sums, for [`Op::Reduce`] and [`Op::Meet`]. At other times, those of the last batches are
+    /// missing.
     pub fn reduction(&self) -> &Reduction {
         &self.reduction
     }
@@ -615,8 +628,10 @@ impl<T: Task> Driver<T> {
     /// Counts a batch.
     fn trained_batch(&mut self, digest: u64, report: &StepReport) {
         self.reduction.digest = self.reduction.digest.wrapping_add(digest);
-        self.reduction.add("loss", report.loss);
-        self.reduction.add("examples", report.examples as f64);
+        let [loss, examples] =
+            self.trained_sums.get_or_insert_with(|| TRAINED.map(|name| self.reduction.get(name)));
+        *loss += report.loss;
+        *examples += report.examples as f64;
         self.progress.batches += 1;
         self.progress.examples += report.examples;
         self.progress.loss += report.loss;
@@ -667,12 +682,21 @@ impl<T: Task> Driver<T> {
     /// No worker trains on before all have evaluated.
     fn end_evaluation(&mut self, split: Split) -> Op {
         let evaluation = self.evaluation.take().expect("evaluation is under way");
+        self.settle_trained();
         self.reduction.merge(&evaluation.finish());
         self.state = State::EvaluateEnd(split);
         Op::Quiesce
     }
 
+    /// Moves the sums over batches to the others.
+    fn settle_trained(&mut self) {
+        for (name, sum) in TRAINED.into_iter().zip(self.trained_sums.take().into_iter().flatten()) {
+            self.reduction.sums.insert(name.to_owned(), sum);
+        }
+    }
+
     fn settle(&mut self) {
+        self.settle_trained();
         self.task.settle(&mut self.scratch, &mut self.reduction);
     }
 

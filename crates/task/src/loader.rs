@@ -247,6 +247,11 @@ impl<T: Task> Loader<T> {
         self.prepared.pop_front().expect("take follows Deliver")
     }
 
+    /// The batch to deliver next, if it is prepared.
+    pub fn upcoming(&self) -> Option<&Prepared<T::Batch>> {
+        self.prepared.front()
+    }
+
     /// Works out what is to be announced of the next batch: its own keys for its clock, and of the first of a
     /// group the samples for the clocks of all that share its handles. Residents are announced before the
     /// first batch that has some, for all clocks from then on.

@@ -3,7 +3,7 @@
 use crate::{Criterion, Evaluation, Reduction, Split};
 use intendant_core::{Combine, Element, Initialiser, Key, Layout, LayoutBuilder, Rule, SharedRule};
 use intendant_sampling::{DistributionId, Handle, Sampler};
-use intendant_store::Row;
+use intendant_store::{Row, prefetch};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -231,6 +231,23 @@ pub struct Prepared<B> {
     /// A hash of the examples and of their randomness. Their wrapping sum over all batches tells whether
     /// every example was trained exactly once.
     pub digest: u64,
+}
+
+impl<B> Prepared<B> {
+    /// Hints that the batch is about to be used.
+    #[inline]
+    pub fn prefetch(&self) {
+        const LINE: usize = 64;
+        let at = std::ptr::from_ref(self).cast::<u8>();
+        (0..size_of::<Self>()).step_by(LINE).for_each(|offset| prefetch(at.wrapping_add(offset)));
+    }
+
+    /// Second hint, a few events later: fetches the first keys.
+    #[inline]
+    pub fn prefetch_keys(&self) {
+        prefetch(self.keys.as_ptr());
+        prefetch(self.samples.as_ptr());
+    }
 }
 
 /// Values that were pulled for a batch, concatenated in the order of their keys.

@@ -151,6 +151,11 @@ impl<E: Element> Cluster<E> {
         self.nodes[self.node_of(worker)].lend(&self.worker_states[worker].local, key)
     }
 
+    /// Hints that the row of `key` is about to be lent, and that of `later` a few rows after it.
+    pub fn prefetch_row(&self, worker: usize, key: Key, later: Option<Key>) {
+        self.nodes[self.node_of(worker)].prefetch_row(&self.worker_states[worker].local, key, later);
+    }
+
     /// Lends a row to `act`. Returns whether there was one.
     pub fn update(&mut self, worker: usize, key: Key, act: impl FnOnce(&mut [E])) -> bool {
         match self.lend(worker, key) {

@@ -73,6 +73,24 @@ impl<E: Element> Cluster<E> {
         Ok(Some(happened))
     }
 
+    /// The workers whose programs or loaders (`true`) continue in the next events, as far as the queue tells
+    /// at once: [`Queue::upcoming`](crate::queue::Queue::upcoming). `None` for other events.
+    pub(crate) fn upcoming(&self) -> impl Iterator<Item = Option<(usize, bool)>> {
+        self.queue.upcoming().map(|event| match *event {
+            Event::Awake { worker } => Some((worker as usize, false)),
+            Event::Loaded { worker } => Some((worker as usize, true)),
+            Event::Enqueue { .. }
+            | Event::Front { .. }
+            | Event::Arrive { .. }
+            | Event::Turn { .. }
+            | Event::Deliver { .. }
+            | Event::Intake { .. }
+            | Event::Report { .. }
+            | Event::Woken { .. }
+            | Event::Due { .. } => None,
+        })
+    }
+
     fn enqueue(&mut self, worker: usize, channel: usize) -> Result<Happened, Violation> {
         let item = self.worker_states[worker].to_channels[channel].arrive().expect("an item per event");
         let station = self.station(self.node_of(worker), channel);

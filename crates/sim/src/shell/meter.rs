@@ -65,8 +65,6 @@ impl Counters {
 struct Accesses {
     start: AccessStats,
     late: AccessStats,
-    /// Whether start-up has ended.
-    is_late: bool,
     end: AccessStats,
 }
 
@@ -77,6 +75,9 @@ pub(super) struct Meter {
     /// Sampling counters at the end of the previous epoch.
     sampled: SamplingStats,
     workers: Vec<Accesses>,
+    /// By worker, whether start-up has ended. Apart from the counters, which are in no cache of the processor
+    /// when a worker has trained a batch.
+    late: Vec<bool>,
 }
 
 impl Meter {
@@ -86,6 +87,7 @@ impl Meter {
             end: None,
             sampled: SamplingStats::default(),
             workers: vec![Accesses::default(); workers],
+            late: vec![false; workers],
         }
     }
 
@@ -95,15 +97,16 @@ impl Meter {
         (self.start, self.end) = (Counters::now(cluster, self.sampled), None);
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
             let now = cluster.accesses(worker);
-            *accesses = Accesses { start: now, late: now, is_late: false, end: now };
+            *accesses = Accesses { start: now, late: now, end: now };
         }
+        self.late.fill(false);
     }
 
     /// Called after a worker has trained a batch.
     pub(super) fn step<E: Element>(&mut self, cluster: &Cluster<E>, worker: usize, progress: &Progress) {
-        let counts = &mut self.workers[worker];
-        if !counts.is_late && progress.batches >= (progress.batches_total as f64 * START_UP).ceil() as u64 {
-            (counts.is_late, counts.late) = (true, cluster.accesses(worker));
+        let starts = progress.batches < (progress.batches_total as f64 * START_UP).ceil() as u64;
+        if !starts && !std::mem::replace(&mut self.late[worker], true) {
+            self.workers[worker].late = cluster.accesses(worker);
         }
     }
 

@@ -7,6 +7,9 @@ use intendant_task::{Row, Rows};
 /// Marks a position whose row is lent.
 const LENT: usize = usize::MAX;
 
+/// How many rows after a row slots are fetched.
+const SLOTS_AHEAD: usize = 8;
+
 /// Where a batch is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
@@ -144,5 +147,9 @@ impl<E: Element> Rows<E> for ClusterRows<'_, E> {
         Row::unshared(&mut self.copies.values[place..place + self.cluster.layout().len(key)])
     }
 
-    fn prefetch(&self, _at: usize) {}
+    fn prefetch(&self, at: usize) {
+        if let Some(key) = self.keys.get(at) {
+            self.cluster.prefetch_row(self.worker, *key, self.keys.get(at + SLOTS_AHEAD).copied());
+        }
+    }
 }

@@ -169,6 +169,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             self.load(worker, LoaderEvent::Start)?;
         }
         while let Some(happened) = self.cluster.next()? {
+            self.prefetch_next();
             self.write_on()?;
             match happened {
                 Happened::Internal => {}
@@ -225,6 +226,21 @@ impl<'a, T: Task> TaskRun<'a, T> {
             explanations,
             reach: *self.cluster.reach(),
         })
+    }
+
+    /// Fetches the batches of the next events. Between two events of a worker those of all others pass: in
+    /// large clusters, what was prepared for it is in no cache of the processor any more.
+    fn prefetch_next(&self) {
+        for (at, event) in self.cluster.upcoming().enumerate() {
+            let Some((worker, is_loader)) = event else { continue };
+            let TaskWorker { driver, loader, batches, .. } = &self.workers[worker];
+            let prepared = if is_loader { loader.upcoming() } else { driver.upcoming().or(batches.front()) };
+            match prepared {
+                Some(prepared) if at == 0 => prepared.prefetch_keys(),
+                Some(prepared) => prepared.prefetch(),
+                None => {}
+            }
+        }
     }
 
     /// Ends what has been written by now.

@@ -86,7 +86,7 @@ fn train(values: &mut [f32], schedule: Schedule) -> Result<Vec<String>, String> 
                     Ok::<(), Infallible>(())
                 });
                 assert_eq!(cost, Ok(Cost(7)));
-                assert_eq!(all_well, driver.reduction().get("loss").is_finite());
+                assert_eq!(all_well, driver.progress().loss.is_finite());
                 Event::Done
             }
             Op::Reduce => {

@@ -220,7 +220,7 @@ impl<T: Task> TaskRun<'_, T> {
     /// then trains, at one point in time; then pushes what was done to the copies.
     fn train(&mut self, worker: usize) -> Result<Option<Event<T::Batch>>, TaskFailure> {
         let state = &mut self.workers[worker];
-        let keys = state.driver.train_keys().to_vec();
+        let keys = state.driver.train_keys();
         if state.copies.begin(keys.len()) {
             let samples = state.driver.sampled_keys();
             self.cluster.count_sampled(worker, samples);
@@ -230,7 +230,8 @@ impl<T: Task> TaskRun<'_, T> {
             }
         }
         while !state.copies.is_trained() {
-            let absent_now = self.cluster.find_absent(worker, &keys)?;
+            let keys = state.driver.train_keys();
+            let absent_now = self.cluster.find_absent(worker, keys)?;
             let absent = state.copies.without(&absent_now);
             if absent.is_empty() {
                 state.copies.lend_others(&absent_now, self.cluster.layout());
@@ -240,12 +241,12 @@ impl<T: Task> TaskRun<'_, T> {
                     Ok::<(), TaskFailure>(())
                 });
                 let (lent, pulled) = copies.trained();
-                let elements = self.cluster.elements(&keys) - copies.update().1.len();
+                let elements = self.cluster.elements(state.driver.train_keys()) - copies.update().1.len();
                 self.cluster.updated(worker, lent, elements, pulled);
                 self.computed(worker, trained?);
-                let now_ns = self.cluster.now_ns();
-                self.bounds.read(worker, &keys, now_ns);
-                self.bounds.write(worker, &keys, now_ns);
+                let (keys, now_ns) = (self.workers[worker].driver.train_keys(), self.cluster.now_ns());
+                self.bounds.read(worker, keys, now_ns);
+                self.bounds.write(worker, keys, now_ns);
                 break;
             }
             // The loop comes here again for the others.
