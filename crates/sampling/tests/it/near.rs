@@ -136,6 +136,23 @@ fn nodes_together_draw_from_the_distribution() {
     assert!(off < 0.1, "off by {off}: {all:?}");
 }
 
+/// The only thread of a simulation draws for all nodes in turn.
+#[test]
+fn nodes_that_share_a_thread_draw_as_if_each_had_a_new_one() {
+    let all = [3, 3, 8].map(|nodes| keeps(Distribution::weighted(Key(0), &weights()).unwrap(), nodes));
+    for change in 0..30 {
+        for (at, (manager, id, place)) in all.iter().enumerate() {
+            // The parts of a node do not change each time.
+            if !(change + at as u64).is_multiple_of(3) {
+                (0..KEYS).for_each(|key| place.near.set(Key(key), part(key, change, place.nodes)));
+            }
+            let draw = || counts(manager, *id, place, KEYS as usize, 50);
+            let alone = std::thread::scope(|scope| scope.spawn(draw).join().unwrap());
+            assert_eq!(draw(), alone, "node {at}, change {change}");
+        }
+    }
+}
+
 #[test]
 fn a_node_without_keys_draws_from_the_distribution() {
     let (manager, id, place) = keeps(Distribution::weighted(Key(4), &[1.0, 0.0, 3.0]).unwrap(), 4);
