@@ -366,8 +366,8 @@ impl<E: Element> AllReduce<E> {
         Ok(early)
     }
 
-    /// Checks that updates of the keys `indices`, with so many elements, are well-formed and continue those up
-    /// to index `before`.
+    /// Checks that updates of the keys `indices`, with so many elements, are well-formed and continue those
+    /// up to index `before`.
     fn check(&self, indices: &[u32], elements: usize, before: Option<u32>) -> Result<(), PartError> {
         let (mut last, mut expected) = (before, 0);
         for index in indices.iter().copied() {

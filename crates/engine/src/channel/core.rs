@@ -141,7 +141,7 @@ impl<E: Element> Core<E> {
         }
     }
 
-    /// The entry of a noted key and its role, if its mark is still set. The caller clears the mark or keeps it.
+    /// The entry of a noted key and its role, if its mark is still set. The caller clears or keeps the mark.
     pub(crate) fn changed(&self, key: Key) -> Option<(Entry<'_, SlotState, E>, Role)> {
         let (entry, role) = self.shared.latch(key);
         entry.state().is_dirty().then_some((entry, role))

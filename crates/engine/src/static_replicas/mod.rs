@@ -16,8 +16,8 @@ use intendant_techniques::{Clip, Role, StaticReplicaPace};
 use intendant_wire::{Message, OpId, Origin, Reduce};
 use std::sync::Arc;
 
-/// Bytes of values after which a message goes on in a new frame. The receiver adds a frame while the next ones
-/// are under way, and reads frames of up to 256 KiB into memory that it uses again.
+/// Bytes of values after which a message goes on in a new frame. The receiver adds a frame while the next
+/// ones are under way, and reads frames of up to 256 KiB into memory that it uses again.
 const FRAME_BYTES_TARGET: usize = 192 << 10;
 
 /// A channel's keys with static replicas.
