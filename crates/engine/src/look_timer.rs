@@ -60,12 +60,12 @@ pub struct LookTimer {
 }
 
 impl LookTimer {
-    /// A channel of a node with `threads` threads, workers and channels, which have `cores` cores to
-    /// themselves.
+    /// `shares_core`: a worker may need the channel's core, because the node's workers and channels are more
+    /// than its cores.
     #[must_use]
-    pub fn new(threads: usize, cores: usize) -> Self {
+    pub fn new(shares_core: bool) -> Self {
         Self {
-            rest: if threads > cores { REST_SHARED } else { REST_OWN },
+            rest: if shares_core { REST_SHARED } else { REST_OWN },
             since_look: 0,
             since_round: 0,
             looked: Tick(0),
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn an_unloaded_channel_is_not_late() {
-        let mut timer = LookTimer::new(3, 2);
+        let mut timer = LookTimer::new(true);
         for look in 1..100 {
             let now = Tick(look * 1_000);
             timer.worked(100);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_busy_channel_rests_longer_up_to_a_bound() {
-        let mut timer = LookTimer::new(3, 2);
+        let mut timer = LookTimer::new(true);
         let now = Tick(10_000_000);
         assert_eq!(timer.looked(Tick(9_990_000), 0, None), None);
         timer.worked(4_000);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_idle_channel_rests_until_the_next_request() {
-        let (mut timer, begin) = (LookTimer::new(3, 2), Tick(10_000_000));
+        let (mut timer, begin) = (LookTimer::new(true), Tick(10_000_000));
         let at = |ms: u64| begin.after(1_000 * ms);
         assert_eq!(timer.looked(at(0), 0, Some(7)), Some(at(0)), "it has sent something");
         // However often there are rounds, and whether or not there are looks for intents in between.
@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn a_channel_with_a_core_of_its_own_rests_less() {
         let now = Tick(50_000);
-        for (cores, rest) in [(1, 3_000), (2, 1_000)] {
-            let mut timer = LookTimer::new(2, cores);
+        for (shares_core, rest) in [(true, 3_000), (false, 1_000)] {
+            let mut timer = LookTimer::new(shares_core);
             assert_eq!(timer.looked(now, 1_000, Some(0)), Some(now.after(rest)));
             assert_eq!(timer.next(Tick(0)), now.after(rest));
         }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_channel_that_slept_has_rested() {
-        let mut timer = LookTimer::new(2, 1);
+        let mut timer = LookTimer::new(true);
         let begin = Tick(10_000_000);
         timer.looked(begin, 0, None);
         timer.worked(4_000);

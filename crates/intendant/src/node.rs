@@ -200,8 +200,8 @@ impl<E: Element> Node<E> {
             }
         });
         let cores = thread::available_parallelism().map_or(1, usize::from) / nodes_here;
-        let threads_that_compute = workers + layout.channels();
-        let looks = LookTimer::new(threads_that_compute, cores);
+        let shares_cores = workers + layout.channels() > cores;
+        let looks = LookTimer::new(shares_cores);
         let mut threads = Vec::new();
         for (channel, (fabric, receiver)) in fabrics.into_iter().zip(receivers).enumerate() {
             let id = ChannelId(channel as u16);
@@ -257,7 +257,7 @@ impl<E: Element> Node<E> {
             attendance,
             awake,
             outstanding_bytes,
-            shares_cores: threads_that_compute > cores,
+            shares_cores,
             recording,
         };
         Ok(Self {

@@ -115,7 +115,7 @@ impl Machine {
             (0, _) => 1,
             (cores, _) => cores,
         };
-        LookTimer::new(threads, cores)
+        LookTimer::new(threads > cores)
     }
 }
 
