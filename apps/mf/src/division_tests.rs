@@ -385,7 +385,7 @@ fn nodes_are_at_different_blocks_of_columns_and_visit_each_once() {
         blocks.iter_mut().for_each(|blocks| blocks.dedup());
         for blocks in &blocks {
             let visited: BTreeSet<usize> = blocks.iter().copied().collect();
-            assert_eq!((visited.len(), blocks.len()), (6, 6), "{blocks:?}");
+            assert_eq!((visited.len(), blocks.len()), (12, 12), "{blocks:?}");
         }
         orders.push(blocks);
     }

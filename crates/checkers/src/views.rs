@@ -388,7 +388,7 @@ impl<E: Element> Training<E> {
         loop {
             let offers = self.nodes.iter().map(|(id, node)| (*id, node.offer.clone())).collect();
             let last = self.view.members.clone();
-            let next = match decide(&offers, self.dice.once_in(2)) {
+            let next = match decide(&offers, self.dice.once_in(2), true) {
                 Decision::Go(next) => next,
                 Decision::Wait(missing) => {
                     return Err((
@@ -397,7 +397,9 @@ impl<E: Element> Training<E> {
                     ));
                 }
                 Decision::Stuck(reason) => {
-                    let left = last.iter().filter(|member| self.nodes.contains_key(&member.id)).count();
+                    let missing = last.iter().any(|member| !self.nodes.contains_key(&member.id));
+                    let counts = |id| self.nodes.get(&id).is_some_and(|node| !missing || !node.offer.leaves);
+                    let left = last.iter().filter(|member| counts(member.id)).count();
                     let is_quorum = left * 2 > last.len();
                     // Whether others have begun a view is not known while it begins.
                     let entering = self.nodes.values().any(|node| node.offer.entering.is_some());

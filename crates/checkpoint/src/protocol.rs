@@ -32,7 +32,16 @@ pub struct Seat {
 }
 
 /// What a node's part of a cut is, once it is durable, or why it cannot be written.
-pub type Written = Result<Part, String>;
+pub type Written = Result<Part, Unwritten>;
+
+/// Why a node's part of a cut cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unwritten {
+    /// The rest of a sentence that begins with the node.
+    pub reason: String,
+    /// Whether the node holds the copies of other nodes' parts that it should: a full disk does not take them.
+    pub is_copied: bool,
+}
 
 /// Why the run ends early, or goes on with other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +91,9 @@ pub enum Settled {
         node: usize,
         /// Why.
         reason: String,
+        /// Whether all nodes hold the copies that they should: the cut is no checkpoint, and survives the loss
+        /// of nodes.
+        is_copied: bool,
     },
 }
 
@@ -238,13 +250,14 @@ impl Protocol {
         // All of them: what one node writes late would else be taken for its part of the next cut.
         let written: Vec<Written> = of_nodes.collect::<Option<_>>()?;
         self.pending = None;
+        let is_copied = written.iter().all(|part| part.as_ref().map_or_else(|why| why.is_copied, |_| true));
         let mut parts = Vec::with_capacity(written.len());
         for (node, part) in written.into_iter().enumerate() {
             match part {
                 Ok(part) => parts.push(part),
-                Err(reason) => {
-                    self.is_bare = self.depends;
-                    return Some(Settled::Failed { cut, node, reason });
+                Err(Unwritten { reason, .. }) => {
+                    self.is_bare = self.depends && !is_copied;
+                    return Some(Settled::Failed { cut, node, reason, is_copied });
                 }
             }
         }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 struct Write {
     meetings: usize,
     fails: bool,
+    /// Whether the node has the copies that it should.
+    is_copied: bool,
 }
 
 /// A random run of the protocol.
@@ -26,8 +28,8 @@ struct Run {
 }
 
 fn runs() -> impl Strategy<Value = Run> {
-    let write = (0_usize..4, prop::bool::weighted(0.1));
-    let write = write.prop_map(|(meetings, fails)| Write { meetings, fails });
+    let write = (0_usize..4, prop::bool::weighted(0.1), any::<bool>());
+    let write = write.prop_map(|(meetings, fails, is_copied)| Write { meetings, fails, is_copied });
     (1_usize..5, 1_usize..4, 1_usize..24).prop_flat_map(move |(nodes, workers, meetings)| {
         (
             Just((nodes, workers)),
@@ -102,7 +104,9 @@ impl Run {
             assert_eq!(protocols[0].pending().is_some(), cut.is_some() || writers[0].is_some());
             if let Some(cut) = cut {
                 for (node, write) in self.writes[meeting].iter().enumerate() {
-                    let result = if write.fails { Err(format!("{cut}/{node}")) } else { Ok(part(cut, node)) };
+                    let unwritten =
+                        || Unwritten { reason: format!("{cut}/{node}"), is_copied: write.is_copied };
+                    let result = if write.fails { Err(unwritten()) } else { Ok(part(cut, node)) };
                     assert_eq!(writers[node], None, "a writer has one part at a time");
                     writers[node] = Some((cut, write.meetings, result));
                 }
@@ -134,13 +138,17 @@ impl Run {
         let Some(what) = heard[0].settled.clone() else { return };
         let (Settled::Complete { cut, .. } | Settled::Failed { cut, .. }) = what;
         assert_eq!(Some(cut), pending, "what is settled is the cut that was pending");
+        let lacks_copies = |writer: &Option<(u64, usize, Written)>| matches!(writer, Some((_, _, Err(why))) if !why.is_copied);
+        if let Settled::Failed { is_copied, .. } = &what {
+            assert_eq!(*is_copied, !writers.iter().any(lacks_copies));
+        }
         for (node, writer) in writers.iter_mut().enumerate() {
             let (of, _, written) = writer.take().expect("all nodes have told");
             assert_eq!(of, cut);
             match (&what, &written) {
                 (Settled::Complete { parts, .. }, written) => assert_eq!(Ok(&parts[node]), written.as_ref()),
                 (Settled::Failed { node: failed, reason, .. }, Err(why)) if *failed == node => {
-                    assert_eq!(reason, why)
+                    assert_eq!(*reason, why.reason);
                 }
                 (Settled::Failed { node: failed, .. }, written) => {
                     assert!(written.is_ok() && node != *failed || node > *failed, "the first is named");

@@ -236,23 +236,21 @@ impl Standby {
 
     /// The process calls the first gather of a view.
     pub fn entering(&self, view: &View) {
-        let mut muster = lock(&self.shared.muster);
-        let me = muster.me();
-        me.seen = me.seen.max(view.number);
-        me.entering = Some(view.clone());
+        lock(&self.shared.muster).entering(view);
     }
 
     /// It has passed that gather.
     pub fn entered(&self, view: &View) {
-        let mut muster = lock(&self.shared.muster);
-        let me = muster.me();
-        me.seen = me.seen.max(view.number);
-        (me.entered, me.entering, me.leaves) = (Some(view.clone()), None, false);
-        me.gone.clear();
-        muster.enter();
+        lock(&self.shared.muster).entered(view);
     }
 
-    /// Processes that want to join this node's view.
+    /// The process could not enter this view, or not begin to work in it. If others have joined with it, it is
+    /// some time until processes may join again.
+    pub fn failed(&self, next: &Next) {
+        lock(&self.shared.muster).failed(self.shared.clock.now(), next);
+    }
+
+    /// Processes that may join this node's view, and want to.
     #[must_use]
     pub fn joining(&self) -> usize {
         lock(&self.shared.muster).joining(self.shared.clock.now())
@@ -275,21 +273,10 @@ impl Standby {
         door: Option<SocketAddr>,
         within: Duration,
     ) -> Result<Mustered, MusterError> {
-        {
-            let mut muster = lock(&self.shared.muster);
-            let me = muster.me();
-            me.gone.extend(gone);
-        }
+        lock(&self.shared.muster).me().gone.extend(gone);
         let found = self.runtime().block_on(self.find(door, within));
         if let Ok(found) = &found {
-            let mut muster = lock(&self.shared.muster);
-            let me = muster.me();
-            me.seen = me.seen.max(found.next.view.number);
-            // Else a process that is lost while the next view begins could make this one pass that view over.
-            let follows = &found.next.follows;
-            if me.entered.as_ref().is_none_or(|entered| entered.number <= follows.number) {
-                (me.entered, me.entering) = (Some(follows.clone()), None);
-            }
+            lock(&self.shared.muster).go(&found.next);
         }
         found
     }

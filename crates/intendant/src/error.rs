@@ -102,6 +102,12 @@ impl Error {
         self.failure().filter(|failure| failure.kind == FailureKind::PeerLost)?.node
     }
 
+    /// The node that ended the cluster, or with which the others could not go on, if that is what happened.
+    pub fn ended_by(&self) -> Option<NodeId> {
+        use FailureKind::{Aborted, Disagreement, Mismatch};
+        self.failure().filter(|failure| matches!(failure.kind, Aborted | Disagreement | Mismatch))?.node
+    }
+
     /// The exit code that programs end with: 4 if a peer was lost, 2 if the user has to change something,
     /// else 1.
     pub fn exit_code(&self) -> u8 {

@@ -12,6 +12,7 @@
 //! What travels: a request ([`Wanted`]) and pieces. A piece of a part is its number of keys (u32), the keys
 //! (u64) and their rows, one after the other, little-endian.
 
+use crate::cut::now;
 use crate::error::TrainError;
 use crate::origin::RunState;
 use hashbrown::HashMap;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 
 /// Replicated keys that are listed in a request, at most.
 const LISTED_MAX: usize = 1 << 16;
@@ -95,7 +97,28 @@ pub(crate) struct Copies<E> {
     standby: Arc<Standby>,
     /// Parts of other nodes that each node holds.
     count: usize,
+    starting: Mutex<Option<Starting>>,
 }
+
+/// Processes were asked for.
+#[derive(Clone, Copy, Debug)]
+struct Starting {
+    /// So many nodes the run will have with them.
+    nodes: usize,
+    since: Instant,
+}
+
+impl Starting {
+    /// How many processes a run with `nodes` nodes lacks that is to have `wanted`. Those that were asked for `before`
+    /// and have not joined are not asked for again for a while.
+    fn missing(before: Option<Self>, wanted: usize, nodes: usize, now: Instant) -> usize {
+        let starting = before.filter(|starting| now - starting.since < START);
+        wanted.saturating_sub(starting.map_or(nodes, |starting| starting.nodes.max(nodes)))
+    }
+}
+
+/// A process that was asked for and has not joined for so long is not expected any more.
+const START: Duration = Duration::from_secs(60);
 
 struct Held<E> {
     layout: Layout,
@@ -107,14 +130,18 @@ impl<E: Element> Copies<E> {
     pub(crate) fn new(layout: Layout, standby: Arc<Standby>, count: usize) -> Self {
         let held = Arc::new(Held { layout, cuts: Mutex::default() });
         standby.hold(Arc::clone(&held) as Arc<dyn Holder>);
-        Self { held, standby, count }
+        Self { held, standby, count, starting: Mutex::default() }
     }
 
     /// How many of the nodes stay, if another number of nodes was asked for, or processes want to join; to be
     /// called at node 0. Processes that are missing are asked for.
     pub(crate) fn asked(&self, nodes: usize) -> Option<u16> {
         let wanted = self.standby.take_wanted();
-        let missing = wanted.map_or(0, |wanted| usize::from(wanted).saturating_sub(nodes));
+        let mut starting = lock(&self.starting);
+        let missing = wanted.map_or(0, |wanted| Starting::missing(*starting, wanted.into(), nodes, now()));
+        if let Some(wanted) = wanted.filter(|_| missing > 0) {
+            *starting = Some(Starting { nodes: wanted.into(), since: now() });
+        }
         let address = self.standby.process().address;
         if (0..missing).any(|_| !intendant::launch::ask_for_another(address.port())) {
             tracing::warn!(
@@ -381,4 +408,24 @@ pub(crate) fn init<E: Element>(loaded: &Loaded<E>, initial: &Initialiser<E>) -> 
             initial(key, row);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_are_starting_are_not_asked_for_again() {
+        let start = now();
+        let two_more = Some(Starting { nodes: 4, since: start });
+        let missing = |wanted, nodes, seconds| {
+            Starting::missing(two_more, wanted, nodes, start + Duration::from_secs(seconds))
+        };
+        assert_eq!(Starting::missing(None, 4, 2, start), 2);
+        assert_eq!(missing(4, 2, 1), 0);
+        assert_eq!(missing(4, 3, 1), 0, "one has joined");
+        assert_eq!((missing(5, 2, 1), missing(3, 2, 1), missing(1, 2, 1)), (1, 0, 0));
+        assert_eq!(missing(6, 5, 1), 1, "another one has joined");
+        assert_eq!(missing(4, 2, 60), 2, "they have not come");
+    }
 }

@@ -225,7 +225,14 @@ impl<'a, E: Element> Cutter<'a, E> {
     fn begin(&mut self) -> Option<u64> {
         self.protocol.begun(self.time());
         self.ledger.begin(|last| match &self.cuts.folder {
-            Some(folder) => folder.begin_after(last),
+            Some(folder) => match folder.begin_after(last) {
+                // The nodes copy their parts nevertheless.
+                Err(error) if self.cuts.copying.is_some() => {
+                    tracing::warn!("no checkpoint is made now, only copies: {error}");
+                    folder.next_after(last)
+                }
+                begun => begun,
+            },
             None => Ok(last + 1),
         })
     }
@@ -241,7 +248,9 @@ impl<'a, E: Element> Cutter<'a, E> {
             self.cuts.forget_part();
             if let Some(copying) = &self.cuts.copying {
                 match &settled {
-                    Settled::Complete { cut, .. } => copying.settle(*cut),
+                    Settled::Complete { cut, .. } | Settled::Failed { cut, is_copied: true, .. } => {
+                        copying.settle(*cut);
+                    }
                     Settled::Failed { cut, .. } => copying.copies.forget(copying.name(*cut)),
                 }
             }

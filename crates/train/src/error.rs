@@ -261,6 +261,11 @@ impl TrainError {
         self.of_cluster()?.lost_node()
     }
 
+    /// The node that has ended the view, or that the others could not go on with.
+    pub(crate) fn ended_by(&self) -> Option<NodeId> {
+        self.of_cluster()?.ended_by()
+    }
+
     const fn of_cluster(&self) -> Option<&intendant::Error> {
         if let Self::Cluster(error) = self { Some(error) } else { None }
     }

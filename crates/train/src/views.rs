@@ -59,8 +59,12 @@ pub(crate) struct Views<E> {
     pub(crate) copies: Arc<Copies<E>>,
     /// The view that this process has entered.
     view: Option<View>,
-    /// The view that it is to enter.
+    /// The view that it is to enter, or has entered last.
     next: Option<Mustered>,
+    /// Whether the training of that view has not begun.
+    is_beginning: bool,
+    /// Whether this process has trained in a view.
+    has_trained: bool,
     /// Where it wants to join.
     door: Option<SocketAddr>,
     /// As it was started.
@@ -125,6 +129,8 @@ impl<E: Element> Views<E> {
             copies,
             view: None,
             next: None,
+            is_beginning: false,
+            has_trained: false,
             door,
             rendezvous: Some(rendezvous),
             loaded: None,
@@ -242,6 +248,7 @@ impl<E: Element> Views<E> {
             self.changes.change_ms += (ms - self.changes.change_ms) / changes.max(1.0);
         }
         self.unloaded = 0;
+        (self.is_beginning, self.has_trained) = (false, true);
         self.changes
     }
 
@@ -265,7 +272,11 @@ impl<E: Element> Views<E> {
                 return Err(error);
             }
         }
-        let goes_on = error.loses_node() || matches!(error, TrainError::Regroups { .. });
+        // A node that cannot be one of the next view ends that view, and not the run. It may be another one
+        // than the node that says so: whoever does not muster again is lost.
+        let is_of_another = || error.ended_by().is_some_and(|node| node.0 != plan.rank());
+        let loses_node = error.loses_node() || (self.is_beginning && is_of_another());
+        let goes_on = loses_node || matches!(error, TrainError::Regroups { .. });
         if let Some(signal) = plan.interrupt.delivered().filter(|_| goes_on) {
             // All nodes may have got it, and lose each other.
             tracing::warn!("{error}");
@@ -273,8 +284,13 @@ impl<E: Element> Views<E> {
         }
         let Some(view) = &self.view else {
             // It has been let in, and the view did not come to be.
-            return if self.next.is_some() && error.loses_node() { self.muster(&[]) } else { Err(error) };
+            return if self.next.is_some() && loses_node { self.muster(&[]) } else { Err(error) };
         };
+        let has_only_joined = self.door.is_some() && !self.has_trained;
+        if loses_node && has_only_joined && error.lost_node().is_none() {
+            // It may be the reason: as a member, it would keep the others from their work again and again.
+            return Err(error);
+        }
         let mut gone = Vec::new();
         if let TrainError::Regroups { nodes } = error {
             let stay = usize::from(nodes);
@@ -284,7 +300,7 @@ impl<E: Element> Views<E> {
             }
             // Those that leave only hold what they have.
             self.changes.left += view.members.len().saturating_sub(stay) as u64;
-        } else if error.loses_node() {
+        } else if loses_node {
             tracing::warn!("{error}; looking for the nodes that are left");
             // The ranks of a view that could not be entered are those of the next one.
             let ranks = self.next.as_ref().map_or(view, |mustered| &mustered.next.view);
@@ -298,6 +314,9 @@ impl<E: Element> Views<E> {
 
     fn muster(&mut self, gone: &[u64]) -> Result<(), TrainError> {
         let before = self.view.clone();
+        if let Some(Mustered { next, .. }) = self.next.as_ref().filter(|_| self.is_beginning) {
+            self.standby.failed(next);
+        }
         let mustered = self.standby.muster(gone, self.door, MUSTER)?;
         let Next { view, lost, .. } = &mustered.next;
         self.changes.lost += lost.len() as u64;
@@ -306,6 +325,7 @@ impl<E: Element> Views<E> {
             self.changes.joined += joined as u64;
         }
         self.next = Some(mustered);
+        self.is_beginning = true;
         Ok(())
     }
 

@@ -64,6 +64,12 @@ pub enum TransportError {
         /// Who is missing, by rank.
         missing: Vec<Missing>,
     },
+    /// No connections can be accepted.
+    #[error("cannot accept connections of other nodes: {source}")]
+    Deaf {
+        /// Why.
+        source: io::Error,
+    },
     /// The node is to use RDMA, and cannot.
     #[error("--transport verbs: {0}")]
     Rdma(String),

@@ -15,7 +15,8 @@
 //! it.
 //!
 //! **Quorum.** The next view needs more than half of the members of the last view that was entered, or half
-//! of them with its node 0.
+//! of them with its node 0. Members that leave count only if no member is missing: then all that stay are in
+//! the next view, and no other view can be entered without them.
 
 use intendant_core::limits;
 use serde::{Deserialize, Serialize};
@@ -192,9 +193,9 @@ pub enum Decision {
 }
 
 /// Decides which view follows. `is_patient` says that members who have not come are waited for, unless they
-/// are known to be gone.
+/// are known to be gone; `is_open`, that processes may join.
 #[must_use]
-pub fn decide(offers: &BTreeMap<u64, Offer>, is_patient: bool) -> Decision {
+pub fn decide(offers: &BTreeMap<u64, Offer>, is_patient: bool, is_open: bool) -> Decision {
     let last = match last_view(offers) {
         Ok(Some(last)) => last,
         Ok(None) => return Decision::Stuck("no process that musters was a node of the run".to_owned()),
@@ -208,10 +209,13 @@ pub fn decide(offers: &BTreeMap<u64, Offer>, is_patient: bool) -> Decision {
     if is_patient && !awaited.is_empty() {
         return Decision::Wait(awaited);
     }
-    if !last.is_quorum(is_present) {
-        let (present, all) = (last.members.len() - missing.len(), last.members.len());
+    // A member that leaves calls no gather, so that it could help two views into being.
+    let counts = |id: u64| offers.get(&id).is_some_and(|offer| missing.is_empty() || !offer.leaves);
+    if !last.is_quorum(counts) {
+        let left = last.members.iter().filter(|member| counts(member.id)).count();
+        let all = last.members.len();
         return Decision::Stuck(format!(
-            "{present} of {all} nodes are left; to go on, a run needs more than half of them, or half of them with node 0"
+            "{left} of {all} nodes are left; to go on, a run needs more than half of them, or half of them with node 0"
         ));
     }
     let (begins, sources) = match begins(offers, last) {
@@ -220,7 +224,8 @@ pub fn decide(offers: &BTreeMap<u64, Offer>, is_patient: bool) -> Decision {
     };
     let stays = |id: &u64| offers.get(id).is_some_and(|offer| !offer.leaves);
     let old = last.members.iter().zip(&last.names).filter(|(member, _)| stays(&member.id));
-    let new = offers.values().filter(|offer| !last.has(offer.process.id) && !offer.leaves);
+    let joins = |offer: &&Offer| is_open && !last.has(offer.process.id) && !offer.leaves;
+    let new = offers.values().filter(joins);
     let new = new.zip(last.next_name..).map(|(offer, name)| (offer.process, name));
     let (members, names): (Vec<Process>, Vec<u64>) =
         old.map(|(member, name)| (*member, *name)).chain(new).unzip();

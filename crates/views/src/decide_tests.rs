@@ -60,7 +60,7 @@ fn the_others_go_on_at_the_newest_cut_that_is_whole() {
         ..offer(id, Some(&first))
     };
     let three = offers([of(10, 0), of(12, 2), of(13, 3)]);
-    let next = next(decide(&three, true));
+    let next = next(decide(&three, true, true));
     let begins = Some(CutName { view: 1, number: 4 });
     assert_eq!(ids(&next), [10, 12, 13]);
     assert_eq!((&next.view.names[..], next.view.next_name), (&[0, 2, 3][..], 4));
@@ -75,40 +75,40 @@ fn the_others_go_on_at_the_newest_cut_that_is_whole() {
 fn members_that_may_live_are_waited_for() {
     let first = view(1, &[10, 11, 12]);
     let two = offers([offer(10, Some(&first)), offer(12, Some(&first))]);
-    assert_eq!(decide(&two, true), Decision::Wait(vec![process(11)]));
-    assert_eq!(ids(&next(decide(&two, false))), [10, 12]);
+    assert_eq!(decide(&two, true, true), Decision::Wait(vec![process(11)]));
+    assert_eq!(ids(&next(decide(&two, false, true))), [10, 12]);
 }
 
 #[test]
 fn a_minority_does_not_go_on() {
     let first = view(1, &[10, 11, 12, 13]);
     let of = |ids: &[u64]| offers(ids.iter().map(|id| offer(*id, Some(&first))));
-    assert!(stuck(decide(&of(&[12]), false)).starts_with("1 of 4 nodes are left"));
-    assert!(stuck(decide(&of(&[11, 13]), false)).starts_with("2 of 4 nodes are left"));
-    assert_eq!(ids(&next(decide(&of(&[10, 13]), false))), [10, 13]);
-    assert_eq!(ids(&next(decide(&of(&[11, 12, 13]), false))), [11, 12, 13]);
+    assert!(stuck(decide(&of(&[12]), false, true)).starts_with("1 of 4 nodes are left"));
+    assert!(stuck(decide(&of(&[11, 13]), false, true)).starts_with("2 of 4 nodes are left"));
+    assert_eq!(ids(&next(decide(&of(&[10, 13]), false, true))), [10, 13]);
+    assert_eq!(ids(&next(decide(&of(&[11, 12, 13]), false, true))), [11, 12, 13]);
 }
 
 #[test]
 fn a_part_of_which_no_copy_is_left_ends_the_run() {
     let first = view(1, &[10, 11, 12, 13, 14]);
     let of = |id: u64, rank| Offer { cuts: vec![held(1, 1, rank, 5)], ..offer(id, Some(&first)) };
-    let reason = stuck(decide(&offers([of(12, 2), of(13, 3), of(14, 4)]), false));
+    let reason = stuck(decide(&offers([of(12, 2), of(13, 3), of(14, 4)]), false, true));
     assert!(reason.starts_with("all copies of the values of node 0 are lost"), "{reason}");
     // Those of one node and of another that is not its neighbour are no problem.
-    assert_eq!(next(decide(&offers([of(11, 1), of(13, 3), of(14, 4)]), false)).lost, [0, 2]);
+    assert_eq!(next(decide(&offers([of(11, 1), of(13, 3), of(14, 4)]), false, true)).lost, [0, 2]);
 }
 
 #[test]
 fn a_run_without_a_settled_cut_may_begin_again() {
     let again = view(2, &[10, 11, 12]);
     let of = |id, view: &View| offer(id, Some(view));
-    assert_eq!(ids(&next(decide(&offers([of(10, &again), of(12, &again)]), false))), [10, 12]);
+    assert_eq!(ids(&next(decide(&offers([of(10, &again), of(12, &again)]), false, true))), [10, 12]);
     let unsettled = View { begins: Some(CutName { view: 1, number: 3 }), ..again.clone() };
-    let begins = next(decide(&offers([of(10, &unsettled), of(12, &unsettled)]), false)).view.begins;
+    let begins = next(decide(&offers([of(10, &unsettled), of(12, &unsettled)]), false, true)).view.begins;
     assert_eq!(begins, None);
     let later = View { settled: true, ..again };
-    let reason = stuck(decide(&offers([of(10, &later), of(12, &later)]), false));
+    let reason = stuck(decide(&offers([of(10, &later), of(12, &later)]), false, true));
     assert!(reason.starts_with("no copies"), "{reason}");
 }
 
@@ -117,13 +117,22 @@ fn nodes_join_and_leave() {
     let first = view(1, &[10, 11, 12]);
     let of = |id: u64, rank| Offer { cuts: vec![held(1, 9, rank, 3)], ..offer(id, Some(&first)) };
     let leaves = Offer { leaves: true, ..of(11, 1) };
-    let next = next(decide(&offers([of(10, 0), leaves, of(12, 2), offer(5, None)]), true));
+    let next = next(decide(&offers([of(10, 0), leaves, of(12, 2), offer(5, None)]), true, true));
     assert_eq!(ids(&next), [10, 12, 5]);
     assert_eq!((&next.view.names[..], next.view.next_name), (&[0, 2, 3][..], 4));
     // It holds its part until the others have it.
     assert!(next.sources[1].contains(&process(11)));
     assert_eq!(next.lost, [0usize; 0]);
-    assert!(stuck(decide(&offers([offer(5, None)]), false)).starts_with("no process"));
+    assert!(stuck(decide(&offers([offer(5, None)]), false, true)).starts_with("no process"));
+    let leaves = |id, rank| Offer { leaves: true, ..of(id, rank) };
+    assert_eq!(
+        ids(&self::next(decide(&offers([of(10, 0), leaves(11, 1), leaves(12, 2)]), true, true))),
+        [10]
+    );
+    // Process 12 may be in another group, with process 11 as well.
+    assert!(stuck(decide(&offers([of(10, 0), leaves(11, 1)]), false, true)).starts_with("1 of 3 nodes"));
+    let four = offers([of(10, 0), of(11, 1), of(12, 2), offer(5, None)]);
+    assert_eq!(ids(&self::next(decide(&four, true, false))), [10, 11, 12]);
 }
 
 #[test]
@@ -133,20 +142,22 @@ fn a_view_that_may_have_been_entered_by_others_is_not_passed_over() {
     let entered = |id| offer(id, Some(&second));
     let before = |id| offer(id, Some(&first));
     // Node 13 has called the gather, and does not know whether the others have passed it.
-    assert!(stuck(decide(&offers([before(12), entering(13)]), false)).contains("do not know whether"));
-    assert!(stuck(decide(&offers([before(12), entering(13), entering(11)]), false)).contains("do not know"));
+    assert!(stuck(decide(&offers([before(12), entering(13)]), false, true)).contains("do not know whether"));
+    assert!(
+        stuck(decide(&offers([before(12), entering(13), entering(11)]), false, true)).contains("do not know")
+    );
     // One member has not called it: no process has passed it.
     let two = offers([before(10), before(12), entering(13)]);
-    assert_eq!(ids(&next(decide(&two, false))), [10, 12, 13]);
+    assert_eq!(ids(&next(decide(&two, false, true))), [10, 12, 13]);
     // One has passed it, or all of them tell that they have not.
     let values = |mut offer: Offer, rank| {
         offer.cuts = vec![held(1, 1, rank, 4)];
         offer
     };
     let two = offers([values(entered(11), 1), values(entering(13), 3)]);
-    assert_eq!(ids(&next(decide(&two, false))), [11, 13]);
+    assert_eq!(ids(&next(decide(&two, false, true))), [11, 13]);
     let three = offers([values(entering(10), 0), values(entering(11), 1), values(entering(13), 3)]);
-    assert_eq!(ids(&next(decide(&three, false))), [10, 11, 13]);
+    assert_eq!(ids(&next(decide(&three, false, true))), [10, 11, 13]);
 }
 
 /// A process in the test below.
@@ -203,7 +214,7 @@ fn views_follow_each_other() {
             let alive: Vec<u64> = all.iter().filter(|(_, model)| model.lives).map(|(id, _)| *id).collect();
             let group = dice.some_of(&alive);
             let offers = offers(group.iter().map(|id| all[id].offer.clone()));
-            let next = match decide(&offers, false) {
+            let next = match decide(&offers, false, true) {
                 Decision::Go(next) => next,
                 Decision::Stuck(_) => {
                     stuck += 1;

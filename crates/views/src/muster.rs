@@ -22,6 +22,16 @@ const OFFER_US: u64 = 2_000_000;
 /// How long members are waited for of which nothing is known.
 const PATIENCE_US: u64 = 5_000_000;
 
+/// For so long no process may join after a view with one that joined could not be entered; twice as long after
+/// each further such view in a row, up to the second number. A process that cannot be a node would keep the
+/// others from their work again and again.
+const CLOSED_US: u64 = 10_000_000;
+const CLOSED_US_MAX: u64 = 320_000_000;
+
+/// Offers that are kept for others than the members of the last view, about: an offer has some KiB, or MiB with
+/// many cuts.
+const OFFERS_MAX: usize = 4 * limits::NODES_MAX;
+
 /// What is asked of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
@@ -62,10 +72,16 @@ pub enum Answer {
 enum Phase {
     InView,
     Following(SocketAddr),
-    Leading { since: Tick },
-    Decided(Next, SocketAddr),
+    Leading {
+        since: Tick,
+    },
+    /// With what the decision took the members to have entered and to be entering.
+    Decided(Next, SocketAddr, BTreeMap<u64, Position>),
     GivingUp(String),
 }
+
+/// The view that a process has entered, and the one that it was entering.
+type Position = (Option<View>, Option<View>);
 
 /// What a process answers to those that muster. It is in a view, follows another process, leads, has
 /// decided, or gives up.
@@ -74,6 +90,10 @@ pub struct Muster {
     me: Offer,
     phase: Phase,
     offers: BTreeMap<u64, (Tick, Offer)>,
+    /// Views in a row in which a process joined and that could not be entered.
+    spoilt: u32,
+    /// Until then no process may join.
+    closed: Tick,
     /// The number of nodes that was asked for last.
     wanted: Option<u16>,
     /// Processes that leave: what they hold is not needed any more from this view on, once its first cut is
@@ -85,7 +105,8 @@ impl Muster {
     /// That of a process that is in a view, or wants to be in one.
     #[must_use]
     pub fn new(me: Offer) -> Self {
-        Self { me, phase: Phase::InView, offers: BTreeMap::new(), wanted: None, released: None }
+        let (offers, spoilt, closed) = (BTreeMap::new(), 0, Tick(0));
+        Self { me, phase: Phase::InView, offers, spoilt, closed, wanted: None, released: None }
     }
 
     /// What this process would tell others.
@@ -93,9 +114,12 @@ impl Muster {
         &mut self.me
     }
 
-    /// Processes that want to join, and have asked lately.
+    /// Processes that may join, and have asked lately.
     #[must_use]
     pub fn joining(&self, now: Tick) -> usize {
+        if now < self.closed {
+            return 0;
+        }
         let fresh = |since: Tick| now.0.saturating_sub(since.0) < OFFER_US;
         let wants = |offer: &Offer| {
             !offer.leaves && !self.me.entered.as_ref().is_some_and(|view| view.has(offer.process.id))
@@ -106,12 +130,6 @@ impl Muster {
     /// The number of nodes that was asked for since this was called last.
     pub fn take_wanted(&mut self) -> Option<u16> {
         self.wanted.take()
-    }
-
-    /// The process has entered a view, or is about to.
-    pub fn enter(&mut self) {
-        self.phase = Phase::InView;
-        self.offers.clear();
     }
 
     /// A cut of the view is settled: those who left may end.
@@ -188,21 +206,24 @@ impl Muster {
                     }
                     Some(_) | None => Answer::Wait,
                 };
-                self.offers.insert(id, (now, offer));
+                self.keep(now, offer);
                 answer
             }
             Phase::Following(at) => Answer::Elsewhere(*at),
             Phase::GivingUp(reason) => Answer::Stuck(reason.clone()),
             Phase::Leading { .. } => {
-                self.offers.insert(id, (now, offer));
+                self.keep(now, offer);
                 Answer::Wait
             }
-            Phase::Decided(next, coordinator) => {
-                if next.view.has(id) && offer.seen < next.view.number {
+            Phase::Decided(next, coordinator, taken) => {
+                // A member that has called the gather of another view meanwhile must not call that of this
+                // one, or both could be entered, and would follow the same view.
+                let is_as_taken = taken.get(&id).is_some_and(|taken| *taken == position(&offer));
+                if is_as_taken && offer.seen < next.view.number {
                     Answer::Go(next.clone(), *coordinator)
                 } else {
-                    // It leaves, it has come too late, or the view has failed for it.
-                    self.offers.insert(id, (now, offer));
+                    // It leaves, it has come too late, it has gone another way, or the view has failed for it.
+                    self.keep(now, offer);
                     Answer::Wait
                 }
             }
@@ -214,12 +235,68 @@ impl Muster {
         let Phase::Leading { since } = self.phase else { return Decision::Wait(Vec::new()) };
         self.offers.retain(|_, (since, _)| now.0.saturating_sub(since.0) < OFFER_US);
         let others = self.offers.iter().map(|(id, (_, offer))| (*id, offer.clone()));
-        let all = others.chain([(self.me.process.id, self.me.clone())]).collect();
-        let decision = decide(&all, now.0.saturating_sub(since.0) < PATIENCE_US);
+        let all: BTreeMap<u64, Offer> = others.chain([(self.me.process.id, self.me.clone())]).collect();
+        let decision = decide(&all, now.0.saturating_sub(since.0) < PATIENCE_US, now >= self.closed);
         if let Decision::Go(next) = &decision {
-            self.phase = Phase::Decided(next.clone(), coordinator);
+            let members = all.iter().filter(|(id, _)| next.view.has(**id));
+            let taken = members.map(|(id, offer)| (*id, position(offer))).collect();
+            self.phase = Phase::Decided(next.clone(), coordinator, taken);
         }
         decision
+    }
+
+    /// The process is about to enter this view.
+    pub fn go(&mut self, next: &Next) {
+        self.me.seen = self.me.seen.max(next.view.number);
+        // Else a process that is lost while the next view begins could make this one pass that view over.
+        if self.me.entered.as_ref().is_none_or(|entered| entered.number <= next.follows.number) {
+            (self.me.entered, self.me.entering) = (Some(next.follows.clone()), None);
+        }
+    }
+
+    /// The process calls the first gather of a view.
+    pub fn entering(&mut self, view: &View) {
+        self.me.seen = self.me.seen.max(view.number);
+        self.me.entering = Some(view.clone());
+    }
+
+    /// It has passed that gather.
+    pub fn entered(&mut self, view: &View) {
+        if self.joins(view) {
+            self.spoilt = 0;
+        }
+        self.me.seen = self.me.seen.max(view.number);
+        (self.me.entered, self.me.entering, self.me.leaves) = (Some(view.clone()), None, false);
+        self.me.gone.clear();
+        self.phase = Phase::InView;
+        self.offers.clear();
+    }
+
+    /// The process could not enter this view, or not begin to work in it.
+    pub fn failed(&mut self, now: Tick, next: &Next) {
+        if next.view.members.iter().any(|member| !next.follows.has(member.id)) {
+            let closed = (CLOSED_US << self.spoilt.min(16)).min(CLOSED_US_MAX);
+            (self.spoilt, self.closed) = (self.spoilt + 1, now.after(closed));
+        }
+    }
+
+    /// Whether a process joins with this view, which follows the one that was entered last.
+    fn joins(&self, view: &View) -> bool {
+        let before = self.me.entered.as_ref();
+        before.is_some_and(|before| view.members.iter().any(|member| !before.has(member.id)))
+    }
+
+    /// Keeps an offer, unless too many others want to join: it counts if it is repeated when some have gone.
+    fn keep(&mut self, now: Tick, offer: Offer) {
+        let id = offer.process.id;
+        let is_member = self.me.entered.as_ref().is_some_and(|view| view.has(id));
+        if self.offers.len() >= OFFERS_MAX && !is_member && !self.offers.contains_key(&id) {
+            self.offers.retain(|_, (since, _)| now.0.saturating_sub(since.0) < OFFER_US);
+            if self.offers.len() >= OFFERS_MAX {
+                return;
+            }
+        }
+        self.offers.insert(id, (now, offer));
     }
 
     /// The other members of the last view, and whether each has a lower rank than this process: it would lead
@@ -239,6 +316,10 @@ impl Muster {
         self.me.cuts.clear();
         self.me.gone.clear();
     }
+}
+
+fn position(offer: &Offer) -> Position {
+    (offer.entered.clone(), offer.entering.clone())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 use super::*;
 use crate::decide::{CutName, HeldCut};
+use intendant_core::random;
+use std::collections::BTreeSet;
 
 const SETTINGS: u64 = 7;
 
@@ -47,8 +49,7 @@ fn the_leader_decides_when_the_others_have_come() {
     assert_eq!(leader.answer(Tick(30), Asked::Offer(offer(12, true))), Answer::Go(next, COORDINATOR));
     // Node 11 lives. It has come too late, and may join later.
     assert_eq!(leader.answer(Tick(40), Asked::Offer(offer(11, true))), Answer::Wait);
-    leader.me().entered = Some(second());
-    leader.enter();
+    leader.entered(&second());
     assert_eq!(leader.joining(Tick(50)), 0);
     assert_eq!(leader.answer(Tick(60), Asked::Offer(offer(11, false))), Answer::Wait);
     assert_eq!(leader.joining(Tick(70)), 1);
@@ -150,11 +151,232 @@ fn a_process_that_leaves_is_released_when_the_next_view_has_a_cut() {
     let Decision::Go(next) = leader.decide(Tick(1), COORDINATOR) else { panic!("all are there") };
     assert_eq!(next.view.begins, None::<CutName>);
     assert_eq!(leader.answer(Tick(2), Asked::Offer(leaves.clone())), Answer::Wait);
-    leader.me().entered = Some(next.view.clone());
-    leader.enter();
+    leader.entered(&next.view);
     leader.settle(1);
     assert_eq!(leader.answer(Tick(3), Asked::Offer(leaves.clone())), Answer::Wait);
     leader.settle(2);
     assert_eq!(leader.answer(Tick(4), Asked::Offer(leaves)), Answer::Released);
     assert_eq!(leader.joining(Tick(5)), 0);
+}
+
+/// What a process of the model does.
+#[derive(Debug)]
+enum Doing {
+    InView,
+    /// It waits for the answer with this number.
+    Asks(u64),
+    Leads,
+    /// It is let into the view of this gather, and may have called it.
+    Goes {
+        gather: usize,
+        called: bool,
+    },
+    Dead,
+}
+
+/// The first gather of a view.
+struct Gather {
+    next: Next,
+    coordinator: SocketAddr,
+    called: BTreeSet<u64>,
+    passed: bool,
+}
+
+/// Processes that send each message on its own: it may be late, or lost.
+struct Model {
+    seed: u64,
+    random: u64,
+    now: u64,
+    processes: BTreeMap<u64, (Muster, Doing)>,
+    asked: Vec<(u64, u64, u64, Offer)>,
+    answers: Vec<(u64, u64, Answer)>,
+    messages: u64,
+    gathers: Vec<Gather>,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let mut new = Self {
+            seed,
+            random: seed,
+            now: 0,
+            processes: BTreeMap::new(),
+            asked: Vec::new(),
+            answers: Vec::new(),
+            messages: 0,
+            gathers: Vec::new(),
+        };
+        let count = 2 + new.below(4);
+        let first = View::first((0..count).map(process).collect());
+        for id in 0..count {
+            let muster = Muster::new(Offer::of(process(id), Some(first.clone())));
+            new.processes.insert(id, (muster, Doing::InView));
+        }
+        new
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.random = random::stream(self.random, &[self.seed]);
+        self.random % end
+    }
+
+    fn any(&mut self) -> u64 {
+        let at = self.below(self.processes.len() as u64) as usize;
+        *self.processes.keys().nth(at).expect("it is below their number")
+    }
+
+    fn step(&mut self) {
+        let (id, now) = (self.any(), Tick(self.now));
+        match self.below(16) {
+            0 if self.below(40) == 0 => {
+                let new = 100 + self.processes.len() as u64;
+                let muster = Muster::new(Offer::of(process(new), None));
+                self.processes.insert(new, (muster, Doing::Asks(0)));
+            }
+            0 if self.below(40) == 0 => self.processes.get_mut(&id).expect("it is one").1 = Doing::Dead,
+            1 if self.below(8) == 0 => self.now += self.below(2 * PATIENCE_US),
+            1 => self.now += self.below(OFFER_US / 8),
+            2 if self.below(8) == 0 => {
+                let gone = self.any();
+                self.processes.get_mut(&id).expect("it is one").0.me().gone.push(gone);
+            }
+            3..=5 => self.deliver_question(),
+            6..=8 => self.deliver_answer(),
+            _ => self.act(id, now),
+        }
+    }
+
+    fn act(&mut self, id: u64, now: Tick) {
+        let dice = self.below(24);
+        let leads = |(id, (_, doing)): &(&u64, &(Muster, Doing))| match doing {
+            Doing::Leads => true,
+            Doing::Goes { gather, .. } => self.gathers[*gather].coordinator == process(**id).address,
+            Doing::InView | Doing::Asks(_) | Doing::Dead => false,
+        };
+        let leader = self.processes.iter().find(leads).map(|(id, _)| *id);
+        let other = leader.filter(|_| self.below(4) > 0).unwrap_or_else(|| self.any());
+        let (muster, doing) = self.processes.get_mut(&id).expect("it is one");
+        match *doing {
+            Doing::Dead => {}
+            // The view has ended for it.
+            Doing::InView if dice < 4 => *doing = Doing::Asks(0),
+            Doing::InView if dice == 4 => {
+                muster.me().leaves = true;
+                *doing = Doing::Asks(0);
+            }
+            Doing::InView => {}
+            Doing::Asks(_) if !muster.me().leaves && dice < 3 && muster.me().entered.is_some() => {
+                muster.lead(now);
+                *doing = Doing::Leads;
+            }
+            // It waits for an answer for a while.
+            Doing::Asks(number) if number > 0 && dice > 5 => {}
+            Doing::Asks(_) => {
+                self.messages += 1;
+                muster.follow(process(other).address);
+                *doing = Doing::Asks(self.messages);
+                self.asked.push((id, other, self.messages, muster.me().clone()));
+            }
+            Doing::Leads => {
+                let coordinator = process(id).address;
+                match muster.decide(now, coordinator) {
+                    Decision::Go(next) => {
+                        muster.go(&next);
+                        *doing = Doing::Goes { gather: self.gathers.len(), called: false };
+                        let called = BTreeSet::new();
+                        self.gathers.push(Gather { next, coordinator, called, passed: false });
+                    }
+                    Decision::Wait(_) | Decision::Stuck(_) if dice < 4 => *doing = Doing::Asks(0),
+                    Decision::Wait(_) | Decision::Stuck(_) => {}
+                }
+            }
+            Doing::Goes { gather, called: false } => {
+                let Gather { next, called, .. } = &mut self.gathers[gather];
+                muster.entering(&next.view);
+                called.insert(id);
+                *doing = Doing::Goes { gather, called: true };
+            }
+            Doing::Goes { gather, called: true } => {
+                let Gather { next, called, .. } = &self.gathers[gather];
+                if dice == 0 {
+                    // It waits no longer.
+                    *doing = Doing::Asks(0);
+                } else if next.view.members.iter().all(|member| called.contains(&member.id)) {
+                    muster.entered(&next.view);
+                    *doing = Doing::InView;
+                    self.pass(gather);
+                }
+            }
+        }
+    }
+
+    fn deliver_question(&mut self) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let at = self.below(self.asked.len() as u64) as usize;
+        let (from, to, number, offer) = self.asked.swap_remove(at);
+        let is_lost = self.below(4) == 0;
+        let (muster, doing) = self.processes.get_mut(&to).expect("it is one");
+        if !is_lost && !matches!(doing, Doing::Dead) {
+            let answer = muster.answer(Tick(self.now), Asked::Offer(offer));
+            self.answers.push((from, number, answer));
+        }
+    }
+
+    fn deliver_answer(&mut self) {
+        if self.answers.is_empty() {
+            return;
+        }
+        let at = self.below(self.answers.len() as u64) as usize;
+        let (to, number, answer) = self.answers.swap_remove(at);
+        let (muster, doing) = self.processes.get_mut(&to).expect("it is one");
+        if !matches!(doing, Doing::Asks(asked) if *asked == number) || self.random % 4 == 0 {
+            return;
+        }
+        match answer {
+            Answer::Go(next, coordinator) => {
+                let gather = self
+                    .gathers
+                    .iter()
+                    .position(|known| known.next == next && known.coordinator == coordinator);
+                muster.go(&next);
+                let gather = gather.expect("a leader has decided on it");
+                *doing = Doing::Goes { gather, called: false };
+            }
+            Answer::Outside(_) => muster.start_over(),
+            Answer::Refused(reason) => panic!("seed {}: {reason}", self.seed),
+            Answer::Wait | Answer::Elsewhere(_) | Answer::Stuck(_) | Answer::Released => {
+                *doing = Doing::Asks(0)
+            }
+            Answer::Scaling { .. } => panic!("no process was asked to scale"),
+        }
+    }
+
+    /// A process has passed a gather: no view may follow the same one.
+    fn pass(&mut self, gather: usize) {
+        let Gather { next, .. } = &self.gathers[gather];
+        for (number, other) in self.gathers.iter().enumerate().filter(|(_, other)| other.passed) {
+            assert!(
+                number == gather || other.next.follows != next.follows,
+                "seed {}: {:?} and {:?} are entered, and follow the same view",
+                self.seed,
+                other.next,
+                next
+            );
+        }
+        self.gathers[gather].passed = true;
+    }
+}
+
+#[test]
+fn one_view_follows_another_however_late_messages_are() {
+    let (mut decided, mut entered) = (0, 0);
+    for seed in 0..20_000 {
+        let mut model = Model::new(seed);
+        (0..1000).for_each(|_| model.step());
+        decided += model.gathers.len();
+        entered += model.gathers.iter().filter(|gather| gather.passed).count();
+    }
+    assert!(entered > 5_000 && decided > 3 * entered, "{decided} views were decided, {entered} entered");
 }

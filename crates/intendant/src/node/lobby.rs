@@ -100,6 +100,7 @@ impl<E: Element> Lobby<E> {
         // No node of this machine has allocated its part yet: none starts before all have joined.
         check_fits(&config, &layout, 1, rendezvous.local().1)?;
         let rank = rendezvous.rank();
+        let within = MESH_DEADLINE.min(rendezvous.join_deadline());
         let own_token = rendezvous.cluster_token().cloned();
         let token = own_token.clone().unwrap_or_else(Token::open);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -154,7 +155,7 @@ impl<E: Element> Lobby<E> {
         });
         let meshed = runtime.block_on(async {
             tokio::select! {
-                meshed = listener.mesh(&identity, &roster.nodes, MESH_DEADLINE) => {
+                meshed = listener.mesh(&identity, &roster.nodes, within) => {
                     meshed.map_err(Error::from)
                 }
                 // A node that has ended would be dialled in vain until the deadline.

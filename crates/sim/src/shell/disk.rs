@@ -9,7 +9,7 @@ use super::{Moment, Observer, TaskFailure};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::invariants::Finding;
-use intendant_checkpoint::protocol::Written;
+use intendant_checkpoint::protocol::{Unwritten, Written};
 use intendant_checkpoint::{CheckpointError, Manifest, Part, Rows};
 use intendant_core::{Element, NodeId, random};
 use std::collections::{BTreeMap, VecDeque};
@@ -134,7 +134,8 @@ impl<E: Element> Disk<E> {
                 if written.is_ok() {
                     *self.complete.entry(cut).or_default() += 1;
                 }
-                self.writers[node].written = Some(written.map_err(|error| error.to_string()));
+                let unwritten = |reason: String| Unwritten { reason, is_copied: false };
+                self.writers[node].written = Some(written.map_err(|error| unwritten(error.to_string())));
                 Moment::Written(NodeId(node as u16))
             }
             Job::Commit(manifest) => {

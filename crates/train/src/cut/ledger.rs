@@ -112,7 +112,7 @@ impl Ledger {
         let (attempt, Copied { mut state, stop, best }) = self.pending.take()?;
         self.await_commit();
         match settled {
-            Settled::Failed { cut, node, reason } => {
+            Settled::Failed { cut, node, reason, .. } => {
                 let reason = format!("checkpoint {cut} is given up: node {node} {reason}");
                 tracing::warn!("{reason}");
                 self.lose(attempt, TrainError::Unsaved(reason));

@@ -25,7 +25,7 @@ fn complete(cut: u64) -> Settled {
 }
 
 fn failed(cut: u64) -> Settled {
-    Settled::Failed { cut, node: 1, reason: "has no room".to_owned() }
+    Settled::Failed { cut, node: 1, reason: "has no room".to_owned(), is_copied: false }
 }
 
 type Done = Sender<Result<(), CheckpointError>>;

@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::views::Copying;
 use crossbeam_channel::{Receiver, Sender};
-use intendant_checkpoint::protocol::{End, Written};
+use intendant_checkpoint::protocol::{End, Unwritten, Written};
 use intendant_checkpoint::{Folder, Part, Range, Rows};
 use intendant_core::{Element, KeyRange, lock};
 use serde::{Deserialize, Serialize};
@@ -193,7 +193,7 @@ impl<E: Element> Cuts<E> {
     }
 
     /// Writes this node's part of a cut, if checkpoints are written.
-    fn write_part(&self, cut: u64, rows: Option<Rows<E>>) -> Written {
+    fn write_part(&self, cut: u64, rows: Option<Rows<E>>) -> Result<Part, String> {
         let name = format!("part-{}", self.rank);
         let (Some(folder), Some(mut rows)) = (&self.folder, rows) else {
             return Ok(Part { file: name, bytes: 0, keys: 0, blocks: Vec::new() });
@@ -215,7 +215,7 @@ impl<E: Element> Cuts<E> {
         let mut told = lock(&self.told);
         loop {
             if let Some(reason) = &told.over {
-                return Some(Err(reason.clone()));
+                return Some(Err(Unwritten { reason: reason.clone(), is_copied: false }));
             }
             if told.part.is_some() || !waits {
                 return told.part.clone();
@@ -266,7 +266,9 @@ impl<E: Element> Writer<E> {
                         Some(copying) => copying.copies.fetch(copying.name(cut), &copying.view, copying.rank),
                         None => Ok(()),
                     };
-                    let part = copied.and_then(|()| cuts.write_part(cut, rows));
+                    let unwritten = |is_copied| move |reason| Unwritten { reason, is_copied };
+                    let part = copied.map_err(unwritten(false));
+                    let part = part.and_then(|()| cuts.write_part(cut, rows).map_err(unwritten(true)));
                     took = super::now() - start;
                     lock(&cuts.told).part = Some(part);
                     cuts.wrote.notify_all();

@@ -237,7 +237,11 @@ fn a_damaged_checkpoint_is_passed_over_and_without_another_one_the_run_ends() {
 
     let version = |bytes: &mut Vec<u8>| {
         let text = String::from_utf8(bytes.clone()).expect("JSON");
-        *bytes = text.replace("intendant.checkpoint/1", "intendant.checkpoint/9").into_bytes();
+        // A sum that this version knows would show that no program wrote this.
+        *bytes = text
+            .replace("intendant.checkpoint/1", "intendant.checkpoint/9")
+            .replace("\"sum\"", "\"seal\"")
+            .into();
     };
     edit(&run.newest().join("manifest.json"), version);
     let said = refused(&run.flags("--resume"), 2);
@@ -248,7 +252,10 @@ fn a_damaged_checkpoint_is_passed_over_and_without_another_one_the_run_ends() {
         edit(&part, |bytes| bytes.truncate(100));
         edit(&part.with_file_name("manifest.json"), |bytes| {
             let text = String::from_utf8(bytes.clone()).expect("JSON");
-            *bytes = text.replace("intendant.checkpoint/9", "intendant.checkpoint/1").into_bytes();
+            *bytes = text
+                .replace("intendant.checkpoint/9", "intendant.checkpoint/1")
+                .replace("\"seal\"", "\"sum\"")
+                .into();
         });
     }
     let said = refused(&run.flags("--resume"), 5);

@@ -380,6 +380,42 @@ fn a_process_that_cannot_train_with_a_run_is_refused_and_the_run_goes_on() {
     assert_eq!(changes(&report), [1, 0, 0, 0, 3], "{said}");
 }
 
+/// A process that may open so many files.
+fn with_files(limit: u32, command: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n $0 && exec \"$@\"", &limit.to_string()]);
+    limited.arg(command.get_program()).args(command.get_args());
+    command.get_envs().for_each(|(name, value)| match value {
+        Some(value) => drop(limited.env(name, value)),
+        None => drop(limited.env_remove(name)),
+    });
+    limited
+}
+
+/// Processes that are let in, and then have no files left: to reach the coordinator, to accept connections of
+/// the others, to fetch values.
+#[test]
+fn a_process_that_cannot_be_a_node_ends_alone() {
+    let undisturbed = undisturbed(MANY_EPOCHS);
+    let mut failed = 0;
+    // How many files are too few for what depends on the machine.
+    for limit in [23, 26, 28] {
+        let run = Run::new(MANY_EPOCHS);
+        let flags = flags(&run, "--nodes 3 --copies 1");
+        let mut running = open(regression(&flags));
+        let door = running.door();
+        let (code, told) = open(with_files(limit, &regression(&format!("{flags} --join {door}")))).end();
+        assert!(
+            code.is_some_and(|code| code != 0) && told.contains("Too many open files"),
+            "{code:?}: {told}"
+        );
+        let said = running.succeeds();
+        let report = assert_whole(&run, &undisturbed, &said);
+        // The views in which it should have been were not begun.
+        assert_eq!(report.nodes, 3, "{limit}: {said}");
+    }
+}
+
 #[test]
 fn a_run_goes_on_without_a_node_that_gets_a_signal() {
     let undisturbed = undisturbed(EPOCHS);

@@ -88,6 +88,8 @@ pub(crate) struct Gate {
     /// Every connection from outside can cause a line in the log.
     refusals: Mutex<Throttle>,
     failures: Mutex<Throttle>,
+    /// Why no connection could be accepted the last time.
+    blocked: Mutex<Option<io::Error>>,
     opened: Instant,
 }
 
@@ -149,6 +151,7 @@ impl Gate {
             arrivals,
             refusals: Mutex::default(),
             failures: Mutex::default(),
+            blocked: Mutex::default(),
             opened: Instant::now(),
         }
     }
@@ -169,6 +172,11 @@ impl Gate {
         })
     }
 
+    /// Why no connection can be accepted, if that is so.
+    pub(crate) fn take_blocked(&self) -> Option<io::Error> {
+        lock(&self.blocked).take()
+    }
+
     /// Accepts connections for ever.
     pub(crate) async fn run(self: Arc<Self>, doors: Doors) {
         let permits = Arc::new(Semaphore::new(UNKNOWN_MAX));
@@ -177,6 +185,7 @@ impl Gate {
             let Ok(permit) = permits.clone().acquire_owned().await else { return };
             match doors.accept().await {
                 Ok((stream, caller)) => {
+                    *lock(&self.blocked) = None;
                     let crowded = UNKNOWN_MAX - permits.available_permits() > CROWD;
                     let patience = if crowded { CROWDED_DEADLINE } else { HANDSHAKE_DEADLINE };
                     visits.spawn(self.clone().receive(stream, caller, permit, patience));
@@ -186,6 +195,7 @@ impl Gate {
                         &self.failures,
                         format_args!("cannot accept connections at the moment: {error}"),
                     );
+                    *lock(&self.blocked) = Some(error);
                     sleep(ACCEPT_PAUSE).await;
                 }
             }

@@ -157,7 +157,7 @@ impl Listener {
         let gate = Arc::new(Gate::new(identity.clone(), self.tls.clone(), (rings, rdma.clone()), arrived));
         let (local, tls) = (self.transport.is_local(), self.tls.clone());
         let ways = Ways { local, rings: rings.is_some(), rdma, tls };
-        let task = tokio::spawn(gate.run(self.open()?));
+        let task = tokio::spawn(Arc::clone(&gate).run(self.open()?));
         let counts = Arc::new(Arrivals::new(roster.len()));
         let mut mesh = Mesh {
             builders: Vec::new(),
@@ -169,6 +169,8 @@ impl Listener {
         let mut setup = Setup::new(identity, roster, ways);
         match timeout_at(deadline, setup.complete(arrivals)).await {
             Ok(done) => done?,
+            // Nodes are missing, and not because of them.
+            Err(_) if let Some(source) = gate.take_blocked() => return Err(TransportError::Deaf { source }),
             Err(_) => return Err(TransportError::Incomplete { within, missing: setup.missing() }),
         }
         for links in setup.links {
