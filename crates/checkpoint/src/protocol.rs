@@ -39,7 +39,7 @@ pub type Written = Result<Part, Unwritten>;
 pub struct Unwritten {
     /// The rest of a sentence that begins with the node.
     pub reason: String,
-    /// Whether the node holds the copies of other nodes' parts that it should: a full disk does not take them.
+    /// Whether the node holds the copies of other nodes' parts that it should, although the disk is full.
     pub is_copied: bool,
 }
 
@@ -91,8 +91,8 @@ pub enum Settled {
         node: usize,
         /// Why.
         reason: String,
-        /// Whether all nodes hold the copies that they should: the cut is no checkpoint, and survives the loss
-        /// of nodes.
+        /// Whether all nodes hold the copies that they should: the cut is no checkpoint, but a run that loses
+        /// nodes can go on from it.
         is_copied: bool,
     },
 }

@@ -138,9 +138,10 @@ impl Run {
         let Some(what) = heard[0].settled.clone() else { return };
         let (Settled::Complete { cut, .. } | Settled::Failed { cut, .. }) = what;
         assert_eq!(Some(cut), pending, "what is settled is the cut that was pending");
-        let lacks_copies = |writer: &Option<(u64, usize, Written)>| matches!(writer, Some((_, _, Err(why))) if !why.is_copied);
         if let Settled::Failed { is_copied, .. } = &what {
-            assert_eq!(*is_copied, !writers.iter().any(lacks_copies));
+            let mut written = writers.iter().flatten().map(|(_, _, written)| written);
+            let all = written.all(|written| written.as_ref().map_or_else(|why| why.is_copied, |_| true));
+            assert_eq!(*is_copied, all);
         }
         for (node, writer) in writers.iter_mut().enumerate() {
             let (of, _, written) = writer.take().expect("all nodes have told");

@@ -244,8 +244,8 @@ impl Standby {
         lock(&self.shared.muster).entered(view);
     }
 
-    /// The process could not enter this view, or not begin to work in it. If others have joined with it, it is
-    /// some time until processes may join again.
+    /// The process could not enter this view, or not begin to work in it. If others have joined with it, no
+    /// process may join for some time.
     pub fn failed(&self, next: &Next) {
         lock(&self.shared.muster).failed(self.shared.clock.now(), next);
     }

@@ -109,8 +109,8 @@ struct Starting {
 }
 
 impl Starting {
-    /// How many processes a run with `nodes` nodes lacks that is to have `wanted`. Those that were asked for `before`
-    /// and have not joined are not asked for again for a while.
+    /// How many processes a run with `nodes` nodes lacks that is to have `wanted`. Those that were asked for
+    /// `before` and have not joined are not asked for again for a while.
     fn missing(before: Option<Self>, wanted: usize, nodes: usize, now: Instant) -> usize {
         let starting = before.filter(|starting| now - starting.since < START);
         wanted.saturating_sub(starting.map_or(nodes, |starting| starting.nodes.max(nodes)))

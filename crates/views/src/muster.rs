@@ -22,14 +22,14 @@ const OFFER_US: u64 = 2_000_000;
 /// How long members are waited for of which nothing is known.
 const PATIENCE_US: u64 = 5_000_000;
 
-/// For so long no process may join after a view with one that joined could not be entered; twice as long after
-/// each further such view in a row, up to the second number. A process that cannot be a node would keep the
-/// others from their work again and again.
+/// For so long no process may join after a view with one that joined could not be entered; twice as long
+/// after each further such view in a row, up to the second number. A process that cannot be a node would keep
+/// the others from their work again and again.
 const CLOSED_US: u64 = 10_000_000;
 const CLOSED_US_MAX: u64 = 320_000_000;
 
-/// Offers that are kept for others than the members of the last view, about: an offer has some KiB, or MiB with
-/// many cuts.
+/// Offers that are kept for others than the members of the last view, about: an offer has some KiB, or MiB
+/// with many cuts.
 const OFFERS_MAX: usize = 4 * limits::NODES_MAX;
 
 /// What is asked of a process.
@@ -222,7 +222,7 @@ impl Muster {
                 if is_as_taken && offer.seen < next.view.number {
                     Answer::Go(next.clone(), *coordinator)
                 } else {
-                    // It leaves, it has come too late, it has gone another way, or the view has failed for it.
+                    // It leaves, has come too late or gone another way, or the view has failed for it.
                     self.keep(now, offer);
                     Answer::Wait
                 }
