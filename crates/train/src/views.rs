@@ -272,8 +272,8 @@ impl<E: Element> Views<E> {
                 return Err(error);
             }
         }
-        // A node that cannot be one of the next view ends that view, and not the run. The node that says so may
-        // not be the one: a node that does not muster again is lost.
+        // A node that cannot be one of the next view ends that view, and not the run. It need not be the node
+        // that says so: a node that does not muster again is lost.
         let is_of_another = || error.ended_by().is_some_and(|node| node.0 != plan.rank());
         let loses_node = error.loses_node() || (self.is_beginning && is_of_another());
         let goes_on = loses_node || matches!(error, TrainError::Regroups { .. });
