@@ -6,7 +6,7 @@
 
 use intendant_formats::{TextError, lines_up_to, open};
 use lr::Weights;
-use lr::data::{Format, Naming, Normalize, Transform};
+use lr::data::{FEATURES_MAX, Format, HASH_BITS_MAX, Naming, Normalize, Transform};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -78,8 +78,16 @@ pub(crate) fn settings(folder: &Path) -> Result<Settings, SavedError> {
     if settings.schema != SCHEMA {
         return Err(wrong(format!("the schema is '{}'; this version reads {SCHEMA}", settings.schema)));
     }
-    if settings.format == Format::Csv && settings.hash_bits.is_none() {
-        return Err(wrong("hash_bits is missing".to_owned()));
+    if !(1..=FEATURES_MAX).contains(&settings.features) {
+        let features = settings.features;
+        return Err(wrong(format!("features is {features}; expected a number from 1 to {FEATURES_MAX}")));
+    }
+    match (settings.format, settings.hash_bits) {
+        (Format::Csv, None) => return Err(wrong("hash_bits is missing".to_owned())),
+        (_, Some(bits)) if !(1..=HASH_BITS_MAX).contains(&bits) => {
+            return Err(wrong(format!("hash_bits is {bits}; expected a number from 1 to {HASH_BITS_MAX}")));
+        }
+        (Format::Csv | Format::Libsvm, _) => {}
     }
     Ok(settings)
 }

@@ -239,6 +239,14 @@ impl File {
 fn read_cells<E: Element>(folder: &Path, shape: &Shape) -> Result<Vec<f64>, SavedError> {
     let file = cells_path(folder);
     let all = shape.width as usize * shape.depth;
+    // A file may have holes, and be larger than its disk.
+    let needed = (all as u64).saturating_mul(size_of::<f64>() as u64);
+    if let Some((free, limit)) = intendant_segment::memory::free(Path::new("/"))
+        && needed > free
+    {
+        let reason = format!("{all} cells take {needed} bytes, and {limit} has {free}");
+        return Err(SavedError::Malformed { file, reason });
+    }
     let read = || -> io::Result<Vec<f64>> {
         let mut source = npy_rows::<E>(&file, shape.blocks() as usize, shape.block)?;
         let (mut bytes, mut cells) = (vec![0; shape.block * size_of::<E>()], Vec::with_capacity(all));
@@ -316,6 +324,13 @@ mod tests {
         assert_eq!(
             with("intendant.sketch/1", "intendant.sketch/2"),
             "DIR/sketch.json: the schema is 'intendant.sketch/2'; this version reads intendant.sketch/1"
+        );
+        let large = std::fs::OpenOptions::new().write(true).open(cells_path(path)).unwrap();
+        large.set_len(1 << 50).unwrap();
+        let said = with("\"width\": 4", "\"width\": 70368744177664");
+        assert!(
+            said.starts_with("DIR/counters.npy: 140737488355328 cells take 1125899906842624 bytes, and "),
+            "{said}"
         );
         assert_eq!(
             with("\"width\": 4", "\"width\": 3"),

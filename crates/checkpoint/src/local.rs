@@ -7,7 +7,7 @@ use crate::manifest::Part;
 use crate::read::{MANIFEST, PART};
 use crate::store::Store;
 use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
 /// The file that a run locks.
@@ -129,7 +129,12 @@ impl Store for Local {
     }
 
     fn read(&self, file: &Path) -> Result<Vec<u8>, CheckpointError> {
-        fs::read(file).map_err(CheckpointError::io("read", file))
+        open(file)
+            .and_then(|mut opened| {
+                let mut text = Vec::new();
+                opened.read_to_end(&mut text).map(|_| text)
+            })
+            .map_err(CheckpointError::io("read", file))
     }
 
     fn stage(
@@ -147,6 +152,14 @@ impl Store for Local {
 /// under the name that it has before it is complete.
 fn is_written(name: &str) -> bool {
     name == MANIFEST || name == PARTIAL || name.ends_with(PART) || name.starts_with(".tmp")
+}
+
+/// Opens a file to read it. A pipe is refused: to open it waits for a writer that may never come.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    if fs::metadata(path)?.is_file() {
+        return File::open(path);
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
 fn sync(folder: &Path) -> Result<(), CheckpointError> {

@@ -148,7 +148,7 @@ fn mode_of_files(path: &Path) -> io::Result<Permissions> {
 
 /// Size and sums of the blocks of a file.
 pub(crate) fn sums(path: &Path) -> Result<(u64, Vec<String>), CheckpointError> {
-    let mut file = File::open(path).map_err(CheckpointError::io("read", path))?;
+    let mut file = crate::local::open(path).map_err(CheckpointError::io("read", path))?;
     let mut block = Vec::with_capacity(Part::BLOCK);
     let (mut bytes, mut sums) = (0, Vec::new());
     loop {

@@ -198,7 +198,7 @@ impl Checkpoint {
     /// Adds the places of the values of a part, whose sums are right.
     fn add(&mut self, folder: &Path, part: &Part) -> Result<(), CheckpointError> {
         let path = part_path(folder, part)?;
-        let file = File::open(&path).map_err(CheckpointError::io("read", &path))?;
+        let file = crate::local::open(&path).map_err(CheckpointError::io("read", &path))?;
         let (start, header) = header(&file, &path)?;
         let tensors = header.tensors();
         let (mut first, mut keys_in_part) = (0u64, 0);

@@ -7,7 +7,7 @@ use crate::gate::{self, Gate};
 use crate::library::Library;
 use crate::listen;
 use crate::live::{Live, LiveAddress};
-use intendant_transport::Token;
+use intendant_transport::{Token, check_runtime_fits};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -128,9 +128,8 @@ impl Dashboard {
     /// If it cannot be started.
     pub fn run(settings: Settings, ready: impl FnOnce(SocketAddr)) -> Result<(), DashboardError> {
         let system = |what| move |source| DashboardError::System { what, source };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
+        let runtime = check_runtime_fits()
+            .and_then(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build())
             .map_err(system("start the threads of the server"))?;
         let served = runtime.block_on(async {
             // Signals end it from now on, so that none is lost before it serves.

@@ -1,9 +1,12 @@
 //! Connections: so many at once, and none that keeps the server waiting.
 
+mod guests;
 mod paced;
 
 use axum::Router;
+use guests::{Guest, Guests};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -13,10 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-
-/// Connections at once; a browser opens up to six.
-const CONNECTIONS_MAX: usize = 64;
 
 /// For the headers of a request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
@@ -33,32 +32,34 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 
 /// Serves connections until `end`, and then the requests under way.
 pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Future<Output = ()>) {
-    let (graceful, places) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+    let (graceful, guests) = (GracefulShutdown::new(), Arc::new(Guests::default()));
     let mut end = std::pin::pin!(end);
     loop {
         let accepted = async {
-            // The semaphore is never closed.
-            let place = Arc::clone(&places).acquire_owned().await.ok()?;
-            Some((listener.accept().await, place))
+            let (stream, address) = listener.accept().await?;
+            std::io::Result::Ok((stream, guests.enter(address.ip()).await))
         };
-        let (stream, place) = tokio::select! {
+        let (stream, guest) = tokio::select! {
             () = &mut end => break,
             accepted = accepted => match accepted {
-                Some((Ok((stream, _)), place)) => (stream, place),
-                Some((Err(error), _)) => {
+                Ok(accepted) => accepted,
+                Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                     continue;
                 }
-                None => break,
             },
         };
-        let connection = connection(stream, router.clone(), graceful.watcher());
+        let connection = connection(stream, router.clone(), graceful.watcher(), Arc::clone(&guest));
+        let guests = Arc::clone(&guests);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!("a connection has ended: {error}");
+            tokio::select! {
+                served = connection => if let Err(error) = served {
+                    tracing::debug!("a connection has ended: {error}");
+                },
+                () = guest.leaves() => tracing::debug!("a silent connection makes way for another one"),
             }
-            drop(place);
+            guests.leave(&guest);
         });
     }
     drop(listener);
@@ -70,11 +71,20 @@ fn connection(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     router: Router,
     watcher: Watcher,
+    guest: Arc<Guest>,
 ) -> impl Future<Output = hyper::Result<()>> {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADER_BYTES_MAX);
-    let service = TowerToHyperService::new(router);
-    watcher.watch(server.serve_connection(TokioIo::new(Paced::new(stream)), service))
+    let (service, asked) = (TowerToHyperService::new(router), Arc::clone(&guest));
+    let service = service_fn(move |request| {
+        let (answering, answer) = (asked.answering(), service.call(request));
+        async move {
+            let answer = answer.await;
+            drop(answering);
+            answer
+        }
+    });
+    watcher.watch(server.serve_connection(TokioIo::new(Paced::new(stream, guest)), service))
 }
 
 #[cfg(test)]
@@ -95,6 +105,10 @@ mod tests {
         Router::new().route("/", get(answer))
     }
 
+    fn guest() -> Arc<Guest> {
+        Guest::new(std::net::Ipv4Addr::LOCALHOST.into())
+    }
+
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
     #[tokio::test(start_paused = true)]
@@ -102,7 +116,7 @@ mod tests {
         let (answered, graceful) = (Arc::default(), GracefulShutdown::new());
         let (mut client, server) = duplex(64 << 10);
         client.write_all(&REQUEST.repeat(100)).await.unwrap();
-        let served = connection(server, router(&answered), graceful.watcher());
+        let served = connection(server, router(&answered), graceful.watcher(), guest());
         // Time passes when nothing else happens.
         let ended = tokio::time::timeout(Duration::from_secs(3600), served).await;
         assert!(ended.expect("the connection ends").is_err());
@@ -115,7 +129,7 @@ mod tests {
         let (answered, graceful) = (Arc::default(), GracefulShutdown::new());
         let (mut client, server) = duplex(16 << 10);
         client.write_all(REQUEST).await.unwrap();
-        let served = tokio::spawn(connection(server, router(&answered), graceful.watcher()));
+        let served = tokio::spawn(connection(server, router(&answered), graceful.watcher(), guest()));
         let (mut got, mut buffer) = (0, vec![0; 16 << 10]);
         while got < ANSWER {
             // Some 8 kB per second.

@@ -25,7 +25,7 @@ use crate::rendezvous::variable;
 use child::Child;
 use guardian::Guardian;
 use intendant_core::limits;
-use intendant_transport::Token;
+use intendant_transport::{Token, check_runtime_fits};
 use saves::Saves;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -220,9 +220,8 @@ impl Launch {
         }
         let mut guardian =
             Guardian::start().map_err(LaunchError::system("a process that guards the nodes"))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
+        let runtime = check_runtime_fits()
+            .and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build())
             .map_err(LaunchError::system("a runtime for signals"))?;
         runtime.block_on(async {
             // Signals first: from the first child on, none may end this process before its children.

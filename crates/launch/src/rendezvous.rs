@@ -25,7 +25,7 @@
 use crate::locate::locate;
 use crate::placement::{Environment, Host, Launcher, Placement, place};
 use intendant_core::NodeId;
-use intendant_transport::{Tls, Token, TokenError};
+use intendant_transport::{Tls, Token, TokenError, check_is_file};
 use std::ffi::OsString;
 use std::fmt;
 use std::net::TcpListener;
@@ -465,7 +465,7 @@ fn token(hex: Option<String>, file: Option<&Path>) -> Result<Option<Token>, Rend
     };
     match (hex, file) {
         (Some(hex), _) => parse(variable::TOKEN.to_owned(), &hex),
-        (None, Some(path)) => match std::fs::read_to_string(path) {
+        (None, Some(path)) => match check_is_file(path).and_then(|()| std::fs::read_to_string(path)) {
             Ok(text) => parse(path.display().to_string(), &text),
             Err(source) => Err(RendezvousError::TokenFile { path: path.to_owned(), source }),
         },
@@ -565,6 +565,12 @@ mod tests {
         let found =
             read(&[&WHOLE[..], &[("INTENDANT_TOKEN_FILE", &name)]].concat())?.ok_or("no rendezvous")?;
         assert!(found.cluster_token().is_some_and(|token| token.matches(&Token::from_bytes([0x5c; 32]))));
+        std::fs::remove_file(&path)?;
+        // Without a writer, opening it would wait for ever.
+        assert!(std::process::Command::new("mkfifo").arg(&path).status()?.success());
+        let refused =
+            read(&[&WHOLE[..], &[("INTENDANT_TOKEN_FILE", &name)]].concat()).err().ok_or("a pipe")?;
+        assert!(refused.to_string().ends_with("it is not a regular file"), "{refused}");
         std::fs::remove_file(&path)?;
         assert!(matches!(
             read(&[&WHOLE[..], &[("INTENDANT_TOKEN_FILE", &name)]].concat()),

@@ -4,7 +4,7 @@ use super::ids::Numbering;
 use super::market::Market;
 use super::table::Table;
 use super::{Dataset, ENTRIES_MAX, Entry, Ids, Origin};
-use intendant_formats::{TextError, lines, open};
+use intendant_formats::{TextError, check_gaps, lines, open};
 use std::path::Path;
 
 /// Why data cannot be used.
@@ -123,6 +123,10 @@ fn content(path: &Path, rows: Numbering, columns: Numbering) -> Result<Content, 
     };
     if content.entries.is_empty() {
         return Err(DataError::Empty { file });
+    }
+    for (what, ids) in [("rows", &content.rows), ("columns", &content.columns)] {
+        check_gaps(what, ids.len() as u64, content.entries.len() as u64)
+            .map_err(|what| DataError::TooMany { file: file.clone(), what })?;
     }
     Ok(content)
 }

@@ -141,11 +141,13 @@ fn stream(lines: &[[AtomicU64; LINE_WORDS]], from: &[[u8; LINE_BYTES]]) {
     // SAFETY: the loop reads `count` lines from `from` and writes `count` lines to `lines`, which have as
     // many; the words may be written, because they are atomic. Each `movnti` stores a word of 8 bytes at an
     // address that is a multiple of 8, which is one step for all other cores. It may become visible
-    // later than stores that follow it; the `sfence` makes all of them visible before those that follow
-    // this block. So to others, the block is a row of relaxed stores. Neither the stack nor other memory
-    // is used.
+    // before stores that precede it, and later than stores that follow it. The first `sfence` makes those
+    // that precede this block visible before (the odd sequence of a mirror), the second one makes the words
+    // visible before those that follow it. So to others, the block is a row of relaxed stores. Neither the
+    // stack nor other memory is used.
     unsafe {
         std::arch::asm!(
+            "sfence",
             "2:",
             "mov {a}, [{from}]",
             "mov {b}, [{from} + 8]",

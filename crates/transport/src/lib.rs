@@ -13,6 +13,7 @@
 mod error;
 mod event;
 mod fabric;
+mod file;
 pub mod local;
 mod ring;
 #[cfg(all(test, target_os = "linux"))]
@@ -26,6 +27,7 @@ mod token;
 pub use error::{Missing, TransportError};
 pub use event::{FabricEvent, LinkError, Sent};
 pub use fabric::{Fabric, FabricBuilder};
+pub use file::{check_is_file, check_runtime_fits};
 pub use socket::{Address, HandshakeError, Transport, UnixName};
 pub use throttle::{Suppressed, Throttle};
 pub use tls::{TLS_NAME, Tls, TlsError, TlsFileError, TlsFiles};

@@ -401,6 +401,24 @@ fn unseen_entities_are_ranked_or_skipped() {
     }
 }
 
+#[test]
+fn a_process_that_may_open_few_files_says_so() {
+    for limit in 4..17 {
+        let mut command = std::process::Command::new("sh");
+        command.args([
+            "-c",
+            "ulimit -n $0 && exec \"$@\"",
+            &limit.to_string(),
+            env!("CARGO_BIN_EXE_intendant-kge"),
+        ]);
+        command.args(["--data", "builtin:synthetic:50x3x200", "--nodes", "2", "--epochs", "1", "-q"]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code().is_some_and(|code| (1..=4).contains(&code)), "{limit}: {said}");
+        assert!(said.contains("Too many open files") && !said.contains("panicked"), "{limit}: {said}");
+    }
+}
+
 /// A vector of 262,144 numbers and as many accumulators for each of 2,085 parameters: at least 4 GiB.
 #[test]
 fn a_model_that_does_not_fit_is_refused_before_it_takes_memory() {

@@ -1,7 +1,7 @@
 //! UCI's bag-of-words files.
 
 use super::{Documents, Entry};
-use intendant_formats::{Names, TextError, lines};
+use intendant_formats::{Names, TextError, check_gaps, lines};
 use std::io::BufRead;
 
 /// The fields of a line: whole numbers between blanks.
@@ -73,10 +73,13 @@ impl Reader {
                 self.document
             ));
         }
-        self.end_documents(document);
-        // Word numbers may be large in a small file: memory follows what is used.
+        if self.document < document {
+            check_gaps("documents", document, self.lines + 1)?;
+            self.end_documents(document);
+        }
         let word = word as u32 - 1;
         if self.seen.len() <= word as usize {
+            check_gaps("words", u64::from(word) + 1, self.lines + 1)?;
             self.seen.resize(word as usize + 1, 0);
         }
         if std::mem::replace(&mut self.seen[word as usize], document as u32) == document as u32 {
@@ -122,6 +125,9 @@ pub(super) fn read(file: &str, reader: impl BufRead) -> Result<(Documents, u32),
             "the file ends after {} of the {lines} lines that line 3 announces",
             state.lines
         )));
+    }
+    for (what, numbers) in [("documents", documents), ("words", words)] {
+        check_gaps(what, numbers, state.lines).map_err(wrong)?;
     }
     state.end_documents(documents + 1);
     Ok((state.documents, words as u32))

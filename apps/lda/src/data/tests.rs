@@ -97,6 +97,14 @@ fn a_bag_that_is_wrong_is_refused_with_its_line() {
         error("2\n4294967295\n2\n"),
         "f, line 2: found 4294967295; the number of words must be at most 4294967294"
     );
+    let gaps = "of which at most 1 occur; number them without large gaps (at most 16777233 of them here)";
+    assert_eq!(error("4294967295\n1\n1\n1 1 1\n"), format!("f, line 4: 4294967295 documents, {gaps}"));
+    assert_eq!(
+        error("4294967295\n1\n1\n4294967295 1 1\n"),
+        format!("f, line 4: 4294967295 documents, {gaps}")
+    );
+    assert_eq!(error("1\n4294967294\n1\n1 1 1\n"), format!("f, line 4: 4294967294 words, {gaps}"));
+    assert_eq!(error("1\n4294967294\n1\n1 4294967294 1\n"), format!("f, line 4: 4294967294 words, {gaps}"));
     let three = "expected three numbers: a document, a word, and how often it occurs there";
     assert_eq!(of("1 2\n"), format!("f, line 4: found '1 2', {three}"));
     assert_eq!(of("1 2 3 4\n"), format!("f, line 4: found '1 2 3 4', {three}"));

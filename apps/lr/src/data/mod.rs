@@ -17,6 +17,7 @@ pub use rows::{Row, Rows};
 pub use table::Columns;
 
 use intendant_core::random::{stream, unit};
+use intendant_formats::check_gaps;
 use intendant_task::Split;
 use read::Reader;
 use std::path::Path;
@@ -104,6 +105,11 @@ impl Dataset {
             }
         }
         let (features, naming) = reader.end();
+        if let (Source::File(path), Format::Libsvm) = (train, reading.format) {
+            let used = [&rows, &valid, &test].map(|rows| rows.entries() as u64).iter().sum();
+            let file = path.display().to_string();
+            check_gaps("features", features.into(), used).map_err(|what| DataError::Gaps { file, what })?;
+        }
         let mut data = Self::new(features.max(known), naming, rows, valid, test);
         for (split, source) in held_out {
             if let HeldOut::Fraction(fraction, seed) = source {

@@ -98,6 +98,14 @@ pub enum DataError {
         /// The file.
         file: String,
     },
+    /// Files with a feature of a number that they do not need.
+    #[error("{file}: {what}")]
+    Gaps {
+        /// The training file.
+        file: String,
+        /// How many features it has, and what to do.
+        what: String,
+    },
     /// A fraction that holds out nothing or everything.
     #[error("holding out a fraction of {fraction} of {rows} rows leaves nothing to train on or to evaluate")]
     HoldOut {

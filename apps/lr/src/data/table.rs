@@ -5,8 +5,9 @@
 
 use super::names::Hashed;
 use super::read::{Label, Line, number};
-use csv_core::ReadRecordResult;
+use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use intendant_formats::NameIndex;
+use std::collections::{HashMap, HashSet};
 
 /// Which columns of a table are what. Columns are named as in the header, or by numbers from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +65,11 @@ impl Table {
             |wanted: &str| wanted.parse().ok().filter(|n| (1..=first.len()).contains(n)).map(|n| n - 1);
         let is_header =
             number(&columns.label).is_none_or(|label: usize| first[label].parse::<f64>().is_err());
-        let place = |wanted: &str| {
-            let named = first.iter().position(|name| is_header && name == wanted);
-            named.or_else(|| number(wanted))
-        };
+        let mut places: HashMap<&str, usize> = HashMap::with_capacity(first.len());
+        for (at, name) in first.iter().enumerate().filter(|_| is_header) {
+            places.entry(name).or_insert(at);
+        }
+        let place = |wanted: &str| places.get(wanted).copied().or_else(|| number(wanted));
         let mut all = [&columns.categorical, &columns.numeric].into_iter().flatten().chain([&columns.label]);
         if let Some(wanted) = all.find(|wanted| place(wanted).is_none()) {
             return Err(if is_header {
@@ -79,11 +81,13 @@ impl Table {
                 )
             });
         }
-        let is_in = |at: usize, wanted: &[String]| wanted.iter().any(|wanted| place(wanted) == Some(at));
+        let places_of =
+            |wanted: &[String]| -> HashSet<usize> { wanted.iter().filter_map(|name| place(name)).collect() };
+        let (categorical, numeric) = (places_of(&columns.categorical), places_of(&columns.numeric));
         let mut described = Vec::with_capacity(first.len());
         for (at, field) in first.iter().enumerate() {
             let name = if is_header { field.clone() } else { (at + 1).to_string() };
-            let kind = match (is_in(at, &columns.categorical), is_in(at, &columns.numeric)) {
+            let kind = match (categorical.contains(&at), numeric.contains(&at)) {
                 _ if place(&columns.label) == Some(at) => Kind::Label,
                 (true, true) => {
                     return Err(format!("column '{name}' cannot be both categorical and numeric"));
@@ -97,9 +101,8 @@ impl Table {
             }
             described.push((name, kind));
         }
-        if let Some(twice) = described.iter().enumerate().find_map(|(at, (name, _))| {
-            described[..at].iter().any(|(other, _)| other == name).then_some(name)
-        }) {
+        let mut before = HashSet::with_capacity(described.len());
+        if let Some((twice, _)) = described.iter().find(|(name, _)| !before.insert(name)) {
             return Err(format!("two columns are called '{twice}'"));
         }
         Ok((Self { separator, columns: described, fields, name: String::new() }, is_header))
@@ -181,7 +184,9 @@ impl Fields {
         if !line.matches('"').count().is_multiple_of(2) {
             return Err("a quoted field does not end on this line".to_owned());
         }
-        let mut reader = csv_core::ReaderBuilder::new().delimiter(separator).build();
+        // The line has ended already: a carriage return within it is a character.
+        let terminator = Terminator::Any(b'\n');
+        let mut reader = ReaderBuilder::new().delimiter(separator).terminator(terminator).build();
         // Fields are not longer than the line, and there are at most as many as it has separators, and one.
         self.bytes.resize(line.len(), 0);
         self.ends.resize(line.len() + 1, 0);

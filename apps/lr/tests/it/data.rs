@@ -50,6 +50,12 @@ fn libsvm_files_are_read() {
     assert!(matches!(data.naming(), Naming::Numbers));
     let zeros = read("0 1:1\n1 1:1\n", &Reading::default()).unwrap();
     assert_eq!(zeros.train().positives(), 1);
+    refused(
+        "1 4294967293:1\n",
+        &Reading::default(),
+        "DIR/f: 4294967293 features, of which at most 1 occur; number them without large gaps (at most 16777233 of \
+         them here)",
+    );
 }
 
 #[test]
@@ -145,6 +151,9 @@ fn tables_are_hashed() {
         content(data.train()),
         expected(&[(true, &[("2", 5.0), ("3=7", 1.0)]), (false, &[("2", 6.0), ("3=8", 1.0)])])
     );
+    // Within a line, a carriage return is a character of a field, quoted or not.
+    let data = read("y,a,b\n1,x\rz,\"c\"\n", &csv()).unwrap();
+    assert_eq!(content(data.train()), expected(&[(true, &[("a=x\rz", 1.0), ("b=c", 1.0)])]));
     // Names that share a slot are one feature.
     let data = read("y,a,b\n1,2,3\n", &Reading { hash_bits: 1, ..csv() }).unwrap();
     let slots = [slot("a", 1), slot("b", 1)];

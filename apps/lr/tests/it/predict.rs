@@ -208,7 +208,16 @@ fn models_that_are_damaged_are_refused() {
         "the schema is 'intendant.lr/2'; this version reads",
     );
     with("model.toml", "x = ", "model.toml: ");
-    with("model.toml", &settings.replace("libsvm", "csv"), "hash_bits is missing");
+    let csv = settings.replace("libsvm", "csv");
+    with("model.toml", &csv, "hash_bits is missing");
+    for bits in [0, 32, 33, 255] {
+        let expected = format!("hash_bits is {bits}; expected a number from 1 to 31");
+        with("model.toml", &format!("hash_bits = {bits}\n{csv}"), &expected);
+    }
+    for features in [0, u32::MAX] {
+        let expected = format!("features is {features}; expected a number from 1 to 4294967293");
+        with("model.toml", &settings.replace("features = 6", &format!("features = {features}")), &expected);
+    }
     with("weights.tsv", "1\tx\n", "weights.tsv, line 1: the weight is 'x', which is no finite number");
     with("weights.tsv", "1\n", "weights.tsv, line 1: expected a feature and its weight, separated by a tab");
     with("weights.tsv", "0\t1\n", "the feature is '0'; expected a number from 1 to 6");

@@ -130,6 +130,11 @@ fn matrix_market_files_that_are_wrong_are_refused() {
     error(&with("2 2 1\n1 1 1 1\n"), "line 3: '1' is one word too many");
     error(&with("2 2 2\n1 1 1\n"), "announces 2 entries but holds 1; copy it again");
     error(&with("2 2 0\n"), "holds no entries");
+    error(&with("2147483647 1 1\n1 1 1\n"), "2147483647 rows, of which at most 1 occur; number them without");
+    error(
+        &with("1 2147483647 1\n1 1 1\n"),
+        "2147483647 columns, of which at most 1 occur; number them without",
+    );
     error(&with(""), "holds no entries");
     error(
         "%%MatrixMarket matrix coordinate real symmetric\n2 3 1\n",

@@ -276,6 +276,20 @@ fn what_is_damaged_is_named_and_passed_over() {
     assert!(path.ends_with("manifest.json"));
 }
 
+/// To open a pipe waits for a writer.
+#[test]
+fn pipes_in_the_place_of_files_are_refused() {
+    for name in ["manifest.json", "part-1.safetensors"] {
+        let (_path, folder) = temporary();
+        let cut = write::<f32>(&folder, 2, |key| (key % 2) as usize);
+        let file = folder.place(cut).join(name);
+        fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let said = folder.latest().map(|_| ()).map_err(|error| error.to_string());
+        assert!(said.is_err_and(|said| said.contains(name)), "{name}");
+    }
+}
+
 #[test]
 fn every_byte_of_a_manifest_counts() {
     let (_path, folder) = temporary();

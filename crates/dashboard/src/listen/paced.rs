@@ -1,7 +1,9 @@
 //! A stream whose peer must read.
 
+use super::guests::Guest;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,19 +20,22 @@ const BYTES_MIN: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     stream: S,
+    /// Hears of bytes that are read and written.
+    guest: Arc<Guest>,
     timer: Pin<Box<Sleep>>,
     /// Bytes that were sent since something has been waiting; `None` if nothing waits.
     sent: Option<usize>,
 }
 
 impl<S> Paced<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, timer: Box::pin(tokio::time::sleep(WITHIN)), sent: None }
+    pub(super) fn new(stream: S, guest: Arc<Guest>) -> Self {
+        Self { stream, guest, timer: Box::pin(tokio::time::sleep(WITHIN)), sent: None }
     }
 
     /// The outcome of a write: an error if it has been waiting for too long.
     fn pace(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(written) = written {
+            self.guest.hear();
             if let (Some(sent), Ok(written)) = (&mut self.sent, &written) {
                 *sent = sent.saturating_add(*written);
             }
@@ -61,7 +66,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if read.is_ready() {
+            self.guest.hear();
+        }
+        read
     }
 }
 

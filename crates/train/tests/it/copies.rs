@@ -405,15 +405,16 @@ fn a_process_that_cannot_be_a_node_ends_alone() {
         let mut running = open(regression(&flags));
         let door = running.door();
         let (code, told) = open(with_files(limit, &regression(&format!("{flags} --join {door}")))).end();
-        assert!(
-            code.is_some_and(|code| code != 0) && told.contains("Too many open files"),
-            "{code:?}: {told}"
-        );
         let said = running.succeeds();
         let report = assert_whole(&run, &undisturbed, &said);
-        // The views in which it should have been were not begun.
-        assert_eq!(report.nodes, 3, "{limit}: {said}");
+        if code != Some(0) {
+            failed += 1;
+            assert!(told.contains("Too many open files"), "{limit}: {code:?}: {told}");
+            // The views in which it should have been were not begun.
+            assert_eq!(report.nodes, 3, "{limit}: {said}");
+        }
     }
+    assert!(failed > 0, "the limits are too high");
 }
 
 #[test]

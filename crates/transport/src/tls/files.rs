@@ -1,6 +1,7 @@
 //! The files of a node: its certificate, its key, and the authority of the cluster.
 
 use super::error::describe;
+use crate::check_is_file;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{Error, RootCertStore};
@@ -91,8 +92,11 @@ impl TlsFiles {
     }
 
     pub(super) fn key(&self) -> Result<PrivateKeyDer<'static>, TlsFileError> {
-        PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| unreadable(&self.key, "--tls-key", "private key", error))
+        let read = || {
+            check_is_file(&self.key).map_err(pem::Error::Io)?;
+            PrivateKeyDer::from_pem_file(&self.key)
+        };
+        read().map_err(|error| unreadable(&self.key, "--tls-key", "private key", error))
     }
 
     /// The authorities that sign certificates of nodes.
@@ -128,7 +132,10 @@ impl TlsFiles {
 
 fn certificates(path: &Path, flag: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     const WANTED: &str = "certificate";
-    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    let read = || {
+        check_is_file(path).map_err(pem::Error::Io)?;
+        CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>()
+    };
     let found = read().map_err(|error| unreadable(path, flag, WANTED, error))?;
     if found.is_empty() {
         return Err(unreadable(path, flag, WANTED, pem::Error::NoItemsFound));

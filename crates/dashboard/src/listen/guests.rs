@@ -1,0 +1,152 @@
+//! Who is connected. If all places are taken, the connection leaves that has been silent for longest, so that
+//! silent ones do not keep people out.
+
+use intendant_core::lock;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Connections at once; a browser opens up to six.
+pub(super) const CONNECTIONS_MAX: usize = 64;
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(super) struct Guests {
+    here: Mutex<Vec<Arc<Guest>>>,
+    left: Notify,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Guest {
+    address: IpAddr,
+    /// When bytes were read or written last.
+    heard: Mutex<Instant>,
+    /// Requests that are being answered.
+    answering: AtomicUsize,
+    leaves: Notify,
+}
+
+/// While it lives, the connection waits for the server and not the other way round.
+pub(super) struct Answering(Arc<Guest>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        // Relaxed: a number that nothing else depends on.
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Guest {
+    pub(super) fn new(address: IpAddr) -> Arc<Self> {
+        let (heard, answering) = (Mutex::new(Instant::now()), AtomicUsize::new(0));
+        Arc::new(Self { address, heard, answering, leaves: Notify::new() })
+    }
+
+    /// Bytes were read or written.
+    pub(super) fn hear(&self) {
+        *lock(&self.heard) = Instant::now();
+    }
+
+    /// A request is being answered.
+    pub(super) fn answering(self: &Arc<Self>) -> Answering {
+        self.answering.fetch_add(1, Ordering::Relaxed);
+        Answering(Arc::clone(self))
+    }
+
+    /// Waits until its place is needed.
+    pub(super) async fn leaves(&self) {
+        self.leaves.notified().await;
+    }
+
+    fn is_silent(&self) -> bool {
+        self.answering.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Guests {
+    /// A place for a connection from this address. If there is none, another connection leaves: one of the
+    /// address that has most, among those that do not wait for an answer the one that has been silent for
+    /// longest. If there is no such connection, waits until one has ended.
+    pub(super) async fn enter(&self, address: IpAddr) -> Arc<Guest> {
+        loop {
+            if let Some(guest) = self.try_enter(address) {
+                return guest;
+            }
+            self.left.notified().await;
+        }
+    }
+
+    fn try_enter(&self, address: IpAddr) -> Option<Arc<Guest>> {
+        let mut here = lock(&self.here);
+        if here.len() >= CONNECTIONS_MAX {
+            let of = |address: IpAddr| here.iter().filter(|guest| guest.address == address).count();
+            let silent = here.iter().enumerate().filter(|(_, guest)| guest.is_silent());
+            let (place, _) = silent
+                .min_by_key(|(_, guest)| (std::cmp::Reverse(of(guest.address)), *lock(&guest.heard)))?;
+            here.swap_remove(place).leaves.notify_one();
+        }
+        let guest = Guest::new(address);
+        here.push(Arc::clone(&guest));
+        Some(guest)
+    }
+
+    /// A connection has ended.
+    pub(super) fn leave(&self, guest: &Arc<Guest>) {
+        lock(&self.here).retain(|other| !Arc::ptr_eq(other, guest));
+        self.left.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, last).into()
+    }
+
+    async fn has_left(guest: &Guest) -> bool {
+        tokio::time::timeout(Duration::from_millis(1), guest.leaves()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_one_that_was_silent_for_longest_leaves() {
+        let guests = Guests::default();
+        let mut all = Vec::new();
+        for at in 0..CONNECTIONS_MAX {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            all.push(guests.enter(address(u8::from(at >= 3))).await);
+        }
+        // The first three are of another address; the next one answers, the one after it is heard.
+        let answering = all[3].answering();
+        all[4].hear();
+        let new = guests.enter(address(2)).await;
+        assert!(has_left(&all[5]).await);
+        for other in all[..5].iter().chain(&all[6..]).chain([&new]) {
+            assert!(!has_left(other).await);
+        }
+        drop(answering);
+        guests.enter(address(2)).await;
+        assert!(has_left(&all[3]).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_that_waits_for_an_answer_leaves() {
+        let guests = Guests::default();
+        let mut all = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            let guest = guests.enter(address(1)).await;
+            all.push((guest.answering(), guest));
+        }
+        let enter = guests.enter(address(2));
+        tokio::pin!(enter);
+        assert!(tokio::time::timeout(Duration::from_secs(60), &mut enter).await.is_err());
+        guests.leave(&all[7].1);
+        assert!(tokio::time::timeout(Duration::from_secs(60), enter).await.is_ok());
+    }
+}
