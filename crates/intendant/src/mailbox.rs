@@ -180,8 +180,8 @@ mod tests {
     fn who_sleeps_is_woken_by_what_arrives_and_by_the_end() {
         let awake = Awake::default();
         let (sender, mut receiver) = mailbox(&awake);
-        let sleeper = thread::spawn(move || (receiver.next(), receiver.next()));
         assert!(!awake.is_none());
+        let sleeper = thread::spawn(move || (receiver.next(), receiver.next()));
         falls_asleep(&sender);
         assert!(awake.is_none());
         sender.send(7);
