@@ -849,8 +849,8 @@ mod tests {
         let begin = Instant::now();
         let error = standby.muster(&[], None, Duration::from_secs(60)).expect_err("it is one of nine");
         assert!(matches!(error, MusterError::Stuck(_)), "{error}");
-        // 3 s for the first one and for all others, 5 s of patience, 6 s of hope. One after the other, they would
-        // take 24 s instead of 6.
+        // 3 s for the first one and for all others, 5 s of patience, 6 s of hope. One after the other, they
+        // would take 24 s instead of 6.
         assert!(begin.elapsed() < Duration::from_secs(29), "{:?}", begin.elapsed());
     }
 }
