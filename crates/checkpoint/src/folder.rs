@@ -139,7 +139,7 @@ impl Folder {
     pub fn begin_after(&self, last: u64) -> Result<u64, CheckpointError> {
         self.store.prepare(&self.path)?;
         for _ in 0..ATTEMPTS_MAX {
-            let cut = self.next_after(last)?;
+            let cut = self.all()?.last().map_or(last, |newest| last.max(*newest)) + 1;
             // If that fails, another run has just taken the number.
             if self.store.take(&self.place(cut))? {
                 return Ok(cut);
@@ -147,14 +147,6 @@ impl Folder {
         }
         let error = io::Error::new(ErrorKind::AlreadyExists, "other runs keep taking the next number");
         Err(CheckpointError::io("begin a checkpoint in", &self.path)(error))
-    }
-
-    /// The number that a cut would have that is begun after `last`.
-    ///
-    /// # Errors
-    /// If the folder cannot be read.
-    pub fn next_after(&self, last: u64) -> Result<u64, CheckpointError> {
-        Ok(self.all()?.last().map_or(last, |newest| last.max(*newest)) + 1)
     }
 
     /// Writes the part called `name` of a cut that was begun, and makes it durable.

@@ -57,6 +57,8 @@ pub enum End {
 pub struct Vote {
     /// The leader: the cut that is due, by its number.
     cut: Option<u64>,
+    /// The leader: whether nodes copy their parts of it, and write none, because it has no place.
+    is_unsaved: bool,
     /// The leader: batches to the next meeting.
     next: u64,
     /// The first worker of a node whose part of the pending cut is written, or could not be.
@@ -66,6 +68,12 @@ pub struct Vote {
 }
 
 impl Vote {
+    /// The same for a cut that has no place: nodes copy their parts, and write none.
+    #[must_use]
+    pub fn without_place(self, is_unsaved: bool) -> Self {
+        Self { is_unsaved, ..self }
+    }
+
     /// The same of a node that was asked to end the run.
     #[must_use]
     pub fn asking_for_end(self, end: Option<End>) -> Self {
@@ -104,6 +112,8 @@ pub struct Heard {
     pub settled: Option<Settled>,
     /// The cut that all workers make now.
     pub cut: Option<u64>,
+    /// Whether nodes only copy their parts of it.
+    pub is_unsaved: bool,
     /// A node was asked to end the run: all workers make a last cut. If none is made now, they meet again at
     /// once, as at the end of the training.
     pub end: Option<End>,
@@ -204,7 +214,7 @@ impl Protocol {
     #[must_use]
     pub fn vote(&self, now: Duration, batches: u64, cut: Option<u64>, written: Option<Written>) -> Vote {
         let (cut, next) = if self.is_leader() { (cut, self.next(now, batches)) } else { (None, 0) };
-        Vote { cut, next, written: self.of_pending(written), end: None }
+        Vote { cut, is_unsaved: false, next, written: self.of_pending(written), end: None }
     }
 
     /// What this worker tells after the last meeting, at which only the pending cut is settled.
@@ -236,7 +246,7 @@ impl Protocol {
         }
         self.interval = leader.next.max(1);
         let end = votes.iter().find_map(|vote| vote.end);
-        Some(Heard { settled, cut: leader.cut, end })
+        Some(Heard { settled, cut: leader.cut, is_unsaved: leader.is_unsaved, end })
     }
 
     /// The meeting is over: training goes on.

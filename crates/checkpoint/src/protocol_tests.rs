@@ -215,12 +215,15 @@ fn a_cut_is_due_when_its_time_has_come_and_none_is_pending() {
     let follower = Protocol::new(Seat { worker: 1, workers: 2, ..ALONE }, 8.0, second(0));
     assert!(!follower.is_due(second(9), true));
     leader.begun(second(8));
-    let vote = leader.vote(second(8), 1, Some(7), None);
-    assert_eq!(leader.hear(&[vote]), Some(Heard { settled: None, cut: Some(7), end: None }));
+    let vote = leader.vote(second(8), 1, Some(7), None).without_place(true);
+    assert_eq!(
+        leader.hear(&[vote]),
+        Some(Heard { settled: None, cut: Some(7), is_unsaved: true, end: None })
+    );
     assert!(!leader.is_due(second(100), false), "one is pending");
     let written = leader.vote(second(101), 1, None, Some(Ok(part(7, 0))));
     let settled = Some(Settled::Complete { cut: 7, parts: vec![part(7, 0)] });
-    assert_eq!(leader.hear(&[written]), Some(Heard { settled, cut: None, end: None }));
+    assert_eq!(leader.hear(&[written]), Some(Heard { settled, cut: None, is_unsaved: false, end: None }));
     assert!(leader.is_due(second(101), false));
     assert_eq!(leader.hear(&[]), None);
 }

@@ -245,6 +245,11 @@ impl Standby {
         lock(&self.shared.muster).entered(view);
     }
 
+    /// The process begins to work in the view that it has entered.
+    pub fn began(&self) {
+        lock(&self.shared.muster).began();
+    }
+
     /// The process could not enter this view, or not begin to work in it. If others have joined with it, no
     /// process may join for some time.
     pub fn failed(&self, next: &Next) {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn guest() -> Arc<Guest> {
-        Guest::new(std::net::Ipv4Addr::LOCALHOST.into())
+        Guest::new(std::net::Ipv4Addr::LOCALHOST.into(), &Arc::default())
     }
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -124,15 +124,17 @@ fn content(path: &Path, rows: Numbering, columns: Numbering) -> Result<Content, 
     if content.entries.is_empty() {
         return Err(DataError::Empty { file });
     }
-    for (what, ids) in [("rows", &content.rows), ("columns", &content.columns)] {
-        check_gaps(what, ids.len() as u64, content.entries.len() as u64)
-            .map_err(|what| DataError::TooMany { file: file.clone(), what })?;
-    }
     Ok(content)
 }
 
 pub(super) fn first(path: &Path) -> Result<Dataset, DataError> {
     let Content { rows, columns, entries, origin } = content(path, Numbering::open(), Numbering::open())?;
+    if let Origin::Market { .. } = origin {
+        for (what, ids) in [("rows", &rows), ("columns", &columns)] {
+            check_gaps(what, ids.len() as u64, entries.len() as u64)
+                .map_err(|what| DataError::TooMany { file: path.display().to_string(), what })?;
+        }
+    }
     Ok(Dataset::from(rows, columns, entries, Vec::new(), origin))
 }
 

@@ -138,12 +138,18 @@ impl<E: Element> Copies<E> {
     pub(crate) fn asked(&self, nodes: usize) -> Option<u16> {
         let wanted = self.standby.take_wanted();
         let mut starting = lock(&self.starting);
+        // They have come, or are not wanted any more.
+        let is_fewer = wanted.is_some_and(|wanted| usize::from(wanted) < nodes);
+        starting.take_if(|starting| is_fewer || nodes >= starting.nodes);
         let missing = wanted.map_or(0, |wanted| Starting::missing(*starting, wanted.into(), nodes, now()));
-        if let Some(wanted) = wanted.filter(|_| missing > 0) {
-            *starting = Some(Starting { nodes: wanted.into(), since: now() });
-        }
         let address = self.standby.process().address;
-        if (0..missing).any(|_| !intendant::launch::ask_for_another(address.port())) {
+        if let Some(wanted) = wanted.filter(|wanted| missing == 0 && usize::from(*wanted) > nodes) {
+            tracing::info!("{wanted} nodes are asked for, and that many are starting already");
+        }
+        if missing == 0 {
+        } else if (0..missing).all(|_| intendant::launch::ask_for_another(address.port())) {
+            *starting = Some(Starting { nodes: wanted.map_or(nodes, usize::from), since: now() });
+        } else {
             tracing::warn!(
                 "{missing} more nodes are asked for, and this run's launcher starts none: start the program with --join \
                  {address} {missing} times"

@@ -131,12 +131,13 @@ impl<'a, E: Element> Cutter<'a, E> {
         place: &Place<'_>,
         so_far: impl FnOnce(&P) -> (Vec<u8>, f64),
     ) -> Result<Next, TrainError> {
-        let Heard { mut cut, end, .. } = self.ask(nodes, batches, place.must)?;
-        if end.is_some() && cut.is_none() {
-            cut = self.ask(nodes, batches, true)?.cut;
+        let mut heard = self.ask(nodes, batches, place.must)?;
+        let end = heard.end;
+        if end.is_some() && heard.cut.is_none() {
+            heard = self.ask(nodes, batches, true)?;
         }
-        if let Some(cut) = cut {
-            self.cut(nodes, cut, place, so_far)?;
+        if let Some(cut) = heard.cut {
+            self.cut(nodes, (cut, !heard.is_unsaved), place, so_far)?;
         }
         self.protocol.leave(self.time());
         Ok(end.map_or(Next::Meeting(self.protocol.next_meeting()), Next::End))
@@ -144,10 +145,11 @@ impl<'a, E: Element> Cutter<'a, E> {
 
     /// Hears whether a cut is made now. If one must be, the pending one is waited for.
     fn ask<P: Nodes<E>>(&mut self, nodes: &mut P, batches: u64, must: bool) -> Result<Heard, TrainError> {
-        let begun = if self.protocol.is_due(self.time(), must) { self.begin() } else { None };
+        let (begun, is_unsaved) =
+            if self.protocol.is_due(self.time(), must) { self.begin() } else { (None, false) };
         let written = self.written(must);
         let vote = self.protocol.vote(self.time(), batches, begun, written);
-        let vote = vote.asking_for_end(self.cuts.asked(self.protocol.is_leader()));
+        let vote = vote.without_place(is_unsaved).asking_for_end(self.cuts.asked(self.protocol.is_leader()));
         self.vote(nodes, &vote)
     }
 
@@ -221,20 +223,16 @@ impl<'a, E: Element> Cutter<'a, E> {
         Ok(heard)
     }
 
-    /// The leader starts a cut; `None` if that is not possible now.
-    fn begin(&mut self) -> Option<u64> {
+    /// The leader starts a cut; `None` if that is not possible now. Also returns whether it has no place, and
+    /// is made for its copies alone.
+    fn begin(&mut self) -> (Option<u64>, bool) {
         self.protocol.begun(self.time());
-        self.ledger.begin(|last| match &self.cuts.folder {
-            Some(folder) => match folder.begin_after(last) {
-                // The nodes copy their parts nevertheless.
-                Err(error) if self.cuts.copying.is_some() => {
-                    tracing::warn!("no checkpoint is made now, only copies: {error}");
-                    folder.next_after(last)
-                }
-                begun => begun,
-            },
+        let begun = self.ledger.begin(|last| match &self.cuts.folder {
+            Some(folder) => folder.begin_after(last),
             None => Ok(last + 1),
-        })
+        });
+        let is_unsaved = begun.is_none() && self.cuts.copying.is_some();
+        (begun.or_else(|| is_unsaved.then(|| self.ledger.next())), is_unsaved)
     }
 
     /// What became of the node's part of the pending cut. With `waits`, it is waited for.
@@ -261,11 +259,11 @@ impl<'a, E: Element> Cutter<'a, E> {
         }
     }
 
-    /// Copies what this node owns, while the cluster rests.
+    /// Copies what this node owns, while the cluster rests, and writes it if the cut has a place.
     fn cut<P: Nodes<E>>(
         &mut self,
         nodes: &mut P,
-        cut: u64,
+        (cut, has_place): (u64, bool),
         place: &Place<'_>,
         so_far: impl FnOnce(&P) -> (Vec<u8>, f64),
     ) -> Result<(), TrainError> {
@@ -274,7 +272,7 @@ impl<'a, E: Element> Cutter<'a, E> {
         let is_first = self.protocol.is_first_of_node();
         let mut rows = None;
         if is_first {
-            rows = self.cuts.folder.as_ref().map(|_| self.cuts.rows());
+            rows = self.cuts.folder.as_ref().filter(|_| has_place).map(|_| self.cuts.rows());
             let mut part = self.cuts.copying.as_ref().map(|copying| (copying, Part::new()));
             nodes.copy(&mut |keys, values| {
                 if let Some(rows) = &mut rows {
@@ -327,7 +325,9 @@ impl<'a, E: Element> Cutter<'a, E> {
             if !self.protocol.is_leader() {
                 return Ok(());
             }
-            self.ledger.copied(Copied { state, stop: now() - start, best });
+            if has_place {
+                self.ledger.copied(Copied { state, stop: now() - start, best });
+            }
         }
         Ok(())
     }

@@ -31,6 +31,9 @@ const MUSTER: Duration = Duration::from_secs(60);
 /// How long the nodes of a later view wait for each other: they have just agreed on it.
 const MEET: Duration = Duration::from_secs(6);
 
+/// After views that did not begin they wait longer, up to so many times.
+const MEET_LONGER: u32 = 4;
+
 /// How long a process that leaves holds values for the others.
 const LEAVE: Duration = Duration::from_secs(3600);
 
@@ -75,6 +78,8 @@ pub(crate) struct Views<E> {
     ended: Option<Instant>,
     /// Views in a row whose values could not be loaded.
     unloaded: u32,
+    /// Views in a row that did not begin.
+    failures: u32,
 }
 
 /// What the cuts of a view need to copy parts.
@@ -137,6 +142,7 @@ impl<E: Element> Views<E> {
             changes: Changes::default(),
             ended: None,
             unloaded: 0,
+            failures: 0,
         };
         if door.is_some() {
             views.muster(&[])?;
@@ -160,7 +166,7 @@ impl<E: Element> Views<E> {
             let listener = listener.as_ref().and_then(|listener| listener.try_clone().ok());
             let later =
                 rendezvous.later(NodeId(rank as u16), members.len(), (local, here.len()), coordinator);
-            let later = later.deadline(MEET);
+            let later = later.deadline(MEET * (self.failures + 1).min(MEET_LONGER));
             plan.rendezvous = Some(match listener {
                 Some(listener) => later.listener(listener),
                 None => later,
@@ -248,6 +254,8 @@ impl<E: Element> Views<E> {
             self.changes.change_ms += (ms - self.changes.change_ms) / changes.max(1.0);
         }
         self.unloaded = 0;
+        self.failures = 0;
+        self.standby.began();
         (self.is_beginning, self.has_trained) = (false, true);
         self.changes
     }
@@ -316,6 +324,7 @@ impl<E: Element> Views<E> {
         let before = self.view.clone();
         if let Some(Mustered { next, .. }) = self.next.as_ref().filter(|_| self.is_beginning) {
             self.standby.failed(next);
+            self.failures += 1;
         }
         let mustered = self.standby.muster(gone, self.door, MUSTER)?;
         let Next { view, lost, .. } = &mustered.next;

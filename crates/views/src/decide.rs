@@ -226,11 +226,13 @@ pub fn decide(offers: &BTreeMap<u64, Offer>, is_patient: bool, is_open: bool) ->
     let old = last.members.iter().zip(&last.names).filter(|(member, _)| stays(&member.id));
     let joins = |offer: &&Offer| is_open && !last.has(offer.process.id) && !offer.leaves;
     let new = offers.values().filter(joins);
-    let new = new.zip(last.next_name..).map(|(offer, name)| (offer.process, name));
+    let room = limits::NODES_MAX.saturating_sub(last.members.len());
+    let new = new.take(room).zip(last.next_name..).map(|(offer, name)| (offer.process, name));
     let (members, names): (Vec<Process>, Vec<u64>) =
         old.map(|(member, name)| (*member, *name)).chain(new).unzip();
     let next_name = names.iter().map(|name| name + 1).fold(last.next_name, u64::max);
-    if members.is_empty() {
+    if !members.iter().any(|member| last.has(member.id)) {
+        // Those who only join could do so in two views.
         return Decision::Stuck("all nodes leave".to_owned());
     }
     let seen = |offer: &Offer| {

@@ -129,6 +129,8 @@ fn nodes_join_and_leave() {
         ids(&self::next(decide(&offers([of(10, 0), leaves(11, 1), leaves(12, 2)]), true, true))),
         [10]
     );
+    let all_leave = offers([leaves(10, 0), leaves(11, 1), leaves(12, 2), offer(5, None)]);
+    assert_eq!(stuck(decide(&all_leave, true, true)), "all nodes leave");
     // Process 12 may be in another group, with process 11 as well.
     assert!(stuck(decide(&offers([of(10, 0), leaves(11, 1)]), false, true)).starts_with("1 of 3 nodes"));
     let four = offers([of(10, 0), of(11, 1), of(12, 2), offer(5, None)]);

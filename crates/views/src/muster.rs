@@ -94,6 +94,8 @@ pub struct Muster {
     spoilt: u32,
     /// Until then no process may join.
     closed: Tick,
+    /// Whether a process has joined with the view that was entered last.
+    joined: bool,
     /// The number of nodes that was asked for last.
     wanted: Option<u16>,
     /// Processes that leave: what they hold is not needed any more from this view on, once its first cut is
@@ -106,7 +108,8 @@ impl Muster {
     #[must_use]
     pub fn new(me: Offer) -> Self {
         let (offers, spoilt, closed) = (BTreeMap::new(), 0, Tick(0));
-        Self { me, phase: Phase::InView, offers, spoilt, closed, wanted: None, released: None }
+        let (phase, joined) = (Phase::InView, false);
+        Self { me, phase, offers, spoilt, closed, joined, wanted: None, released: None }
     }
 
     /// What this process would tell others.
@@ -250,7 +253,10 @@ impl Muster {
         self.me.seen = self.me.seen.max(next.view.number);
         // Else a process that is lost while the next view begins could make this one pass that view over.
         if self.me.entered.as_ref().is_none_or(|entered| entered.number <= next.follows.number) {
-            (self.me.entered, self.me.entering) = (Some(next.follows.clone()), None);
+            self.me.entered = Some(next.follows.clone());
+            // A gather that it has called since then is not forgotten before it calls that of this view, when
+            // all members have met: until then, one of them may call the other one.
+            self.me.entering.take_if(|entering| entering.number <= next.follows.number);
         }
     }
 
@@ -262,14 +268,19 @@ impl Muster {
 
     /// It has passed that gather.
     pub fn entered(&mut self, view: &View) {
-        if self.joins(view) {
-            self.spoilt = 0;
-        }
+        self.joined = self.joins(view);
         self.me.seen = self.me.seen.max(view.number);
         (self.me.entered, self.me.entering, self.me.leaves) = (Some(view.clone()), None, false);
         self.me.gone.clear();
         self.phase = Phase::InView;
         self.offers.clear();
+    }
+
+    /// The process begins to work in the view that it has entered.
+    pub fn began(&mut self) {
+        if self.joined {
+            self.spoilt = 0;
+        }
     }
 
     /// The process could not enter this view, or not begin to work in it.

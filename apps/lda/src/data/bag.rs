@@ -2,6 +2,7 @@
 
 use super::{Documents, Entry};
 use intendant_formats::{Names, TextError, check_gaps, lines};
+use std::collections::BTreeMap;
 use std::io::BufRead;
 
 /// The fields of a line: whole numbers between blanks.
@@ -22,6 +23,9 @@ const HEADER: [(&str, u64); 3] = [
     ("the number of lines that follow", u64::MAX),
 ];
 
+/// Words with an entry each in a list: a few bytes can name a word beyond, and memory follows what is used.
+const SEEN_MAX: usize = 1 << 24;
+
 /// A file while it is read.
 #[derive(Default)]
 struct Reader {
@@ -30,8 +34,9 @@ struct Reader {
     /// The document that is being read, from 1.
     document: u64,
     entries: Vec<Entry>,
-    /// The last document with each word.
+    /// The last document with each of the first words, and with each other word.
     seen: Vec<u32>,
+    seen_beyond: BTreeMap<u32, u32>,
     lines: u64,
 }
 
@@ -78,11 +83,15 @@ impl Reader {
             self.end_documents(document);
         }
         let word = word as u32 - 1;
-        if self.seen.len() <= word as usize {
-            check_gaps("words", u64::from(word) + 1, self.lines + 1)?;
-            self.seen.resize(word as usize + 1, 0);
-        }
-        if std::mem::replace(&mut self.seen[word as usize], document as u32) == document as u32 {
+        let last = if (word as usize) < SEEN_MAX {
+            if self.seen.len() <= word as usize {
+                self.seen.resize(word as usize + 1, 0);
+            }
+            &mut self.seen[word as usize]
+        } else {
+            self.seen_beyond.entry(word).or_default()
+        };
+        if std::mem::replace(last, document as u32) == document as u32 {
             return Err(format!(
                 "word {} of document {document} has a second line; add up its occurrences",
                 word + 1

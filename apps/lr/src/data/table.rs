@@ -7,7 +7,7 @@ use super::names::Hashed;
 use super::read::{Label, Line, number};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use intendant_formats::NameIndex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which columns of a table are what. Columns are named as in the header, or by numbers from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Table {
             |wanted: &str| wanted.parse().ok().filter(|n| (1..=first.len()).contains(n)).map(|n| n - 1);
         let is_header =
             number(&columns.label).is_none_or(|label: usize| first[label].parse::<f64>().is_err());
-        let mut places: HashMap<&str, usize> = HashMap::with_capacity(first.len());
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         for (at, name) in first.iter().enumerate().filter(|_| is_header) {
             places.entry(name).or_insert(at);
         }
@@ -82,7 +82,7 @@ impl Table {
             });
         }
         let places_of =
-            |wanted: &[String]| -> HashSet<usize> { wanted.iter().filter_map(|name| place(name)).collect() };
+            |wanted: &[String]| -> BTreeSet<usize> { wanted.iter().filter_map(|name| place(name)).collect() };
         let (categorical, numeric) = (places_of(&columns.categorical), places_of(&columns.numeric));
         let mut described = Vec::with_capacity(first.len());
         for (at, field) in first.iter().enumerate() {
@@ -101,7 +101,7 @@ impl Table {
             }
             described.push((name, kind));
         }
-        let mut before = HashSet::with_capacity(described.len());
+        let mut before = BTreeSet::new();
         if let Some((twice, _)) = described.iter().find(|(name, _)| !before.insert(name)) {
             return Err(format!("two columns are called '{twice}'"));
         }

@@ -43,8 +43,8 @@ const RUN_ENTRIES_MIN: usize = 8;
 
 /// Blocks of columns for each of several nodes: so many that nodes are seldom at the same one although one is
 /// faster than another for a while. Each further block loads all tiles of a node once more per epoch: with 8
-/// instead of 4, two nodes have 1.19 times as many misses of a cache of 1 MiB. With 2 instead of 4, 8 nodes
-/// on two cores had a loss of 1.17 instead of 1.08 times that of one process.
+/// instead of 4, the arithmetic of two nodes has 1.3 times as many misses of a cache of 1 MiB. With 2, 8
+/// nodes on two cores have a greater loss (`docs/performance.md`).
 const BLOCKS_PER_NODE: u32 = 4;
 
 /// Columns of a block on average, at least.

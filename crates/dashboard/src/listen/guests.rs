@@ -3,7 +3,7 @@
 
 use intendant_core::lock;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ pub(super) const CONNECTIONS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Guests {
     here: Mutex<Vec<Arc<Guest>>>,
-    left: Notify,
+    left: Arc<Notify>,
 }
 
 /// A connection.
@@ -26,7 +26,11 @@ pub(super) struct Guest {
     heard: Mutex<Instant>,
     /// Requests that are being answered.
     answering: AtomicUsize,
+    /// Whether a part of an answer waits for the peer.
+    sending: AtomicBool,
     leaves: Notify,
+    /// Told when this connection may make way.
+    left: Arc<Notify>,
 }
 
 /// While it lives, the connection waits for the server and not the other way round.
@@ -36,13 +40,22 @@ impl Drop for Answering {
     fn drop(&mut self) {
         // Relaxed: a number that nothing else depends on.
         self.0.answering.fetch_sub(1, Ordering::Relaxed);
+        self.0.left.notify_one();
     }
 }
 
 impl Guest {
-    pub(super) fn new(address: IpAddr) -> Arc<Self> {
+    pub(super) fn new(address: IpAddr, left: &Arc<Notify>) -> Arc<Self> {
         let (heard, answering) = (Mutex::new(Instant::now()), AtomicUsize::new(0));
-        Arc::new(Self { address, heard, answering, leaves: Notify::new() })
+        let (sending, left) = (AtomicBool::new(false), Arc::clone(left));
+        Arc::new(Self { address, heard, answering, sending, leaves: Notify::new(), left })
+    }
+
+    /// A part of an answer waits for the peer from now on, or does not wait any more.
+    pub(super) fn sends(&self, sending: bool) {
+        if self.sending.swap(sending, Ordering::Relaxed) && !sending {
+            self.left.notify_one();
+        }
     }
 
     /// Bytes were read or written.
@@ -62,7 +75,7 @@ impl Guest {
     }
 
     fn is_silent(&self) -> bool {
-        self.answering.load(Ordering::Relaxed) == 0
+        self.answering.load(Ordering::Relaxed) == 0 && !self.sending.load(Ordering::Relaxed)
     }
 }
 
@@ -88,7 +101,7 @@ impl Guests {
                 .min_by_key(|(_, guest)| (std::cmp::Reverse(of(guest.address)), *lock(&guest.heard)))?;
             here.swap_remove(place).leaves.notify_one();
         }
-        let guest = Guest::new(address);
+        let guest = Guest::new(address, &self.left);
         here.push(Arc::clone(&guest));
         Some(guest)
     }
@@ -147,6 +160,13 @@ mod tests {
         tokio::pin!(enter);
         assert!(tokio::time::timeout(Duration::from_secs(60), &mut enter).await.is_err());
         guests.leave(&all[7].1);
+        assert!(tokio::time::timeout(Duration::from_secs(60), enter).await.is_ok());
+        // The one that has just come is silent, and makes way.
+        guests.enter(address(2)).await.sends(true);
+        let enter = guests.enter(address(2));
+        tokio::pin!(enter);
+        assert!(tokio::time::timeout(Duration::from_secs(60), &mut enter).await.is_err());
+        drop(all.remove(9).0);
         assert!(tokio::time::timeout(Duration::from_secs(60), enter).await.is_ok());
     }
 }

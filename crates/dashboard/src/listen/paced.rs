@@ -55,6 +55,7 @@ impl<S> Paced<S> {
     }
 
     fn wait(&mut self) {
+        self.guest.sends(true);
         self.sent = Some(0);
         self.timer.as_mut().reset(Instant::now() + WITHIN);
     }
@@ -96,6 +97,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     /// The server flushes when all is written: nothing waits any more.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.sent = None;
+        self.guest.sends(false);
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

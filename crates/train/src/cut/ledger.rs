@@ -101,6 +101,12 @@ impl Ledger {
         }
     }
 
+    /// The number of a cut that has no place, and becomes no checkpoint.
+    pub(crate) const fn next(&mut self) -> u64 {
+        self.newest += 1;
+        self.newest
+    }
+
     /// All nodes have copied their values for the cut that was begun.
     pub(crate) fn copied(&mut self, copied: Copied) {
         self.pending = Some((self.attempts, copied));

@@ -236,6 +236,28 @@ fn stop_and_continue(rank: u16) {
     assert_eq!(changes(&report), [3, 1, 1, 0, 3], "{said}");
 }
 
+/// As on a disk that is full: nothing can be written any more where checkpoints were.
+#[test]
+fn copies_are_made_where_no_checkpoint_can_be_written() {
+    let run = Run::new(MANY_EPOCHS);
+    let flags = run.flags("--nodes 3 --copies 1").replace("-seconds 0 ", "-seconds 0.05 ");
+    let mut running = Watched::start(regression(&flags));
+    running.until("checkpoint ");
+    let last = run.cuts().last().copied().unwrap_or_default();
+    while std::fs::remove_dir_all(run.checkpoints()).is_err() {}
+    std::fs::write(run.checkpoints(), "").expect("a file in its place");
+    for _ in 0..15 {
+        running.until("epoch ");
+    }
+    running.kill(&[1]);
+    let cut = running.until("without one that is lost; it goes on at cut ");
+    let number: u64 = cut.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
+    let (code, said) = running.end();
+    assert!(number > last + 3, "after checkpoint {last}: {said}");
+    assert_eq!(code, Some(1), "the last checkpoint is missing: {said}");
+    assert_eq!(run.report().epochs.len(), MANY_EPOCHS as usize, "{said}");
+}
+
 #[test]
 fn node_0_joins_the_run_again_after_it_was_stopped() {
     stop_and_continue(0);

@@ -15,6 +15,7 @@ use crate::tls::{Tls, admit};
 use crate::{HandshakeError, Throttle};
 use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId, Tick};
+use rustix::io::Errno;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -43,6 +44,17 @@ const CROWDED_DEADLINE: Duration = Duration::from_millis(250);
 
 /// Pause after an error of accept itself, usually a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a process or its system can lack to accept a connection.
+const EXHAUSTED: [i32; 4] = [
+    Errno::MFILE.raw_os_error(),
+    Errno::NFILE.raw_os_error(),
+    Errno::NOBUFS.raw_os_error(),
+    Errno::NOMEM.raw_os_error(),
+];
+
+/// A process that lacks it for so long does not hear the others, who have no way to know.
+const DEAF: Duration = Duration::from_secs(1);
 
 /// Bytes that a refused dialler may still send before the connection is cut. Closing with bytes unread resets
 /// the connection, and some operating systems then discard what the dialler has not read: the verdict.
@@ -88,8 +100,8 @@ pub(crate) struct Gate {
     /// Every connection from outside can cause a line in the log.
     refusals: Mutex<Throttle>,
     failures: Mutex<Throttle>,
-    /// Why no connection could be accepted the last time.
-    blocked: Mutex<Option<io::Error>>,
+    /// Since when this process has nothing left to accept connections with, and what the system says.
+    blocked: Mutex<Option<(Instant, i32)>>,
     opened: Instant,
 }
 
@@ -172,9 +184,18 @@ impl Gate {
         })
     }
 
-    /// Why no connection can be accepted, if that is so.
-    pub(crate) fn take_blocked(&self) -> Option<io::Error> {
-        lock(&self.blocked).take()
+    /// Waits until no connection could be accepted for some time, for want of something of this process; what
+    /// the system says.
+    pub(crate) async fn deaf(&self) -> io::Error {
+        loop {
+            let blocked = *lock(&self.blocked);
+            if let Some((since, code)) = blocked
+                && since.elapsed() >= DEAF
+            {
+                return io::Error::from_raw_os_error(code);
+            }
+            sleep(ACCEPT_PAUSE).await;
+        }
     }
 
     /// Accepts connections for ever.
@@ -195,7 +216,9 @@ impl Gate {
                         &self.failures,
                         format_args!("cannot accept connections at the moment: {error}"),
                     );
-                    *lock(&self.blocked) = Some(error);
+                    if let Some(code) = error.raw_os_error().filter(|code| EXHAUSTED.contains(code)) {
+                        lock(&self.blocked).get_or_insert((Instant::now(), code));
+                    }
                     sleep(ACCEPT_PAUSE).await;
                 }
             }

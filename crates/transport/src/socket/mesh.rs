@@ -167,10 +167,14 @@ impl Listener {
         };
 
         let mut setup = Setup::new(identity, roster, ways);
-        match timeout_at(deadline, setup.complete(arrivals)).await {
+        let complete = async {
+            tokio::select! {
+                done = setup.complete(arrivals) => done,
+                source = gate.deaf() => Err(TransportError::Deaf { source }),
+            }
+        };
+        match timeout_at(deadline, complete).await {
             Ok(done) => done?,
-            // Nodes are missing, and not because of them.
-            Err(_) if let Some(source) = gate.take_blocked() => return Err(TransportError::Deaf { source }),
             Err(_) => return Err(TransportError::Incomplete { within, missing: setup.missing() }),
         }
         for links in setup.links {
