@@ -836,7 +836,6 @@ impl Service for Answers {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
-    use std::time::Instant;
 
     /// A process whose machine stands still: its system accepts connections, and nothing answers.
     fn frozen(id: u64) -> (TcpListener, Process) {
@@ -851,11 +850,9 @@ mod tests {
         let (_listeners, mut members): (Vec<_>, Vec<_>) = (0..8).map(frozen).unzip();
         members.push(standby.process());
         standby.entered(&View::first(members));
-        let begin = Instant::now();
-        let error = standby.muster(&[], None, Duration::from_secs(60)).expect_err("it is one of nine");
-        assert!(matches!(error, MusterError::Stuck(_)), "{error}");
         // 3 s for the first one and for all others, 5 s of patience, 6 s of hope. One after the other, they
         // would take 24 s instead of 6.
-        assert!(begin.elapsed() < Duration::from_secs(29), "{:?}", begin.elapsed());
+        let error = standby.muster(&[], None, Duration::from_secs(29)).expect_err("it is one of nine");
+        assert!(matches!(error, MusterError::Stuck(_)), "{error}");
     }
 }
