@@ -350,7 +350,7 @@ impl Model {
         let at = self.below(self.answers.len() as u64) as usize;
         let (to, number, answer) = self.answers.swap_remove(at);
         let (muster, doing) = self.processes.get_mut(&to).expect("it is one");
-        if !matches!(doing, Doing::Asks(asked) if *asked == number) || self.random % 4 == 0 {
+        if !matches!(doing, Doing::Asks(asked) if *asked == number) || self.random.is_multiple_of(4) {
             return;
         }
         match answer {
