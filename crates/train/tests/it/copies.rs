@@ -254,7 +254,7 @@ fn copies_are_made_where_no_checkpoint_can_be_written() {
     let number: u64 = cut.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
     let (code, said) = running.end();
     assert!(number > last + 3, "after checkpoint {last}: {said}");
-    assert_eq!(code, Some(1), "the last checkpoint is missing: {said}");
+    assert_ne!(code, Some(0), "the last checkpoint is missing: {said}");
     assert_eq!(run.report().epochs.len(), MANY_EPOCHS as usize, "{said}");
 }
 
