@@ -245,9 +245,9 @@ impl Standby {
         lock(&self.shared.muster).entered(view);
     }
 
-    /// The process begins to work in the view that it has entered.
-    pub fn began(&self) {
-        lock(&self.shared.muster).began();
+    /// The process begins to work in this view, which it has entered.
+    pub fn began(&self, next: &Next) {
+        lock(&self.shared.muster).began(next);
     }
 
     /// The process could not enter this view, or not begin to work in it. If others have joined with it, no

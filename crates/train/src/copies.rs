@@ -146,10 +146,11 @@ impl<E: Element> Copies<E> {
         if let Some(wanted) = wanted.filter(|wanted| missing == 0 && usize::from(*wanted) > nodes) {
             tracing::info!("{wanted} nodes are asked for, and that many are starting already");
         }
-        if missing == 0 {
-        } else if (0..missing).all(|_| intendant::launch::ask_for_another(address.port())) {
-            *starting = Some(Starting { nodes: wanted.map_or(nodes, usize::from), since: now() });
-        } else {
+        let starts = (0..missing).all(|_| intendant::launch::ask_for_another(address.port()));
+        if let Some(wanted) = wanted.filter(|_| missing > 0 && starts) {
+            *starting = Some(Starting { nodes: wanted.into(), since: now() });
+        }
+        if !starts {
             tracing::warn!(
                 "{missing} more nodes are asked for, and this run's launcher starts none: start the program with --join \
                  {address} {missing} times"

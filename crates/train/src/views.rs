@@ -255,7 +255,9 @@ impl<E: Element> Views<E> {
         }
         self.unloaded = 0;
         self.failures = 0;
-        self.standby.began();
+        if let Some(Mustered { next, .. }) = &self.next {
+            self.standby.began(next);
+        }
         (self.is_beginning, self.has_trained) = (false, true);
         self.changes
     }

@@ -180,6 +180,13 @@ pub struct Next {
     pub lost: Vec<usize>,
 }
 
+impl Next {
+    /// Whether a process joins with this view.
+    pub(crate) fn has_joined(&self) -> bool {
+        self.view.members.iter().any(|member| !self.follows.has(member.id))
+    }
+}
+
 /// What follows from some offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]

@@ -94,8 +94,6 @@ pub struct Muster {
     spoilt: u32,
     /// Until then no process may join.
     closed: Tick,
-    /// Whether a process has joined with the view that was entered last.
-    joined: bool,
     /// The number of nodes that was asked for last.
     wanted: Option<u16>,
     /// Processes that leave: what they hold is not needed any more from this view on, once its first cut is
@@ -108,8 +106,7 @@ impl Muster {
     #[must_use]
     pub fn new(me: Offer) -> Self {
         let (offers, spoilt, closed) = (BTreeMap::new(), 0, Tick(0));
-        let (phase, joined) = (Phase::InView, false);
-        Self { me, phase, offers, spoilt, closed, joined, wanted: None, released: None }
+        Self { me, phase: Phase::InView, offers, spoilt, closed, wanted: None, released: None }
     }
 
     /// What this process would tell others.
@@ -268,7 +265,6 @@ impl Muster {
 
     /// It has passed that gather.
     pub fn entered(&mut self, view: &View) {
-        self.joined = self.joins(view);
         self.me.seen = self.me.seen.max(view.number);
         (self.me.entered, self.me.entering, self.me.leaves) = (Some(view.clone()), None, false);
         self.me.gone.clear();
@@ -276,25 +272,19 @@ impl Muster {
         self.offers.clear();
     }
 
-    /// The process begins to work in the view that it has entered.
-    pub fn began(&mut self) {
-        if self.joined {
+    /// The process begins to work in this view, which it has entered.
+    pub fn began(&mut self, next: &Next) {
+        if next.has_joined() {
             self.spoilt = 0;
         }
     }
 
     /// The process could not enter this view, or not begin to work in it.
     pub fn failed(&mut self, now: Tick, next: &Next) {
-        if next.view.members.iter().any(|member| !next.follows.has(member.id)) {
+        if next.has_joined() {
             let closed = (CLOSED_US << self.spoilt.min(16)).min(CLOSED_US_MAX);
             (self.spoilt, self.closed) = (self.spoilt + 1, now.after(closed));
         }
-    }
-
-    /// Whether a process joins with this view, which follows the one that was entered last.
-    fn joins(&self, view: &View) -> bool {
-        let before = self.me.entered.as_ref();
-        before.is_some_and(|before| view.members.iter().any(|member| !before.has(member.id)))
     }
 
     /// Keeps an offer, unless too many others want to join: it counts if it is repeated when some have gone.

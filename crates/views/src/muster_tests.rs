@@ -411,7 +411,7 @@ fn processes_that_spoil_views_wait_longer_and_longer() {
         first.entered(&joined);
         first.failed(now, &next);
         first.entered(&view());
-        first.began();
+        first.began(&Next { view: view(), follows: view(), sources: Vec::new(), lost: Vec::new() });
         let wants = |muster: &mut Muster, at: Tick| {
             muster.answer(at, Asked::Offer(offer(20, false)));
             muster.joining(at)
@@ -421,7 +421,7 @@ fn processes_that_spoil_views_wait_longer_and_longer() {
         assert_eq!(wants(&mut first, now), 1);
     }
     first.entered(&joined);
-    first.began();
+    first.began(&next);
     first.entered(&view());
     first.failed(now, &next);
     assert_eq!(first.closed, now.after(CLOSED_US), "one that has begun makes up for those before");
