@@ -172,7 +172,13 @@ impl Mode {
             Marker::CrowdedChannel | Marker::CrowdedConnection => (50, several(2)),
             Marker::RunSent => (100, remote && !clocked),
             // Calls have few keys, and are seldom repeated. Compressed are long values only.
-            Marker::ListReused | Marker::Compressed => (2_000, remote && !self.has_copies() && !broadcast),
+            Marker::Compressed => (2_000, remote && !self.has_copies() && !broadcast),
+            // A list that is worth remembering has four keys. Where calls are chained each of them is another
+            // key, and such lists do not repeat in small runs.
+            Marker::ListReused => {
+                let fifo = self.order != Some(Order::Chain);
+                (2_000, remote && fifo && !self.has_copies() && !broadcast)
+            }
             Marker::HeldBack => (100, comes),
             Marker::SeveralLengths | Marker::SetServed => (50, true),
             Marker::SeveralOwners => (50, remote && several(3)),
