@@ -13,7 +13,7 @@
 
 use crate::restart::scenario::{Attempt, When, draw_start, draw_when};
 use crate::restart::task::{Marks, Shape};
-use crate::restart::{Failure, Run, check_cut, check_outcome};
+use crate::restart::{Failure, Run, check_cut, check_model, check_outcome};
 use intendant_checkpoint::Folder;
 use intendant_core::{Element, NodeId, random};
 use intendant_sim::reach::{Marker, Reach};
@@ -311,7 +311,7 @@ impl<E: Element> Training<E> {
         let Attempt { mut config, crash } =
             draw_start(&mut self.dice, what, (nodes, workers), |_| crash, folder);
         if let Some(cuts) = &mut config.cuts {
-            cuts.copies = true;
+            (cuts.copies, cuts.refuses) = (true, 0);
             if let Change::Regroup { at_ns, stay, .. } = change {
                 cuts.regroup = Some((*at_ns, *stay));
             }
@@ -349,7 +349,9 @@ impl<E: Element> Training<E> {
                 run.reach.merge(&outcome.reach);
                 // A view that begins at the end of the training makes no cut.
                 let last = self.settled.max(self.view.begins).and_then(|name| self.cuts.get(&name));
-                check_outcome((&self.shape, false), &outcome, &self.reference, last).map_err(Ok)?;
+                check_outcome((&self.shape, false), &outcome, &self.reference).map_err(Ok)?;
+                let last = last.ok_or_else(|| Ok(("end", "no cut was settled".to_owned())))?;
+                check_model(&self.shape, last, &outcome).map_err(Ok)?;
                 Ok(true)
             }
         }

@@ -4,10 +4,10 @@
 //! step, when all parts are durable. What dies before leaves a folder without manifest, which no run reads.
 
 use crate::manifest::{Manifest, Part};
+use crate::names::{MANIFEST, PART, number, place};
 use crate::part::Rows;
-use crate::read::{MANIFEST, PART, number, place};
-use crate::store::{self, Store};
-use crate::{Checkpoint, CheckpointError};
+use crate::store::Store;
+use crate::{Checkpoint, CheckpointError, address};
 use intendant_core::Element;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -52,7 +52,7 @@ impl Folder {
     /// If the address is not supported, or the settings of its store are wrong.
     pub fn at(path: impl Into<PathBuf>) -> Result<Self, CheckpointError> {
         let path = path.into();
-        let store = store::of(&path)?;
+        let store = address::store_of(&path)?;
         Ok(Self { path, store })
     }
 

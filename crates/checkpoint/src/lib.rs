@@ -5,29 +5,38 @@
 //! that is whole, and [`Checkpoint`] reads values from it by key. [`Checkpoint::verify`] names all damage,
 //! and [`Values`] reads all values.
 //!
-//! [`protocol`] says when workers make a cut, and when it is committed; it is a program without I/O.
+//! [`CutDriver`] is what a worker does for the cuts of its run, as a program of operations without I/O.
+//! [`protocol`] says when workers make a cut, and when it is committed.
 //!
 //! Not in this crate: who exchanges votes and copies values, and what a run needs besides its parameters. A
 //! manifest carries the latter as JSON that only its writer understands.
 #![forbid(unsafe_code)]
 
+mod address;
 mod check;
+mod driver;
 mod error;
 mod folder;
+mod keeper;
+mod ledger;
 mod local;
 mod manifest;
+mod names;
 mod part;
 pub mod protocol;
 mod read;
 #[cfg(feature = "s3")]
 mod remote;
+mod schema;
 mod store;
-mod values;
 
+pub use address::is_address;
+pub use driver::{CutDriver, CutEvent, CutOp, CutRules, Meeting};
 pub use error::CheckpointError;
 pub use folder::{Claim, Folder, Latest};
-pub use manifest::{Manifest, Part, Range, SCHEMA};
+pub use keeper::Keeper;
+pub use ledger::{Best, Unsaved};
+pub use manifest::{Manifest, Part, Range};
 pub use part::Rows;
-pub use read::Checkpoint;
-pub use store::is_address;
-pub use values::Values;
+pub use read::{Checkpoint, Values};
+pub use schema::SCHEMA;

@@ -4,7 +4,7 @@
 
 use crate::CheckpointError;
 use crate::manifest::Part;
-use crate::read::{MANIFEST, PART};
+use crate::names::{MANIFEST, PART};
 use crate::store::Store;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};

@@ -3,16 +3,11 @@
 //! As a file it also has its own sum: the XXH3 of the file in which the digits of the sum are zeros.
 
 use crate::CheckpointError;
+use crate::schema::{SCHEMA, SCHEMAS};
 use intendant_core::{ElementType, KeyRange};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// The version of the format.
-pub const SCHEMA: &str = "intendant.checkpoint/1";
-
-/// What the schema of every version begins with.
-const SCHEMAS: &str = "intendant.checkpoint/";
 
 /// What is before the digits of the sum. The sum is the last member.
 const SUM: &[u8] = b"\"sum\": \"";

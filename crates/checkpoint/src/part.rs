@@ -5,7 +5,6 @@
 
 use crate::CheckpointError;
 use crate::manifest::{Part, Range};
-use crate::read::ROWS_MAX;
 use intendant_core::{Element, ElementType, Key};
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use std::fs::{self, File, Permissions};
@@ -16,6 +15,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 #[cfg(target_endian = "big")]
 compile_error!("safetensors are little-endian, and values are written as they are in memory");
+
+/// The most rows that a range can have in one part.
+pub(crate) const ROWS_MAX: u64 = u32::MAX as u64;
 
 /// The name of the tensor with the keys of a range.
 pub(crate) fn keys_name(range: &str) -> String {

@@ -105,6 +105,22 @@ pub enum Settled {
     },
 }
 
+impl Settled {
+    /// The number of the cut.
+    pub(crate) const fn cut(&self) -> u64 {
+        let (Self::Complete { cut, .. } | Self::Failed { cut, .. }) = self;
+        *cut
+    }
+
+    /// Whether all nodes hold the copies that they should.
+    pub(crate) const fn is_copied(&self) -> bool {
+        match self {
+            Self::Complete { .. } => true,
+            Self::Failed { is_copied, .. } => *is_copied,
+        }
+    }
+}
+
 /// What was decided at a meeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
@@ -235,10 +251,11 @@ impl Protocol {
         (wanted as u64).clamp(1, self.interval.saturating_mul(RARER))
     }
 
-    /// Hears the votes of all workers, in the order of node and worker; `None` if there are none. If a cut is
-    /// settled, the caller forgets what became of its part.
-    pub fn hear(&mut self, votes: &[Vote]) -> Option<Heard> {
-        let leader = votes.first()?;
+    /// Hears the votes of all workers, in the order of node and worker. If there are none, nothing is
+    /// decided. If a cut is settled, the caller forgets what became of its part.
+    pub fn hear(&mut self, votes: &[Vote]) -> Heard {
+        let nothing = Vote::default();
+        let leader = votes.first().unwrap_or(&nothing);
         let settled = self.settle(votes);
         if leader.cut.is_some() {
             self.pending = leader.cut;
@@ -246,7 +263,7 @@ impl Protocol {
         }
         self.interval = leader.next.max(1);
         let end = votes.iter().find_map(|vote| vote.end);
-        Some(Heard { settled, cut: leader.cut, is_unsaved: leader.is_unsaved, end })
+        Heard { settled, cut: leader.cut, is_unsaved: leader.is_unsaved, end }
     }
 
     /// The meeting is over: training goes on.
@@ -255,7 +272,7 @@ impl Protocol {
     }
 
     fn settle(&mut self, votes: &[Vote]) -> Option<Settled> {
-        let cut = self.pending?;
+        let cut = self.pending.filter(|_| !votes.is_empty())?;
         let of_nodes = votes.iter().step_by(self.seat.workers).map(|vote| vote.written.clone());
         // All of them: what one node writes late would else be taken for its part of the next cut.
         let written: Vec<Written> = of_nodes.collect::<Option<_>>()?;

@@ -1,20 +1,19 @@
 //! Reading a checkpoint: all of it is checked before anything of it is used.
 
+mod windows;
+
+pub use windows::Values;
+
 use crate::manifest::{Manifest, Part};
-use crate::part::{dtype, keys_name, values_name};
-use crate::store::{self, Store};
-use crate::{CheckpointError, check};
+use crate::names::{MANIFEST, number};
+use crate::part::{ROWS_MAX, dtype, keys_name, values_name};
+use crate::store::Store;
+use crate::{CheckpointError, address, check};
 use intendant_core::{Element, ElementType, Key, copy_from_bytes};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-/// The file that commits a checkpoint.
-pub(crate) const MANIFEST: &str = "manifest.json";
-
-/// How names of parts end.
-pub(crate) const PART: &str = ".safetensors";
 
 /// Longer headers are not ours: a part has two tensors for each range.
 const HEADER_BYTES_MAX: u64 = 1 << 24;
@@ -37,18 +36,18 @@ pub struct Checkpoint {
 
 /// The values of a range in a part.
 #[derive(Debug)]
-pub(crate) struct Table {
+struct Table {
     file: File,
     /// Of the first row.
     offset: u64,
     /// Elements per row.
-    pub(crate) len: usize,
-    pub(crate) rows: u32,
+    len: usize,
+    rows: u32,
 }
 
 impl Table {
     /// Reads neighbouring rows; `bytes` are as long as they.
-    pub(crate) fn read(&self, row: u32, row_bytes: usize, bytes: &mut [u8]) -> std::io::Result<()> {
+    fn read(&self, row: u32, row_bytes: usize, bytes: &mut [u8]) -> std::io::Result<()> {
         self.file.read_exact_at(bytes, self.offset + u64::from(row) * row_bytes as u64)
     }
 }
@@ -63,7 +62,7 @@ impl Checkpoint {
     /// # Errors
     /// If it cannot be looked at.
     pub fn is_in(folder: &Path) -> Result<bool, CheckpointError> {
-        store::of(folder)?.has(&folder.join(MANIFEST))
+        address::store_of(folder)?.has(&folder.join(MANIFEST))
     }
 
     /// Reads the manifest of the checkpoint in a folder, and nothing else.
@@ -71,7 +70,7 @@ impl Checkpoint {
     /// # Errors
     /// If there is none, it is damaged, or of another version.
     pub fn manifest_in(folder: &Path) -> Result<Manifest, CheckpointError> {
-        Self::read_manifest(&*store::of(folder)?, folder)
+        Self::read_manifest(&*address::store_of(folder)?, folder)
     }
 
     pub(crate) fn read_manifest(store: &dyn Store, folder: &Path) -> Result<Manifest, CheckpointError> {
@@ -85,7 +84,7 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::manifest_in`].
     pub fn glance(folder: &Path) -> Result<(Manifest, Vec<CheckpointError>), CheckpointError> {
-        let store = store::of(folder)?;
+        let store = address::store_of(folder)?;
         let manifest = Self::read_manifest(&*store, folder)?;
         let wrong = manifest.parts.iter().filter_map(|part| match part_path(folder, part) {
             Ok(path) => check::size_of(&*store, &path, part),
@@ -111,7 +110,7 @@ impl Checkpoint {
     /// What is wrong, the first and all others. Of parts whose sums are right, what makes them no checkpoint
     /// nevertheless is looked for only if all sums are right, and ends the search.
     pub fn verify(folder: &Path) -> Result<Self, Damages> {
-        let store = store::of(folder).map_err(alone)?;
+        let store = address::store_of(folder).map_err(alone)?;
         Self::verify_in(&*store, folder)
     }
 
@@ -280,12 +279,12 @@ impl Checkpoint {
     }
 
     /// The table of a key, and its row.
-    pub(crate) fn place(&self, key: Key) -> (usize, u32) {
+    fn place(&self, key: Key) -> (usize, u32) {
         let (table, row) = self.places[key.index()];
         (table as usize, row)
     }
 
-    pub(crate) fn tables(&self) -> &[Table] {
+    fn tables(&self) -> &[Table] {
         &self.tables
     }
 
@@ -375,20 +374,4 @@ impl Tensor<'_> {
     fn offset(&self) -> u64 {
         self.start + self.info.data_offsets.0 as u64
     }
-}
-
-/// The most rows that a range can have in one part.
-pub(crate) const ROWS_MAX: u64 = u32::MAX as u64;
-
-/// The folder of a checkpoint within a folder of checkpoints.
-pub(crate) fn place(folder: &Path, cut: u64) -> PathBuf {
-    folder.join(format!("cut-{cut:06}"))
-}
-
-/// The number of the cut whose folder this is.
-pub(crate) fn number(folder: &Path) -> Option<u64> {
-    let name = folder.file_name()?.to_str()?;
-    let cut = name.strip_prefix("cut-")?.parse::<u64>().ok().filter(|cut| *cut < u64::MAX)?;
-    // Another name of the same number is that of another folder.
-    (place(Path::new(""), cut).to_str() == Some(name)).then_some(cut)
 }

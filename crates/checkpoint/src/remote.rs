@@ -12,7 +12,7 @@ mod transfer;
 
 use crate::CheckpointError;
 use crate::manifest::Part;
-use crate::read::MANIFEST;
+use crate::names::MANIFEST;
 use crate::store::Store;
 use futures_util::TryStreamExt;
 use object_store::aws::AmazonS3;

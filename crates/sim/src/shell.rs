@@ -302,6 +302,8 @@ pub struct TaskOutcome<E> {
     pub hash: u64,
     /// Per node, why the keys of [`ReplicationConfig::watched`] are where they are.
     pub explanations: Vec<Vec<(Key, Explanation)>>,
+    /// The last cut, if it is a checkpoint, or why it is none. A run without cuts has none.
+    pub last_cut: Result<Option<u64>, String>,
     /// Reach markers.
     pub reach: Reach,
 }

@@ -33,21 +33,6 @@ pub(crate) struct Kept {
     place: String,
 }
 
-/// The best model that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Best {
-    pub(crate) cut: u64,
-    /// The epoch, from 0.
-    pub(crate) epoch: usize,
-}
-
-impl Best {
-    /// As a manifest names the cut, and the state of its run the epoch, from 1.
-    pub(crate) fn of(cut: Option<u64>, epoch: Option<usize>) -> Option<Self> {
-        Some(Self { cut: cut?, epoch: epoch?.checked_sub(1)? })
-    }
-}
-
 /// Which epochs of a run are compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared {

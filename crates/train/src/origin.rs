@@ -6,13 +6,12 @@
 mod agree;
 
 use crate::args::CommonArgs;
-use crate::best::Best;
 use crate::cut::Made;
 use crate::error::TrainError;
 use crate::meter::{EpochSum, Totals};
 use crate::plan::Plan;
 use clap::Args;
-use intendant_checkpoint::{Checkpoint, CheckpointError, Claim, Folder, Latest, Range};
+use intendant_checkpoint::{Best, Checkpoint, CheckpointError, Claim, Folder, Latest, Range};
 use intendant_core::{Element, ElementType, Initialiser, Key, KeyRange};
 use intendant_task::{Reduction, Rest, Start, Task};
 use serde::{Deserialize, Serialize};

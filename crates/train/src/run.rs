@@ -418,7 +418,7 @@ impl<T: Task> NodeRun<'_, T> {
                         progress,
                         history,
                         board: board.map(|board| &**board),
-                        cutter: cuts.map(|cuts| Cutter::new(cuts, (self.subject, self.plan), worker)),
+                        cutter: cuts.map(|cuts| Cutter::new(cuts, (self.subject, self.plan), worker, None)),
                         totals: self.origin.totals(),
                         before: self.origin.under_way.clone(),
                     };

@@ -275,6 +275,7 @@ impl Simulation {
                 write: Spread::fixed(self.travel_ns(part_bytes).saturating_mul(plan.copies as u64)),
                 commit: Spread::fixed(0),
                 linger: Spread::fixed(0),
+                refuses: 0,
                 copies: true,
                 regroup: None,
             }),

@@ -169,14 +169,14 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                         rest: Some(&rest),
                         must: false,
                     };
-                    let next =
-                        cutter.meet(parameters, std::mem::take(&mut batches), &place, |parameters| {
-                            let mut reduction = driver.reduction().clone();
-                            if let Some(loss) = untrained {
-                                add_first_loss(&mut reduction, station.number, loss);
-                            }
-                            (meter.tell_so_far(reduction, parameters.accesses()), meter.seconds())
-                        })?;
+                    let mut so_far = |parameters: &P| {
+                        let mut reduction = driver.reduction().clone();
+                        if let Some(loss) = untrained {
+                            add_first_loss(&mut reduction, station.number, loss);
+                        }
+                        (meter.tell_so_far(reduction, parameters.accesses()), meter.seconds())
+                    };
+                    let next = cutter.meet(parameters, std::mem::take(&mut batches), &place, &mut so_far)?;
                     match next {
                         Next::Meeting(batches) => driver.meet_after(Some(driver.trained() + batches)),
                         Next::End(end) => return Ok((totals, Some(end))),
@@ -236,8 +236,9 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                         let must =
                             driver.ends_with(&combined) || cutter.compared().is_last_best(&totals.epochs);
                         let place = Place { epochs: &totals.epochs, before: None, rest: None, must };
-                        let nothing = |_: &P| (Vec::new(), 0.0);
-                        let next = cutter.meet(parameters, std::mem::take(&mut batches), &place, nothing)?;
+                        let mut nothing = |_: &P| (Vec::new(), 0.0);
+                        let next =
+                            cutter.meet(parameters, std::mem::take(&mut batches), &place, &mut nothing)?;
                         match next {
                             Next::Meeting(batches) => driver.meet_after(Some(batches)),
                             Next::End(end) => return Ok((totals, Some(end))),

@@ -1,8 +1,9 @@
 //! Runs that crash: training that makes checkpoints, loses a node at a random moment, and starts again from
 //! the newest checkpoint, on other nodes, with other workers and another technique.
 //!
-//! Engines, protocol of cuts, files, and the programs that divide what is left are those of real runs. The
-//! values of the `task` tell what was trained, so that these checks need no knowledge of them:
+//! Engines, the programs of workers for cuts, files, and the programs that divide what is left are those of
+//! real runs. Disks refuse to write, at random. The values of the `task` tell what was trained, so that these
+//! checks need no knowledge of them:
 //!
 //! | check | what holds |
 //! | --- | --- |
@@ -11,6 +12,7 @@
 //! | `readable` | a cut is read only when all of its parts are written, and the newest committed one is |
 //! | `loaded` | what a run that starts again loads is what the cut was |
 //! | `end` | at the end every example was trained once in every epoch, with the rate of an undisturbed run |
+//! | | the last cut is the trained model, or the run says that it could not be written |
 //! | `bits` | with one worker, all values are equal to the bit to those of an undisturbed run |
 
 pub(crate) mod scenario;
@@ -214,7 +216,10 @@ fn drive<E: Element>(scenario: &Scenario, folder: &Folder, run: &mut Run) -> Res
                 run.hash = run.hash.wrapping_add(outcome.hash);
                 run.events += outcome.events;
                 run.reach.merge(&outcome.reach);
-                return check_end(scenario, &outcome, &reference, &watcher.committed, &cuts).map_err(found);
+                let refuses = config.cuts.as_ref().is_some_and(|cuts| cuts.refuses > 0);
+                let last = last_cut(&outcome, refuses, watcher.committed, &cuts).map_err(found)?;
+                check_outcome((&shape, scenario.alone), &outcome, &reference).map_err(found)?;
+                return last.map_or(Ok(()), |last| check_model(&shape, last, &outcome)).map_err(found);
             }
         }
     }
@@ -307,27 +312,33 @@ fn check_values(
     Ok(())
 }
 
-fn check_end<E: Element>(
-    scenario: &Scenario,
+/// The last cut, as the run says and as was seen; `None` if the disk has refused it, and the run says so.
+fn last_cut<'a, E: Element>(
     outcome: &TaskOutcome<E>,
-    reference: &TaskOutcome<E>,
-    committed: &Option<u64>,
-    cuts: &BTreeMap<u64, Cut>,
-) -> Result<(), Finding> {
-    let last = committed.and_then(|cut| cuts.get(&cut));
-    check_outcome((&scenario.shape, scenario.alone), outcome, reference, last)
+    refuses: bool,
+    committed: Option<u64>,
+    cuts: &'a BTreeMap<u64, Cut>,
+) -> Result<Option<&'a Cut>, Finding> {
+    let told = match &outcome.last_cut {
+        Err(_) if refuses => return Ok(None),
+        // It began where the training was over.
+        Ok(None) => committed,
+        Ok(Some(cut)) => Some(*cut).filter(|cut| committed == Some(*cut)),
+        Err(_) => None,
+    };
+    let last = told.and_then(|cut| cuts.get(&cut)).map(Some);
+    last.ok_or_else(|| {
+        let told = &outcome.last_cut;
+        ("end", format!("the run says of its last cut {told:?}, and {committed:?} was committed last"))
+    })
 }
 
-/// Every example was trained once in every epoch, as in the undisturbed run; `last` is the last cut.
+/// Every example was trained once in every epoch, as in the undisturbed run.
 pub(crate) fn check_outcome<E: Element>(
     (shape, alone): (&Shape, bool),
     outcome: &TaskOutcome<E>,
     reference: &TaskOutcome<E>,
-    last: Option<&Cut>,
 ) -> Result<(), Finding> {
-    let numbers = |outcome: &TaskOutcome<E>| -> Vec<f64> {
-        outcome.values.iter().map(|value| value.to_f64()).collect()
-    };
     let (values, expected) = (numbers(outcome), numbers(reference));
     let all: Vec<Vec<u64>> = vec![(0..shape.batches()).collect(); shape.epochs as usize];
     check_values(shape, &values, &all, "end")?;
@@ -345,12 +356,23 @@ pub(crate) fn check_outcome<E: Element>(
     if alone && values != expected {
         return Err(("bits", "values differ from those of an undisturbed run".to_owned()));
     }
-    // The last cut is the model.
-    match last {
-        Some(cut) if cut.values == values && cut.trained.epochs.len() == shape.epochs as usize => Ok(()),
-        Some(_) | None => {
-            let number = last.map(|cut| cut.number);
-            Err(("end", format!("the last cut, {number:?}, is not the trained model")))
-        }
+    Ok(())
+}
+
+/// The last cut is the model.
+pub(crate) fn check_model<E: Element>(
+    shape: &Shape,
+    last: &Cut,
+    outcome: &TaskOutcome<E>,
+) -> Result<(), Finding> {
+    let is_model = last.values == numbers(outcome) && last.trained.epochs.len() == shape.epochs as usize;
+    if is_model {
+        Ok(())
+    } else {
+        Err(("end", format!("the last cut, {}, is not the trained model", last.number)))
     }
+}
+
+fn numbers<E: Element>(outcome: &TaskOutcome<E>) -> Vec<f64> {
+    outcome.values.iter().map(|value| value.to_f64()).collect()
 }

@@ -148,6 +148,7 @@ pub(crate) fn draw_start(
         write: spread(dice),
         commit: spread(dice),
         linger: spread(dice),
+        refuses: dice.pick(&[0, 0, 2, 5, 20]),
         copies: false,
         regroup: None,
     };

@@ -1,20 +1,20 @@
-//! Cuts of a simulated run: workers meet, and make and commit checkpoints, by the protocol and with the files
-//! of real runs.
+//! Cuts of a simulated run: executes what the program of each worker ([`CutDriver`]) says, in virtual time,
+//! as `intendant-train` does on threads. Votes, parts and manifests are those of real runs.
 //!
-//! A worker that meets goes through these stages, as `intendant-train` does on threads:
-//!
-//! ```text
-//! vote → all have voted → (a cut is due) → flush → rest → nothing is in flight → first workers copy → go on
-//! ```
+//! The operations of one worker happen at once, or when the disk of its node has come so far. Of those that
+//! all workers do together, a vote takes as long as a meeting; a worker rests when its pushes are
+//! acknowledged, and the cluster rests when nothing is in flight.
 
 use super::disk::{Disk, violation};
 use super::run::{TaskRun, Waiting};
 use super::{Moment, TaskFailure};
 use crate::Spread;
-use crate::invariants::{Cover, Finding};
+use crate::invariants::Cover;
 use crate::meeting::Stream;
-use intendant_checkpoint::protocol::{End, Heard, Protocol, Seat, Settled, Vote};
-use intendant_checkpoint::{Checkpoint, Folder, Manifest, Range, Rows};
+use intendant_checkpoint::protocol::{End, Seat, Vote};
+use intendant_checkpoint::{
+    Checkpoint, CutDriver, CutEvent, CutOp, CutRules, Folder, Manifest, Meeting, Range, Rows,
+};
 use intendant_core::{Clock, Element, Initialiser, Key, Layout};
 use intendant_task::{Event, Reduction, Rest, Start, Task};
 use intendant_techniques::Replicas;
@@ -37,6 +37,8 @@ pub struct CutConfig {
     pub write: Spread,
     /// Until a manifest is durable.
     pub commit: Spread,
+    /// One of so many things that are written is refused; 0 for none.
+    pub refuses: u64,
     /// How long other nodes live when one has died.
     pub linger: Spread,
     /// Whether nodes hold copies of each other's values: the first meeting makes a cut.
@@ -158,16 +160,15 @@ impl<E: Element> Origin<E> {
     }
 }
 
-/// How far a worker is at a meeting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Vote,
-    Flush,
-    Rest,
-    /// The training is over: the last cut is settled.
-    LastVote,
-    /// It is a checkpoint.
-    Leave,
+/// What a worker does for the cuts when it wakes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CutTask {
+    /// It meets the others.
+    Meet,
+    /// It ends, after the last cut.
+    End,
+    /// It goes on with an operation of its program.
+    Op(CutOp),
 }
 
 /// The cuts of a run.
@@ -175,23 +176,23 @@ pub(super) struct Cuts<E> {
     pub(super) disk: Disk<E>,
     ranges: Vec<Range>,
     /// One per worker, and what each has voted.
-    protocols: Vec<Protocol>,
+    drivers: Vec<CutDriver>,
     votes: Vec<Option<Vote>>,
     /// Batches that each worker has trained since the last meeting.
     pub(super) batches: Vec<u64>,
     /// The sums with which the epoch ended, if workers meet between two epochs, and whether it was the last.
     pub(super) between: Option<(Reduction, bool)>,
     /// The leader: what its manifest says of the pending cut.
-    pending: Option<serde_json::Value>,
+    recorded: Option<serde_json::Value>,
     copying: Option<Copying<E>>,
-    /// The number of nodes with which the run goes on after the cut that is due, or that is being made.
+    /// The number of nodes with which the run goes on after the cut that was made.
     ending: Option<u16>,
 }
 
 /// A cut whose values are being copied.
 struct Copying<E> {
-    cut: u64,
-    rows: Vec<Rows<E>>,
+    /// By node, until they are written.
+    rows: Vec<Option<Rows<E>>>,
     cover: Cover,
     values: Vec<Vec<E>>,
     owners: Vec<u16>,
@@ -209,164 +210,235 @@ impl<E: Element> Cuts<E> {
     ) -> Self {
         let all = layout.nodes() * workers;
         let seat = |at: usize| Seat { node: (at / workers) as u16, worker: at % workers, workers };
-        let protocol = |at| {
-            let protocol = Protocol::new(seat(at), config.seconds, Duration::ZERO);
-            if config.copies { protocol.cutting_first() } else { protocol }
+        let rules = CutRules {
+            seconds: config.seconds,
+            writes: config.folder.is_some(),
+            copies: config.copies,
+            first_meeting: None,
+            best: None,
         };
         Self {
             disk: Disk::new(config, layout.nodes(), seed, newest),
             ranges: layout.ranges().iter().map(Range::from).collect(),
-            protocols: (0..all).map(protocol).collect(),
+            drivers: (0..all).map(|at| CutDriver::new(seat(at), rules, Duration::ZERO)).collect(),
             votes: vec![None; all],
             batches: vec![0; all],
             between: None,
-            pending: None,
+            recorded: None,
             copying: None,
             ending: None,
         }
     }
 
     pub(super) fn first_meeting(&self) -> u64 {
-        self.protocols[0].next_meeting()
+        self.drivers[0].first_meeting()
     }
 
-    /// Whether a cut is made in any case.
-    fn must(&self) -> bool {
-        self.ending.is_some() || self.between.as_ref().is_some_and(|(_, is_end)| *is_end)
-    }
-
-    /// All workers hear all votes.
-    fn hear(&mut self) -> Result<Heard, Finding> {
-        let votes: Vec<Vote> = self.votes.iter_mut().filter_map(Option::take).collect();
-        let mut heard = self.protocols.iter_mut().map(|protocol| protocol.hear(&votes));
-        let first = heard.next().flatten();
-        let agree = heard.all(|other| other == first);
-        match first {
-            Some(first) if agree => Ok(first),
-            Some(_) | None => Err(("agreement", "workers decide differently at a meeting".to_owned())),
-        }
-    }
-
-    fn settle(&mut self, settled: Settled, now_ns: u64) -> Result<(), Finding> {
-        self.disk.forget();
-        match settled {
-            Settled::Complete { cut, parts } => {
-                let state = self.pending.take().ok_or(("agreement", "nothing is pending".to_owned()))?;
-                self.disk.commit(now_ns, Manifest::new(cut, E::TYPE, self.ranges.clone(), parts, state));
-                Ok(())
-            }
-            Settled::Failed { cut, reason, .. } => Err(("readable", format!("cut {cut}: {reason}"))),
+    /// The last cut, if it is a checkpoint, or why it is none.
+    pub(super) fn last(&mut self) -> Result<Option<u64>, String> {
+        match self.drivers[0].unsaved() {
+            Some(unsaved) => Err(unsaved.to_string()),
+            None => Ok(self.drivers[0].saved()),
         }
     }
 }
 
 impl<T: Task> TaskRun<'_, T> {
-    /// The next stage of a worker's meeting.
-    pub(super) fn meet_on(&mut self, worker: usize, stage: Stage) -> Result<(), TaskFailure> {
-        if stage == Stage::Leave {
-            self.cluster.retire(worker);
-            self.workers[worker].waiting = Waiting::Over;
-            return Ok(());
-        }
-        let now_ns = self.cluster.now_ns();
-        let Some(cuts) = &mut self.cuts else { return Ok(()) };
-        match stage {
-            Stage::Vote | Stage::LastVote => {
-                let node = worker / self.config.workers;
-                let is_last = stage == Stage::LastVote;
-                let (protocol, is_end) = (&cuts.protocols[worker], cuts.must());
-                let mut written = None;
-                if protocol.tells_of_part() {
-                    written = cuts.disk.written(node);
-                    if let Some(end_ns) = cuts.disk.busy_until_ns(node).filter(|_| written.is_none())
-                        && (is_end || is_last)
-                    {
-                        self.cluster.wake(worker, end_ns - now_ns);
-                        return Ok(());
-                    }
-                }
-                let now = Duration::from_nanos(now_ns);
-                let mut begun = None;
-                if !is_last && protocol.is_due(now, is_end) {
-                    let cut = cuts.disk.begin();
-                    begun = Some(cut.map_err(|error| TaskFailure::Checkpoint(error.to_string()))?);
-                    cuts.protocols[worker].begun(now);
-                }
-                let batches = std::mem::take(&mut cuts.batches[worker]);
-                let protocol = &cuts.protocols[worker];
-                let vote = if is_last {
-                    protocol.last_vote(written)
-                } else {
-                    protocol.vote(now, batches, begun, written)
-                };
+    /// What a worker does for the cuts now. Returns whether its training goes on.
+    pub(super) fn cut_on(&mut self, worker: usize, task: CutTask) -> Result<bool, TaskFailure> {
+        let Some(cuts) = &mut self.cuts else { return Ok(true) };
+        let op = match task {
+            CutTask::Op(op) => op,
+            CutTask::End => self.step_cut(worker, CutEvent::End),
+            CutTask::Meet => {
                 let regroup = self.config.cuts.as_ref().and_then(|config| config.regroup);
-                let asks = regroup.filter(|(from_ns, _)| worker == 0 && !is_last && now_ns >= *from_ns);
-                cuts.votes[worker] = Some(vote.asking_for_end(asks.map(|(_, nodes)| End::Nodes(nodes))));
-                if self.meet(worker, Waiting::Votes) {
-                    self.voted(is_last)?;
-                }
+                let now_ns = self.cluster.now_ns();
+                let asks = regroup.filter(|(from_ns, _)| worker == 0 && now_ns >= *from_ns);
+                let meeting = Meeting {
+                    batches: std::mem::take(&mut cuts.batches[worker]),
+                    must: cuts.between.as_ref().is_some_and(|(_, is_end)| *is_end),
+                    best: None,
+                    end: asks.map(|(_, nodes)| End::Nodes(nodes)),
+                };
+                self.step_cut(worker, CutEvent::Meet(meeting))
             }
-            Stage::Flush => {
-                if self.cluster.is_flushed(worker) {
-                    self.workers[worker].stage = Some(Stage::Rest);
-                    if self.meet(worker, Waiting::Rest) {
-                        self.quiescence.begin_flushed(&mut self.cluster);
-                    }
-                } else {
-                    self.workers[worker].waiting = Waiting::CutFlush;
-                }
+        };
+        self.cut_from(worker, op)
+    }
+
+    /// Carries out the operations of a worker from this one, until it waits. Returns whether it has left.
+    fn cut_from(&mut self, worker: usize, mut op: CutOp) -> Result<bool, TaskFailure> {
+        loop {
+            if op == CutOp::Left {
+                return match self.cuts.as_ref().and_then(|cuts| cuts.ending) {
+                    Some(nodes) => Err(TaskFailure::Regrouped { nodes }),
+                    None => Ok(true),
+                };
             }
-            Stage::Rest | Stage::Leave => unreachable!("a worker that rests is not awake, or has left"),
+            match self.carry_out(worker, op)? {
+                Some(event) => op = self.step_cut(worker, event),
+                None => return Ok(false),
+            }
         }
-        Ok(())
+    }
+
+    fn step_cut(&mut self, worker: usize, event: CutEvent) -> CutOp {
+        let now = Duration::from_nanos(self.cluster.now_ns());
+        self.cuts.as_mut().map_or(CutOp::Left, |cuts| cuts.drivers[worker].step(event, now))
+    }
+
+    /// Carries out an operation. Returns what came of it, or `None` if the worker waits.
+    fn carry_out(&mut self, worker: usize, op: CutOp) -> Result<Option<CutEvent>, TaskFailure> {
+        let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
+        let Some(cuts) = &mut self.cuts else { return Ok(None) };
+        match op {
+            CutOp::Begin { after } => {
+                return Ok(Some(CutEvent::Begun(cuts.disk.begin(after))));
+            }
+            CutOp::AskPart { waits } => {
+                let written = cuts.disk.written(node);
+                let busy = cuts.disk.busy_until_ns(node).filter(|_| waits && written.is_none());
+                if let Some(end_ns) = busy {
+                    self.wake_for(worker, end_ns - now_ns, op);
+                    return Ok(None);
+                }
+                return Ok(Some(CutEvent::Part(written)));
+            }
+            CutOp::Tell(vote) => {
+                cuts.votes[worker] = Some(vote);
+                if self.meet(worker, Waiting::Votes) {
+                    self.voted()?;
+                }
+                return Ok(None);
+            }
+            CutOp::Settled { .. } => cuts.disk.forget(node),
+            CutOp::AwaitCommit => {
+                if let Some(end_ns) = cuts.disk.busy_until_ns(node) {
+                    self.wake_for(worker, end_ns - now_ns, op);
+                    return Ok(None);
+                }
+                return Ok(Some(CutEvent::Committed(cuts.disk.take_committed())));
+            }
+            CutOp::Commit { cut, parts, best } => {
+                let Some(state) = cuts.recorded.take() else {
+                    let what = format!("cut {cut} is committed, and its state is not known");
+                    return Err(self.cluster.violation(("agreement", what)).into());
+                };
+                let manifest = Manifest::new(cut, T::Element::TYPE, cuts.ranges.clone(), parts, state);
+                cuts.disk.commit(now_ns, Manifest { best: best.map(|best| best.cut), ..manifest });
+            }
+            CutOp::GiveUp { cut, .. } => cuts.disk.remove(now_ns, cut),
+            CutOp::Rest => {
+                if !self.cluster.is_flushed(worker) {
+                    self.workers[worker].cut = Some(CutTask::Op(CutOp::Rest));
+                    self.workers[worker].waiting = Waiting::CutFlush;
+                } else if self.meet(worker, Waiting::Rest) {
+                    self.quiescence.begin_flushed(&mut self.cluster);
+                }
+                return Ok(None);
+            }
+            CutOp::Copy { .. } => {
+                let bytes_max = cuts.disk.config().copy_bytes_max;
+                let keys = 0..self.cluster.layout().keys();
+                let stream = Stream::begin_of_node(&mut self.cluster, worker, node, keys, bytes_max);
+                self.workers[worker].stream = Some(stream);
+                return Ok(None);
+            }
+            CutOp::Record { cut, .. } if worker == 0 => self.record(cut),
+            // The state is that of the leader.
+            CutOp::Record { .. } => {}
+            CutOp::Write { cut } => {
+                // In reality each node's thread begins as soon as the node has copied; this differs by less
+                // than a part takes to be written.
+                if let Some(rows) = cuts.copying.as_mut().and_then(|copying| copying.rows[node].take()) {
+                    cuts.disk.write(node, now_ns, cut, rows);
+                }
+            }
+            CutOp::Leave => {
+                if self.meet(worker, Waiting::Leave) {
+                    self.together(|| CutEvent::Done)?;
+                }
+                return Ok(None);
+            }
+            // They are asleep until all nodes have copied.
+            CutOp::Share => return Ok(None),
+            CutOp::Ends(_) => return Ok(Some(CutEvent::End)),
+            CutOp::Train { .. } | CutOp::Left => return Ok(None),
+        }
+        Ok(Some(CutEvent::Done))
+    }
+
+    fn wake_for(&mut self, worker: usize, after_ns: u64, op: CutOp) {
+        self.workers[worker].cut = Some(CutTask::Op(op));
+        self.cluster.wake(worker, after_ns);
     }
 
     /// All workers have voted.
-    fn voted(&mut self, is_last: bool) -> Result<(), TaskFailure> {
-        let now_ns = self.cluster.now_ns();
+    fn voted(&mut self) -> Result<(), TaskFailure> {
         let Some(cuts) = &mut self.cuts else { return Ok(()) };
-        let heard = cuts.hear().map_err(violation(&self.cluster))?;
-        let is_settled = heard.settled.is_some();
-        if let Some(settled) = heard.settled {
-            cuts.settle(settled, now_ns).map_err(violation(&self.cluster))?;
-        }
-        self.dies = self.observer.moment(Moment::Voted { is_settled, begins: heard.cut.is_some() });
-        if let Some(nodes) = cuts.ending.filter(|_| is_last) {
-            return Err(TaskFailure::Regrouped { nodes });
-        }
-        if let Some(End::Nodes(nodes)) = heard.end {
-            cuts.ending = Some(nodes);
-        }
-        if is_last {
-            // No node leaves before the last cut is a checkpoint.
-            let end_ns = cuts.disk.busy_until_ns(0).unwrap_or(now_ns);
-            self.go_on(Stage::Leave, end_ns - now_ns);
-        } else if let Some(cut) = heard.cut {
-            let layout = self.cluster.layout();
-            cuts.copying = Some(Copying {
-                cut,
-                rows: vec![Rows::new(&cuts.ranges); layout.nodes()],
-                cover: Cover::new(0..layout.keys()),
-                values: vec![Vec::new(); layout.keys() as usize],
-                owners: vec![0; layout.keys() as usize],
-                open: layout.nodes(),
-            });
-            self.go_on(Stage::Flush, 0);
-        } else if cuts.ending.is_some() {
-            // The run ends at a cut: they meet again at once, for one.
-            self.go_on(Stage::Vote, 0);
-        } else {
-            self.meeting_over();
-        }
+        let votes: Vec<Vote> = cuts.votes.iter_mut().filter_map(Option::take).collect();
+        let (is_settled, next) = self.together(|| CutEvent::Votes(votes.clone()))?;
+        self.dies = self.observer.moment(Moment::Voted { is_settled, begins: next == Together::Rest });
         Ok(())
     }
 
-    /// All workers go on with a stage of the meeting.
-    pub(super) fn go_on(&mut self, stage: Stage, after_ns: u64) {
-        for state in &mut self.workers {
-            state.stage = Some(stage);
+    /// All workers have done an operation together: each goes on to the next one that takes time. Returns
+    /// whether a cut was settled meanwhile, and what the workers do together next.
+    fn together(&mut self, event: impl Fn() -> CutEvent) -> Result<(bool, Together), TaskFailure> {
+        let (mut next, mut is_settled) = (None, false);
+        for worker in 0..self.workers.len() {
+            let mut op = self.step_cut(worker, event());
+            while self.is_instant(&op) {
+                is_settled |= matches!(op, CutOp::Settled { .. });
+                match self.carry_out(worker, op)? {
+                    Some(event) => op = self.step_cut(worker, event),
+                    None => return Ok((is_settled, Together::Leave)),
+                }
+            }
+            let does = Together::of(&op);
+            if *next.get_or_insert(does) != does {
+                let what = format!("worker {worker} decides otherwise than worker 0: {does:?}, and {next:?}");
+                return Err(self.cluster.violation(("agreement", what)).into());
+            }
+            self.workers[worker].cut = Some(CutTask::Op(op));
         }
-        self.wake_all(after_ns);
+        let next = next.unwrap_or(Together::Leave);
+        match (next, &mut self.cuts) {
+            (Together::Train(batches), _) => self.meeting_over(batches),
+            (Together::End(End::Nodes(nodes)), Some(cuts)) => cuts.ending = Some(nodes),
+            (_, _) => {}
+        }
+        self.wake_all(0);
+        Ok((is_settled, next))
+    }
+
+    /// Whether an operation takes no time.
+    fn is_instant(&self, op: &CutOp) -> bool {
+        let is_idle = || self.cuts.as_ref().is_none_or(|cuts| cuts.disk.busy_until_ns(0).is_none());
+        match op {
+            CutOp::Settled { .. }
+            | CutOp::Commit { .. }
+            | CutOp::GiveUp { .. }
+            | CutOp::Record { .. }
+            | CutOp::Write { .. } => true,
+            CutOp::AwaitCommit => is_idle(),
+            CutOp::Begin { .. }
+            | CutOp::AskPart { .. }
+            | CutOp::Tell(_)
+            | CutOp::Rest
+            | CutOp::Copy { .. }
+            | CutOp::Share
+            | CutOp::Train { .. }
+            | CutOp::Ends(_)
+            | CutOp::Leave
+            | CutOp::Left => false,
+        }
+    }
+
+    /// All workers meet at once, or end.
+    pub(super) fn go_on(&mut self, task: &CutTask) {
+        self.workers.iter_mut().for_each(|state| state.cut = Some(task.clone()));
+        self.wake_all(0);
     }
 
     /// Wakes all workers, which have met.
@@ -386,24 +458,31 @@ impl<T: Task> TaskRun<'_, T> {
     }
 
     /// Nothing is in flight: the first worker of each node copies what the node owns.
-    pub(super) fn copy(&mut self) {
-        let keys = 0..self.cluster.layout().keys();
-        let Some(config) = &self.config.cuts else { return };
+    pub(super) fn copy(&mut self) -> Result<(), TaskFailure> {
         self.dies = self.observer.moment(Moment::Resting);
-        for node in 0..self.config.nodes {
-            let first = node * self.config.workers;
-            let (bytes_max, keys) = (config.copy_bytes_max, keys.clone());
-            let stream = Stream::begin_of_node(&mut self.cluster, first, node, keys, bytes_max);
-            self.workers[first].stream = Some(stream);
+        let Some(cuts) = &mut self.cuts else { return Ok(()) };
+        let layout = self.cluster.layout();
+        cuts.copying = Some(Copying {
+            rows: vec![Some(Rows::new(&cuts.ranges)); layout.nodes()],
+            cover: Cover::new(0..layout.keys()),
+            values: vec![Vec::new(); layout.keys() as usize],
+            owners: vec![0; layout.keys() as usize],
+            open: layout.nodes(),
+        });
+        for worker in 0..self.workers.len() {
+            let op = self.step_cut(worker, CutEvent::Done);
+            self.cut_from(worker, op)?;
         }
+        Ok(())
     }
 
     /// A node has copied the values of these keys; `is_all` says whether all of its own.
     pub(super) fn copied(&mut self, worker: usize, keys: &[Key], is_all: bool) -> Result<(), TaskFailure> {
-        let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
-        let Some(cuts) = &mut self.cuts else { return Ok(()) };
-        let Some(copying) = &mut cuts.copying else { return Ok(()) };
-        copying.rows[node].add(keys, &self.snapshot);
+        let node = worker / self.config.workers;
+        let Some(Cuts { copying: Some(copying), .. }) = &mut self.cuts else { return Ok(()) };
+        if let Some(rows) = &mut copying.rows[node] {
+            rows.add(keys, &self.snapshot);
+        }
         copying.cover.part(keys).map_err(violation(&self.cluster))?;
         let mut rest = &self.snapshot[..];
         for key in keys {
@@ -413,34 +492,34 @@ impl<T: Task> TaskRun<'_, T> {
             rest = after;
         }
         copying.open -= usize::from(is_all);
-        if copying.open > 0 {
-            return Ok(());
+        let is_last = copying.open == 0;
+        if is_last {
+            copying.cover.finish().map_err(violation(&self.cluster))?;
+            if copying.values.concat() != self.cluster.values() {
+                let what = "the values of a cut are not those of their owners".to_owned();
+                return Err(self.cluster.violation(("cut", what)).into());
+            }
         }
-        let Some(Copying { cut, rows, cover, values, owners, .. }) = cuts.copying.take() else {
-            return Ok(());
-        };
-        cover.finish().map_err(violation(&self.cluster))?;
-        let values = values.concat();
-        if values != self.cluster.values() {
-            let what = format!("the values of cut {cut} are not those of their owners");
-            return Err(self.cluster.violation(("cut", what)).into());
+        if is_all {
+            let op = self.step_cut(worker, CutEvent::Done);
+            self.cut_from(worker, op)?;
         }
-        // In reality each node's thread begins as soon as the node has copied; this differs by less than a
-        // part takes to be written.
-        (0..).zip(rows).for_each(|(node, rows)| cuts.disk.write(node, now_ns, cut, rows));
-        let trained = self.trained();
-        let state = serde_json::to_value(&trained).expect("sums and names of batches can be serialised");
-        let Some(cuts) = &mut self.cuts else { return Ok(()) };
-        cuts.pending = Some(state);
-        let values = values.into_iter().map(Element::to_f64).collect();
-        self.observer.cut(&Cut { number: cut, values, owners, trained });
-        self.dies = self.observer.moment(Moment::Copied);
-        if self.cuts.as_ref().is_some_and(|cuts| cuts.ending.is_some()) {
-            self.go_on(Stage::LastVote, 0);
-        } else {
-            self.meeting_over();
+        if is_last {
+            self.together(|| CutEvent::Done)?;
+            self.dies = self.observer.moment(Moment::Copied);
         }
         Ok(())
+    }
+
+    /// Keeps what was trained until the cut that is being made.
+    fn record(&mut self, cut: u64) {
+        let trained = self.trained();
+        let state = serde_json::to_value(&trained).expect("sums and names of batches can be serialised");
+        let Some(cuts) = &mut self.cuts else { return };
+        cuts.recorded = Some(state);
+        let Some(Copying { values, owners, .. }) = &mut cuts.copying else { return };
+        let values = std::mem::take(values).concat().into_iter().map(Element::to_f64).collect();
+        self.observer.cut(&Cut { number: cut, values, owners: std::mem::take(owners), trained });
     }
 
     /// What was trained until this meeting.
@@ -463,24 +542,21 @@ impl<T: Task> TaskRun<'_, T> {
     }
 
     /// The workers train on.
-    fn meeting_over(&mut self) {
-        let now = Duration::from_nanos(self.cluster.now_ns());
-        let Some(cuts) = &mut self.cuts else { return };
-        cuts.protocols.iter_mut().for_each(|protocol| protocol.leave(now));
-        let (next, between) = (cuts.protocols[0].next_meeting(), cuts.between.take());
+    fn meeting_over(&mut self, batches: u64) {
+        let between = self.cuts.as_mut().and_then(|cuts| cuts.between.take());
         for state in &mut self.workers {
             let trained = if between.is_some() { 0 } else { state.driver.trained() };
-            state.driver.meet_after(Some(trained + next));
-            state.stage = None;
+            state.driver.meet_after(Some(trained + batches));
             state.event = Some(match &between {
                 Some((sum, _)) => Event::Reduced(sum.clone()),
                 None => Event::Done,
             });
+            // The test may take long: the model is safe before it.
+            state.cut = between.as_ref().filter(|(_, is_end)| *is_end).map(|_| CutTask::End);
         }
         if between.is_some() {
             self.meter.begin(&self.cluster);
         }
-        self.wake_all(0);
     }
 
     /// A worker leaves a meeting: its clock is that of the most advanced one.
@@ -488,6 +564,38 @@ impl<T: Task> TaskRun<'_, T> {
         let state = &mut self.workers[worker];
         if std::mem::take(&mut state.leaves_meeting) {
             self.cluster.advance_clock(worker, Clock(state.clock));
+        }
+    }
+}
+
+/// What all workers do together next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    Vote,
+    Rest,
+    Share,
+    Train(u64),
+    End(End),
+    Leave,
+}
+
+impl Together {
+    /// What a worker does with the others when it has done this.
+    const fn of(op: &CutOp) -> Self {
+        match op {
+            CutOp::Begin { .. } | CutOp::AskPart { .. } | CutOp::Tell(_) => Self::Vote,
+            CutOp::Rest => Self::Rest,
+            CutOp::Copy { .. } | CutOp::Share => Self::Share,
+            CutOp::Train { batches } => Self::Train(*batches),
+            CutOp::Ends(end) => Self::End(*end),
+            CutOp::Settled { .. }
+            | CutOp::AwaitCommit
+            | CutOp::Commit { .. }
+            | CutOp::GiveUp { .. }
+            | CutOp::Record { .. }
+            | CutOp::Write { .. }
+            | CutOp::Leave
+            | CutOp::Left => Self::Leave,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The disk of a simulated cluster: the threads that write parts and manifests, in virtual time.
 //!
 //! What they write is real, in the folder that the configuration names, by the code that real runs use. When
-//! a write ends is drawn; when a node dies, what it was writing is left as a part of a file. After every step
-//! a reader looks at the folder: it must find the newest cut that was committed, and nothing half-written.
+//! a write ends is drawn, and whether the disk refuses it; when a node dies, what it was writing is left as a
+//! part of a file. After every step a reader looks at the folder: it must find the newest cut that was
+//! committed, and nothing half-written.
 
 use super::cuts::CutConfig;
 use super::{Moment, Observer, TaskFailure};
@@ -10,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::invariants::Finding;
 use intendant_checkpoint::protocol::{Unwritten, Written};
-use intendant_checkpoint::{CheckpointError, Manifest, Part, Rows};
+use intendant_checkpoint::{CheckpointError, Keeper, Manifest, Part, Rows};
 use intendant_core::{Element, NodeId, random};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -20,6 +21,7 @@ use std::path::Path;
 enum Job<E> {
     Write { cut: u64, rows: Rows<E> },
     Commit(Box<Manifest>),
+    Remove(u64),
 }
 
 /// The thread of one node.
@@ -32,14 +34,16 @@ struct Writer<E> {
 /// The threads of all nodes, and the folder into which they write.
 pub(super) struct Disk<E> {
     config: CutConfig,
+    /// Of node 0, if parts are written.
+    keeper: Option<Keeper>,
+    /// What became of the last commit.
+    committed: Option<Result<(), CheckpointError>>,
     writers: Vec<Writer<E>>,
     dice: Dice,
     /// For each cut of this run, how many nodes have written their parts of it.
     complete: BTreeMap<u64, usize>,
     /// The newest cut that can be read, of this run or an earlier one.
     newest: Option<u64>,
-    /// The greatest number of a cut without files.
-    begun: u64,
 }
 
 impl<E: Element> Disk<E> {
@@ -47,29 +51,41 @@ impl<E: Element> Disk<E> {
         let writer = |_| Writer { jobs: VecDeque::new(), written: None };
         Self {
             config: config.clone(),
+            keeper: config.folder.clone().map(|folder| Keeper::new(folder, config.kept, Vec::new())),
+            committed: None,
             writers: (0..nodes).map(writer).collect(),
             dice: Dice::new(random::stream(seed, &[3])),
             complete: BTreeMap::new(),
             newest,
-            begun: 0,
         }
     }
 
-    /// Begins a cut.
-    pub(super) fn begin(&mut self) -> Result<u64, CheckpointError> {
+    pub(super) const fn config(&self) -> &CutConfig {
+        &self.config
+    }
+
+    /// Begins a cut, with a number greater than this one.
+    pub(super) fn begin(&mut self, after: u64) -> Result<u64, CheckpointError> {
+        if self.refuses() {
+            return Err(refused());
+        }
         let cut = match &self.config.folder {
-            Some(folder) => folder.begin()?,
-            None => self.begun + 1,
+            Some(folder) => folder.begin_after(after)?,
+            None => after + 1,
         };
-        self.begun = cut;
         self.complete.insert(cut, 0);
         Ok(cut)
+    }
+
+    /// Whether the disk refuses what it is asked for now.
+    fn refuses(&mut self) -> bool {
+        self.config.refuses != 0 && self.dice.once_in(self.config.refuses)
     }
 
     fn add(&mut self, node: usize, now_ns: u64, job: Job<E>) {
         let lasts = match &job {
             Job::Write { .. } => self.config.write,
-            Job::Commit(_) => self.config.commit,
+            Job::Commit(_) | Job::Remove(_) => self.config.commit,
         };
         let jobs = &mut self.writers[node].jobs;
         let from_ns = jobs.back().map_or(now_ns, |(end_ns, _)| now_ns.max(*end_ns));
@@ -84,14 +100,23 @@ impl<E: Element> Disk<E> {
         self.add(0, now_ns, Job::Commit(Box::new(manifest)));
     }
 
+    pub(super) fn remove(&mut self, now_ns: u64, cut: u64) {
+        self.add(0, now_ns, Job::Remove(cut));
+    }
+
+    /// What became of the last commit.
+    pub(super) const fn take_committed(&mut self) -> Option<Result<(), CheckpointError>> {
+        self.committed.take()
+    }
+
     /// What became of a node's part of the pending cut.
     pub(super) fn written(&self, node: usize) -> Option<Written> {
         self.writers[node].written.clone()
     }
 
     /// The pending cut is settled.
-    pub(super) fn forget(&mut self) {
-        self.writers.iter_mut().for_each(|writer| writer.written = None);
+    pub(super) fn forget(&mut self, node: usize) {
+        self.writers[node].written = None;
     }
 
     /// When a node's jobs end, if it has some.
@@ -113,16 +138,16 @@ impl<E: Element> Disk<E> {
                 return Ok(None);
             };
             let Some((_, job)) = self.writers[node].jobs.pop_front() else { return Ok(None) };
-            let moment = self.end(node, job);
+            let moment = if self.refuses() { self.refuse(node, job)? } else { self.end(node, job) };
             self.look()?;
-            let dies = observer.moment(moment);
+            let dies = moment.and_then(|moment| observer.moment(moment));
             if dies.is_some() {
                 return Ok(dies);
             }
         }
     }
 
-    fn end(&mut self, node: usize, job: Job<E>) -> Moment {
+    fn end(&mut self, node: usize, job: Job<E>) -> Option<Moment> {
         match job {
             Job::Write { cut, rows } => {
                 let written = match &self.config.folder {
@@ -136,21 +161,56 @@ impl<E: Element> Disk<E> {
                 }
                 let unwritten = |reason: String| Unwritten { reason, is_copied: false };
                 self.writers[node].written = Some(written.map_err(|error| unwritten(error.to_string())));
-                Moment::Written(NodeId(node as u16))
+                Some(Moment::Written(NodeId(node as u16)))
             }
             Job::Commit(manifest) => {
-                let committed = match &self.config.folder {
-                    Some(folder) => {
-                        folder.commit(&manifest).and_then(|()| folder.keep(self.config.kept, &[]))
-                    }
+                let committed = match &mut self.keeper {
+                    Some(keeper) => keeper.commit(&manifest).and_then(|()| keeper.tidy()),
                     None => Ok(()),
                 };
                 if committed.is_ok() {
                     self.newest = Some(manifest.cut);
                 }
-                Moment::Committed(manifest.cut)
+                self.committed = Some(committed);
+                Some(Moment::Committed(manifest.cut))
+            }
+            Job::Remove(cut) => {
+                if let Some(keeper) = &self.keeper {
+                    keeper.give_up(cut);
+                }
+                None
             }
         }
+    }
+
+    /// The disk refuses to write. Something may be left of it; of a manifest also all, if only the answer was
+    /// lost.
+    fn refuse(&mut self, node: usize, job: Job<E>) -> Result<Option<Moment>, Finding> {
+        let unreadable = |error: std::io::Error| ("readable", error.to_string());
+        match job {
+            Job::Write { .. } => {
+                self.tear(node, job).map_err(unreadable)?;
+                let unwritten = Unwritten { reason: "has no room".to_owned(), is_copied: true };
+                self.writers[node].written = Some(Err(unwritten));
+            }
+            Job::Commit(manifest) => {
+                let cut = manifest.cut;
+                if self.dice.once_in(2) {
+                    if let Some(folder) = &self.config.folder {
+                        folder.commit(&manifest).map_err(|error| ("readable", error.to_string()))?;
+                    }
+                } else {
+                    self.tear(node, Job::Commit(manifest)).map_err(unreadable)?;
+                }
+                if let Some(keeper) = &mut self.keeper {
+                    keeper.refused(cut);
+                }
+                self.committed = Some(Err(refused()));
+            }
+            // It stays.
+            Job::Remove(_) => {}
+        }
+        Ok(None)
     }
 
     /// Reads the folder as a run that resumes does.
@@ -221,8 +281,14 @@ impl<E: Element> Disk<E> {
                 fs::write(&path, manifest.to_file())?;
                 tear(&mut self.dice, &path)
             }
+            Job::Remove(_) => Ok(()),
         }
     }
+}
+
+fn refused() -> CheckpointError {
+    let source = std::io::Error::other("no room is left");
+    CheckpointError::Io { what: "write", path: "cuts".into(), source }
 }
 
 fn part_name(node: usize) -> String {

@@ -4,7 +4,7 @@
 mod loading;
 mod operations;
 
-use super::cuts::{Cuts, Origin, Stage};
+use super::cuts::{CutTask, Cuts, Origin};
 use super::disk::violation;
 use super::meter::Meter;
 use super::rows::Copies;
@@ -54,6 +54,8 @@ pub(super) enum Waiting {
     CutFlush,
     /// For a cut to be copied.
     Rest,
+    /// For all others, after the last cut.
+    Leave,
     Over,
 }
 
@@ -72,8 +74,8 @@ pub(super) struct TaskWorker<T: Task> {
     /// An operation that was postponed because the worker was busy or its outstanding bytes did not admit it.
     postponed: Option<Op>,
     pub(super) stream: Option<Stream>,
-    /// How far it is at a meeting.
-    pub(super) stage: Option<Stage>,
+    /// What it does for the cuts when it wakes.
+    pub(super) cut: Option<CutTask>,
     /// Of the batch that is trained in place.
     copies: Copies<T::Element>,
     pub(super) clock: u32,
@@ -131,7 +133,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 event: Some(Event::Start),
                 postponed: None,
                 stream: None,
-                stage: None,
+                cut: None,
                 copies: Copies::default(),
                 clock: 0,
                 leaves_meeting: false,
@@ -183,7 +185,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Happened::Reported(report) => {
                     if !self.quiescence.reported(&mut self.cluster, report)? {
                     } else if self.workers[0].waiting == Waiting::Rest {
-                        self.copy();
+                        self.copy()?;
                     } else {
                         self.meter.quiesced(&self.cluster, self.sampled());
                         self.resume_all(Waiting::Quiesce, |_| Event::Done);
@@ -224,6 +226,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             events: self.cluster.events(),
             hash: self.cluster.hash(),
             explanations,
+            last_cut: self.cuts.as_mut().map_or(Ok(None), Cuts::last),
             reach: *self.cluster.reach(),
         })
     }
@@ -328,7 +331,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         }
         if let Some(cuts) = self.cuts.as_mut().filter(|_| !is_test) {
             cuts.between = Some((sum, is_end));
-            self.go_on(Stage::Vote, 0);
+            self.go_on(&CutTask::Meet);
             return;
         }
         self.resume_all(Waiting::Reduce, |_| Event::Reduced(sum.clone()));

@@ -1,16 +1,15 @@
 //! What the workers of a node share for their cuts, and the thread that writes them.
 
-use super::ledger::Order;
-use crate::best::{Best, Compared, Kept};
+use crate::best::{Compared, Kept};
 use crate::error::TrainError;
 use crate::metrics::Board;
-use crate::origin::Origin;
+use crate::origin::{Origin, RunState};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::views::Copying;
 use crossbeam_channel::{Receiver, Sender};
 use intendant_checkpoint::protocol::{End, Unwritten, Written};
-use intendant_checkpoint::{Folder, Part, Range, Rows};
+use intendant_checkpoint::{Best, CheckpointError, Folder, Keeper, Manifest, Part, Range, Rows};
 use intendant_core::{Element, KeyRange, lock};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -46,6 +45,19 @@ impl Made {
             write_ms: mean(self.write_ms, write),
         }
     }
+}
+
+/// What the thread that writes does for the leader.
+pub(super) enum Order {
+    Commit {
+        /// Without the state of the run.
+        manifest: Box<Manifest>,
+        state: Box<RunState>,
+        stop: Duration,
+        done: Sender<Result<(), CheckpointError>>,
+    },
+    /// The cut of this number is given up.
+    Remove(u64),
 }
 
 /// What the thread that writes does.
@@ -89,9 +101,6 @@ pub(crate) struct Cuts<E> {
     /// The best model of an earlier run.
     pub(super) best: Option<Best>,
     pub(super) compared: Compared,
-    /// Checkpoints that cannot be used: of an earlier run, and those that this one could not commit. What a
-    /// store does with a request that it did not answer in time is not known.
-    damaged: Mutex<Vec<u64>>,
     /// The last cut is made: training is over.
     is_over: AtomicBool,
     /// The model that is tested and exported, if it is not the one in memory. The node's first worker sets
@@ -134,12 +143,12 @@ impl<E: Element> Cuts<E> {
             // A run that keeps the last model must not say that an earlier one is the best so far.
             best: origin.best.filter(|_| plan.best.is_some()),
             compared: Compared::new(plan, origin),
-            damaged: Mutex::new(origin.damaged.clone()),
             is_over: AtomicBool::new(false),
             kept: OnceLock::new(),
             board: board.cloned(),
         };
-        Some((cuts, Writer(queue)))
+        let keeper = cuts.folder.clone().map(|folder| Keeper::new(folder, KEPT, origin.damaged.clone()));
+        Some((cuts, Writer { queue, keeper }))
     }
 
     pub(crate) fn made(&self) -> Made {
@@ -233,14 +242,18 @@ impl<E: Element> Cuts<E> {
 /// Hears of each checkpoint, by its number.
 pub(crate) type Committed<'a> = dyn Fn(u64) + Sync + 'a;
 
-/// The queue of the thread that writes.
-pub(crate) struct Writer<E>(Receiver<Job<E>>);
+/// The thread that writes.
+pub(crate) struct Writer<E> {
+    queue: Receiver<Job<E>>,
+    /// Of use at the leader's node only.
+    keeper: Option<Keeper>,
+}
 
 impl<E: Element> Writer<E> {
     /// Writes what is in the queue until `ended` is disconnected. Before, it takes memory for an equal share
     /// of all values: while the cluster stands still for a cut, none has to be taken. The leader's orders are
     /// carried out in any case; of a run that fails, no more parts are written.
-    pub(crate) fn run(self, cuts: &Cuts<E>, told: (&Committed<'_>, &Progress), ended: &Receiver<()>) {
+    pub(crate) fn run(mut self, cuts: &Cuts<E>, told: (&Committed<'_>, &Progress), ended: &Receiver<()>) {
         let mut took = Duration::ZERO;
         if cuts.saves() {
             let mut room = Rows::new(&cuts.ranges);
@@ -249,11 +262,11 @@ impl<E: Element> Writer<E> {
         }
         loop {
             let job = crossbeam_channel::select! {
-                recv(self.0) -> job => job,
+                recv(self.queue) -> job => job,
                 recv(ended) -> _ => {
-                    for job in self.0.try_iter() {
+                    for job in self.queue.try_iter() {
                         if let Job::Order(order) = job {
-                            carry_out(order, cuts, told, took);
+                            carry_out(order, (cuts, self.keeper.as_mut()), told, took);
                         }
                     }
                     return;
@@ -273,7 +286,7 @@ impl<E: Element> Writer<E> {
                     lock(&cuts.told).part = Some(part);
                     cuts.wrote.notify_all();
                 }
-                Ok(Job::Order(order)) => carry_out(order, cuts, told, took),
+                Ok(Job::Order(order)) => carry_out(order, (cuts, self.keeper.as_mut()), told, took),
                 Err(_) => return,
             }
         }
@@ -283,13 +296,13 @@ impl<E: Element> Writer<E> {
 /// Carries an order out. `took` is how long the part of this node took to be written.
 fn carry_out<E: Element>(
     order: Order,
-    cuts: &Cuts<E>,
+    (cuts, keeper): (&Cuts<E>, Option<&mut Keeper>),
     (tell, progress): (&Committed<'_>, &Progress),
     took: Duration,
 ) {
     match order {
         Order::Commit { mut manifest, mut state, stop, done } => {
-            let Some(folder) = &cuts.folder else {
+            let (Some(keeper), Some(folder)) = (keeper, &cuts.folder) else {
                 let _ = done.send(Ok(()));
                 return;
             };
@@ -297,7 +310,7 @@ fn carry_out<E: Element>(
             state.made = made;
             let state = serde_json::to_value(state);
             manifest.run = state.expect("a state has no part that cannot be serialised");
-            let committed = folder.commit(&manifest);
+            let committed = keeper.commit(&manifest);
             match &committed {
                 Ok(()) => {
                     *lock(&cuts.made) = made;
@@ -309,23 +322,18 @@ fn carry_out<E: Element>(
                     let place = folder.place(manifest.cut);
                     let size = indicatif::HumanBytes(manifest.bytes());
                     progress.say(&format!("checkpoint {}  {size}", place.display()));
-                    if let Err(error) = folder.keep(KEPT, &lock(&cuts.damaged)) {
+                    if let Err(error) = keeper.tidy() {
                         tracing::warn!("an old checkpoint is left: {error}");
                     }
                 }
-                Err(error) => {
-                    tracing::warn!("checkpoint {} is given up: {error}", manifest.cut);
-                    lock(&cuts.damaged).push(manifest.cut);
-                    let _ = folder.remove(manifest.cut);
-                }
+                Err(error) => tracing::warn!("checkpoint {} is given up: {error}", manifest.cut),
             }
             // The leader waits for it only at the end.
             let _ = done.send(committed);
         }
         Order::Remove(cut) => {
-            // What is left of it goes after the next checkpoint.
-            if let Some(folder) = &cuts.folder {
-                let _ = folder.remove(cut);
+            if let Some(keeper) = keeper {
+                keeper.give_up(cut);
             }
         }
     }

@@ -88,7 +88,7 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
             let writing = thread::Builder::new().name("checkpoint".to_owned()).spawn_scoped(scope, write);
             writing.map_err(refused)?;
         }
-        let cutter = cuts.map(|cuts| Cutter::new(cuts, (subject, plan), 0).meeting_after(1));
+        let cutter = cuts.map(|cuts| Cutter::new(cuts, (subject, plan), 0, Some(1)));
         let trained = guarded("the program", || {
             let mut trained = epochs(program, plan, progress, (origin, cutter, ending), &mut simulated)?;
             if let Some(folder) = plan.export.as_deref().filter(|_| trained.interrupted.is_none()) {
@@ -287,8 +287,8 @@ fn epochs<P: Program>(
         let must = number == plan.epochs;
         if must || since >= interval {
             let place = Place { epochs: &totals.epochs, before: None, rest: None, must };
-            let nothing = |_: &ByProgram<'_, P>| (Vec::new(), 0.0);
-            match cutter.meet(&mut ByProgram(program), since, &place, nothing)? {
+            let mut nothing = |_: &ByProgram<'_, P>| (Vec::new(), 0.0);
+            match cutter.meet(&mut ByProgram(program), since, &place, &mut nothing)? {
                 Next::Meeting(epochs) => (since, interval) = (0, epochs),
                 // Programs have no copies, so that no other number of nodes is asked for.
                 Next::End(End::Nodes(_)) => {}

@@ -7,7 +7,7 @@ use crate::cluster::Wait;
 use crate::delays::Delays;
 use crate::meeting::Stream;
 use crate::shell::TaskFailure;
-use crate::shell::cuts::Stage;
+use crate::shell::cuts::CutTask;
 use crate::shell::rows::ClusterRows;
 use intendant_core::{Clock, Element, Key, copy_from_bytes};
 use intendant_task::{Cost, Event, LookAhead, Op, Task};
@@ -17,19 +17,30 @@ impl<T: Task> TaskRun<'_, T> {
     /// Runs a worker's program until it waits or its next operation lies in the future.
     pub(super) fn step(&mut self, worker: usize) -> Result<(), TaskFailure> {
         self.leave_meeting(worker);
-        let state = &mut self.workers[worker];
-        if let Some(stage) = state.stage {
-            return self.meet_on(worker, stage);
+        if let Some(task) = self.workers[worker].cut.take()
+            && !self.cut_on(worker, task)?
+        {
+            return Ok(());
         }
+        let state = &mut self.workers[worker];
         let mut op = match (state.postponed.take(), state.event.take()) {
             (Some(op), _) => op,
             (None, Some(event)) => self.program(worker, event)?,
-            (None, None) => unreachable!("a worker wakes with an event or a postponed operation"),
+            // It has ended, and its last cut is a checkpoint.
+            (None, None) => {
+                self.retire(worker);
+                return Ok(());
+            }
         };
         while let Some(event) = self.execute(worker, op)? {
             op = self.program(worker, event)?;
         }
         Ok(())
+    }
+
+    fn retire(&mut self, worker: usize) {
+        self.cluster.retire(worker);
+        self.workers[worker].waiting = Waiting::Over;
     }
 
     fn program(&mut self, worker: usize, event: Event<T::Batch>) -> Result<Op, TaskFailure> {
@@ -160,8 +171,7 @@ impl<T: Task> TaskRun<'_, T> {
                 Ok(None)
             }
             Op::Meet if self.cuts.is_some() => {
-                state.stage = Some(Stage::Vote);
-                self.meet_on(worker, Stage::Vote)?;
+                self.cut_on(worker, CutTask::Meet)?;
                 Ok(None)
             }
             Op::Meet => Ok(Some(Event::Done)),
@@ -197,9 +207,10 @@ impl<T: Task> TaskRun<'_, T> {
                 Ok(None)
             }
             Op::Done => {
-                let stage = if self.cuts.is_some() { Stage::LastVote } else { Stage::Leave };
-                state.stage = Some(stage);
-                self.meet_on(worker, stage)?;
+                // If the workers have not met for the last cut, they do now.
+                if self.cut_on(worker, CutTask::End)? {
+                    self.retire(worker);
+                }
                 Ok(None)
             }
         }
@@ -320,6 +331,7 @@ impl<T: Task> TaskRun<'_, T> {
             Waiting::CutFlush
             | Waiting::Votes
             | Waiting::Rest
+            | Waiting::Leave
             | Waiting::Pull(_)
             | Waiting::Copies(_)
             | Waiting::Localize(_)

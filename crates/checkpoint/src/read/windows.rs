@@ -1,6 +1,6 @@
 //! Reading many values one after the other.
 
-use crate::Checkpoint;
+use super::Checkpoint;
 use intendant_core::{Element, Key, copy_from_bytes};
 use std::io;
 use std::marker::PhantomData;
