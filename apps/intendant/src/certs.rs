@@ -3,6 +3,7 @@
 //! All nodes may use the same certificate: it proves that a process is a node of the cluster, not which one.
 //! The authority's key is not kept, so that nothing else can be signed with it.
 
+use crate::stdout::print;
 use intendant::TLS_NAME;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -62,9 +63,7 @@ pub(crate) fn run(folder: &Path, days: u32) -> ExitCode {
                  or, in their environment:\n\
                  INTENDANT_TLS_CERT={cert} INTENDANT_TLS_KEY={key} INTENDANT_TLS_CA={ca}\n"
             );
-            let mut stdout = io::stdout();
-            let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-            crate::printed(printed, ExitCode::SUCCESS)
+            print(&text, 0)
         }
         Err(problem) => {
             eprintln!("intendant: {problem}");

@@ -1,5 +1,6 @@
 //! `intendant dashboard`: shows traces and running clusters in a browser.
 
+use crate::stdout::print;
 use clap::Args;
 use intendant::launch::is_readable_by_others;
 use intendant::{Rendezvous, Token};
@@ -107,7 +108,7 @@ fn serve(args: DashboardArgs) -> Result<(), (u8, String)> {
         };
         let line = format!("http://{place}/{hint}\n");
         // The page can be opened without this line, too.
-        let _ = crate::printed(write(&line), ExitCode::SUCCESS);
+        let _ = print(&line, 0);
         if args.open && !hint.is_empty() {
             // Other users of the machine see the arguments of programs.
             eprintln!(
@@ -119,13 +120,6 @@ fn serve(args: DashboardArgs) -> Result<(), (u8, String)> {
     };
     Dashboard::run(settings, ready)
         .map_err(|error| (if error.is_usage() { USAGE } else { 1 }, error.to_string()))
-}
-
-fn write(line: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut stdout = std::io::stdout();
-    stdout.write_all(line.as_bytes())?;
-    stdout.flush()
 }
 
 /// The token of a file. Its text is never repeated.

@@ -2,6 +2,7 @@
 //! about it.
 
 use crate::args::DoctorArgs;
+use crate::stdout::print;
 use intendant::control::{Health, Presence, State, health};
 use intendant::{Rendezvous, Tls};
 use rustix::process::{Resource, getrlimit};
@@ -65,9 +66,7 @@ pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
         };
         let _ = writeln!(table, "{:<12} {severity:<8} {}", finding.subject, finding.text);
     }
-    let mut stdout = std::io::stdout();
-    let written = stdout.write_all(table.as_bytes()).and_then(|()| stdout.flush());
-    crate::printed(written, ExitCode::from(u8::from(failed)))
+    print(&table, u8::from(failed))
 }
 
 fn versions() -> Finding {

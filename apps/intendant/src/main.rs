@@ -3,8 +3,8 @@
 //!
 //! `args` is the command line; `program` runs `intendant-NAME`; `doctor` checks the machine; `checkpoint`
 //! reads checkpoints; `trace` reads traces; `dashboard` shows traces and clusters in a browser; `certs` makes
-//! certificates; `scale` asks a run for another number of nodes. The library launches clusters, because
-//! programs do that as well (`--nodes N`).
+//! certificates; `scale` asks a run for another number of nodes; `stdout` prints results. The library
+//! launches clusters, because programs do that as well (`--nodes N`).
 #![forbid(unsafe_code)]
 
 mod args;
@@ -14,14 +14,15 @@ mod dashboard;
 mod doctor;
 mod program;
 mod scale;
+mod stdout;
 mod trace;
 
 use args::{Args, Command, LaunchArgs, MetricsTokenArgs};
 use intendant::Rendezvous;
 use intendant::launch::Launch;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
+use stdout::{print, printed};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -62,18 +63,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code after writing to standard output: `code`, or that of a failure if the output is lost.
-fn printed(written: std::io::Result<()>, code: ExitCode) -> ExitCode {
-    match written {
-        // A reader that has closed its end of the pipe has read what it wanted.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("intendant: cannot write to standard output: {error}");
-            ExitCode::FAILURE
-        }
-        Ok(()) | Err(_) => code,
-    }
-}
-
 /// Logs warnings, or what `RUST_LOG` asks for.
 fn log_to_stderr() {
     let mut targets = Targets::new().with_default(LevelFilter::WARN);
@@ -107,7 +96,7 @@ fn metrics_token() -> ExitCode {
             return ExitCode::from(program::USAGE);
         }
     };
-    printed(writeln!(std::io::stdout(), "{token}"), ExitCode::SUCCESS)
+    print(&format!("{token}\n"), 0)
 }
 
 fn launch(args: LaunchArgs) -> ExitCode {

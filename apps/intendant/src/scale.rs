@@ -2,10 +2,10 @@
 
 use crate::args::ScaleArgs;
 use crate::program;
+use crate::stdout::print;
 use intendant::Rendezvous;
 use intendant::control::standby::ScaleError;
 use std::cmp::Ordering;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Asks, and says what follows.
@@ -41,6 +41,5 @@ pub(crate) fn run(args: &ScaleArgs) -> ExitCode {
             args.run
         ),
     };
-    let said = writeln!(std::io::stdout(), "the run has {now} nodes{more}");
-    crate::printed(said, ExitCode::SUCCESS)
+    print(&format!("the run has {now} nodes{more}\n"), 0)
 }

@@ -1,10 +1,11 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Modules: [`data`] reads or generates graphs. `model` is the arithmetic of ComplEx and RESCAL, `matrix`
-//! calls the matrix library. `batch` holds what one training step needs; `softmax` and `logistic` are the two
-//! losses. [`Clusters`] assigns triples to nodes, `share` orders them and deals them out to workers.
-//! `frequency` counts how often keys are accessed. [`Kge`] is the task made of these; [`Ranking`] evaluates
-//! it. The binary adds flags, the resolved settings, and the export of a trained model.
+//! calls the matrix library. `batch` holds what one training step needs, `scratch` what a worker keeps
+//! between steps; `softmax` and `logistic` are the two losses. [`Clusters`] assigns triples to nodes, `share`
+//! orders them and deals them out to workers. `frequency` counts how often keys are accessed. [`Kge`] is the
+//! task made of these; [`Ranking`] evaluates it. The binary adds flags, the resolved settings, and the export
+//! of a trained model.
 //!
 //! This crate starts no threads except those of the evaluation. It has no sockets, no clock, and no knowledge
 //! of where parameters are.
@@ -19,14 +20,16 @@ mod frequency;
 mod logistic;
 mod matrix;
 mod model;
+mod scratch;
 mod share;
 mod softmax;
 mod task;
 mod triple;
 
-pub use batch::{Batch, Scratch};
+pub use batch::Batch;
 pub use cluster::Clusters;
 pub use config::{Cluster, Config, Loss};
 pub use evaluate::Ranking;
 pub use model::{ModelKind, Penalties, Scorer};
+pub use scratch::Scratch;
 pub use task::Kge;

@@ -9,9 +9,10 @@
 //! copies of the values. A batch of one triple has two queries, which are not worth a matrix. It is trained
 //! in place (see [`crate::triple`]).
 
-use crate::batch::{Batch, Scratch};
+use crate::batch::Batch;
 use crate::matrix::{Into, Rows, RowsMut, multiply, multiply_transposed, transposed_multiply};
 use crate::model::AdaGrad;
+use crate::scratch::Scratch;
 use crate::triple::AHEAD;
 use intendant_core::{Element, Key};
 use intendant_task::kernel::{elementwise, product};

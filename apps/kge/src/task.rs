@@ -3,13 +3,14 @@
 //! Keys: the entities from 0, then the relations, then their reciprocals if there are any. A value is an
 //! embedding and its AdaGrad accumulator.
 
-use crate::batch::{Batch, Scored, Scratch};
+use crate::batch::{Batch, Scored};
 use crate::cluster::Clusters;
 use crate::config::{Cluster, Config, Loss};
 use crate::data::{Dataset, Known, Names, Triple};
 use crate::evaluate::{self, Ranking};
 use crate::frequency::frequencies;
 use crate::model::{ADAGRAD_COST, AdaGrad, Penalties, initialise};
+use crate::scratch::Scratch;
 use crate::share::{Share, within_node};
 use crate::triple::{AHEAD, QUERIES_MAX, prefetch};
 use crate::{logistic, softmax};

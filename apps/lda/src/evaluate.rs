@@ -12,8 +12,7 @@ use crate::config::Config;
 use crate::data::Corpus;
 use crate::fold::Folder;
 use crate::layout::Layout;
-use crate::summary::Collector;
-use crate::task::Found;
+use crate::summary::{Collector, Summary};
 use intendant_core::random::mix;
 use intendant_core::{Element, Key, lock};
 use intendant_task::{Evaluation, Reduction};
@@ -45,6 +44,16 @@ fn complete(folder: &mut Folder, words: &[(usize, u32)]) -> (f64, u64) {
     let loss =
         hidden.iter().map(|(word, count)| -f64::from(*count) * folder.probability(&mixture, *word).ln());
     (loss.sum(), hidden.iter().map(|(_, count)| u64::from(*count)).sum())
+}
+
+/// The proportions of topics in the test documents, document by document.
+pub type Mixtures = Vec<Vec<f64>>;
+
+/// What the last evaluation on the test documents found, for those who ask.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) summary: Option<Summary>,
+    pub(crate) mixtures: Option<Mixtures>,
 }
 
 /// One worker's share of the evaluation.
@@ -245,7 +254,7 @@ impl Whole {
     ///
     /// # Panics
     /// If counts do not agree.
-    fn finish(self, eta: f64) -> crate::summary::Summary {
+    fn finish(self, eta: f64) -> Summary {
         const BUG: &str = "a bug, unless --from names a checkpoint of other documents";
         if let Some((key, count)) = self.wrong {
             panic!("the value of {key:?} has the count or topic {count}, which is none: {BUG}");

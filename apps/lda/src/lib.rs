@@ -23,5 +23,6 @@ mod task;
 
 pub use batch::Batch;
 pub use config::Config;
+pub use evaluate::Mixtures;
 pub use summary::{Collector, Summary, Topic};
-pub use task::{Lda, LdaError, Mixtures, Scratch, WordCounts};
+pub use task::{Lda, LdaError, Scratch, WordCounts};

@@ -8,7 +8,7 @@ use crate::batch::{Batch, TOTALS};
 use crate::config::Config;
 use crate::course::{batches, documents, of_worker};
 use crate::data::Corpus;
-use crate::evaluate::Quality;
+use crate::evaluate::{Found, Mixtures, Quality};
 use crate::frequency::frequencies;
 use crate::layout::{BLOCK, Layout};
 use crate::sampler::{Counts, Priors};
@@ -58,16 +58,6 @@ const fn counts_max(float: ElementType) -> u64 {
 /// The counts of a trained model: for each word, its tokens in each topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WordCounts(pub Vec<f64>);
-
-/// The proportions of topics in the test documents, document by document.
-pub type Mixtures = Vec<Vec<f64>>;
-
-/// What the last evaluation on the test documents found, for those who ask.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) summary: Option<Summary>,
-    pub(crate) mixtures: Option<Mixtures>,
-}
 
 /// Latent Dirichlet allocation by collapsed Gibbs sampling.
 pub struct Lda<E> {

@@ -12,15 +12,15 @@
 //! All are functions of the data, the seed and the number of workers and nodes. They use no keys and values.
 //! Only how many tiles there are depends on the bytes of a value.
 
+mod arrange;
 pub(crate) mod tiles;
 
 use crate::data::{Dataset, Entry};
+use arrange::{COLUMNS, ENTRIES, ROWS, SUBEPOCHS, VISITS, deal, shuffle, sort_by};
 use clap::ValueEnum;
 use intendant_core::lock;
-use intendant_core::random::{Permutation, mix, stream};
+use intendant_core::random::{Permutation, stream};
 use intendant_task::{BatchAt, Partition, Subepoch};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Mutex;
 use tiles::Tiles;
@@ -54,13 +54,6 @@ pub(crate) enum Division {
     Columns(Columns),
     Tiles(Tiles),
 }
-
-/// Names of the uses of the seed.
-const ROWS: u64 = 1;
-const COLUMNS: u64 = 2;
-const SUBEPOCHS: u64 = 3;
-const VISITS: u64 = 4;
-const ENTRIES: u64 = 5;
 
 impl Division {
     /// `tiles` are those of each node. If there is one, columns are visited once.
@@ -185,51 +178,6 @@ impl Division {
             }
             Self::Columns(_) | Self::Tiles(_) => Vec::new(),
         }
-    }
-}
-
-/// Distributes items of these weights evenly over `parts` parts: the heaviest first, each to the lightest
-/// part. The order among equals is a function of the seed.
-fn deal(weights: &[u32], parts: u32, seed: u64) -> Vec<u32> {
-    let mut things: Vec<u32> = (0..weights.len() as u32).collect();
-    things
-        .sort_by_cached_key(|thing| (Reverse(weights[*thing as usize]), stream(seed, &[u64::from(*thing)])));
-    let mut loads: BinaryHeap<Reverse<(u64, u32)>> = (0..parts).map(|part| Reverse((0, part))).collect();
-    let mut dealt = vec![0; weights.len()];
-    for thing in things {
-        if let Some(mut least) = loads.peek_mut() {
-            dealt[thing as usize] = least.0.1;
-            least.0.0 += u64::from(weights[thing as usize]);
-        }
-    }
-    dealt
-}
-
-/// Sorts entries by a number below `buckets`, keeping the order among equals.
-fn sort_by(entries: &[u32], buckets: usize, bucket: impl Fn(u32) -> u32) -> Vec<u32> {
-    let mut places = vec![0u32; buckets + 1];
-    for entry in entries {
-        places[bucket(*entry) as usize + 1] += 1;
-    }
-    for i in 1..places.len() {
-        places[i] += places[i - 1];
-    }
-    let mut sorted = vec![0; entries.len()];
-    for entry in entries {
-        let place = &mut places[bucket(*entry) as usize];
-        sorted[*place as usize] = *entry;
-        *place += 1;
-    }
-    sorted
-}
-
-/// The order of things that belongs to a seed.
-fn shuffle<T>(things: &mut [T], seed: u64) {
-    for last in (1..things.len()).rev() {
-        // The high half of the product is below the number of those left.
-        let random = mix(seed ^ last as u64);
-        let other = (u128::from(random) * (last as u128 + 1)) >> 64;
-        things.swap(last, other as usize);
     }
 }
 

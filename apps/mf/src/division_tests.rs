@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::data::{Entry, Ids};
+use intendant_core::random::mix;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,8 @@
 
 use crate::config::Config;
 use crate::data::{Item, Items, Stream};
-use crate::shape::{Estimator, Kind, Shape};
+use crate::estimate::Estimator;
+use crate::shape::{Kind, Shape};
 use hashbrown::HashTable;
 use intendant_core::random::{mix, stream, unit};
 use intendant_core::{Element, Key, lock};

@@ -1,7 +1,8 @@
 use super::*;
 use crate::data::{Items, Options, Stream};
+use crate::estimate::Estimator;
 use crate::hash::Hashes;
-use crate::shape::{Estimator, Kind, Shape};
+use crate::shape::{Kind, Shape};
 use intendant_core::random::{mix, unit};
 use intendant_task::PlainRows;
 use proptest::prelude::*;

@@ -23,7 +23,9 @@ mod train;
 
 pub use batch::Batch;
 pub use config::Config;
-pub use evaluate::{Analogies, Question, Rated, Section, Similarities, Tests};
+pub use evaluate::{
+    Analogies, Question, Rated, Section, Similarities, Tests, read_analogies, read_similarities,
+};
 pub use model::Optimizer;
 pub use task::Word2vec;
 pub use train::Scratch;

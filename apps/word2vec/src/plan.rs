@@ -5,7 +5,7 @@ use intendant_core::Element;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use std::path::PathBuf;
 use word2vec::data::{Corpus, Options};
-use word2vec::{Analogies, Config, Optimizer, Similarities, Tests, Word2vec};
+use word2vec::{Config, Optimizer, Similarities, Tests, Word2vec, read_analogies, read_similarities};
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,11 +76,10 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), 
     };
     let corpus = corpus.map_err(TrainError::usage)?;
     let vocabulary = corpus.vocabulary();
-    let analogies =
-        resolved.analogies.as_ref().map(|(file, words)| Analogies::read(file, vocabulary, *words));
+    let analogies = resolved.analogies.as_ref().map(|(file, words)| read_analogies(file, vocabulary, *words));
     let similarities = resolved.similarity.as_ref().map(|file| {
         if file.as_os_str() != TOPICS {
-            return Similarities::read(file, vocabulary).map_err(TrainError::usage);
+            return read_similarities(file, vocabulary).map_err(TrainError::usage);
         }
         Similarities::of_topics(&corpus).ok_or_else(|| {
             let data =

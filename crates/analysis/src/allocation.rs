@@ -1,5 +1,17 @@
 //! Where keys were, over time.
 
+mod affinity;
+mod history;
+mod instants;
+mod rows;
+mod wait;
+
+pub use affinity::Affinity;
+pub use history::{Decision, Gap, KeyHistory, Span};
+pub use instants::Instant;
+pub use rows::{MOVING, NodeRow, Row, Stretch, UNKNOWN, Window};
+pub use wait::{Causes, Wait, Why};
+
 use crate::keys::Keys;
 use crate::record::{NO_KEY, REMOTE, Record, Stamped, WAITED};
 use crate::replay::{Inconsistencies, Place, Replay};
@@ -80,9 +92,13 @@ impl Allocation {
     #[must_use]
     pub fn of(run: &Arc<Run>, view: &Filter) -> Self {
         let (active, start, events) = index(run.records(), view);
+        let keys = match run.layout() {
+            Some(_) => Keys::of_model(run.header().keys(), [run.filter(), view], &active),
+            None => Keys::of_list(&active),
+        };
         let mut allocation = Self {
             run: Arc::clone(run),
-            keys: Keys::of_run(run, view, &active),
+            keys,
             owners: Track::default(),
             replicas: Track::default(),
             intents: Track::default(),

@@ -1,8 +1,9 @@
 //! The files of a run's nodes.
 
 use crate::error::AnalysisError;
+use crate::limits::{Limits, check_header};
+use crate::node::NodeInfo;
 use crate::record::Record;
-use crate::run::{Limits, NodeInfo, Parts, check_header};
 use intendant_core::limits::NODES_MAX;
 use intendant_trace::{Header, Trace};
 use std::collections::BTreeMap;
@@ -32,6 +33,15 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, AnalysisError> {
         Source::Merged => vec![path.to_owned()],
         Source::Nodes(files) => files,
     })
+}
+
+/// The parts of a run before its events are in order.
+pub(crate) struct Parts {
+    pub(crate) header: Header,
+    pub(crate) nodes: Vec<NodeInfo>,
+    pub(crate) records: Vec<Record>,
+    /// The names of files of earlier runs.
+    pub(crate) ignored: Vec<String>,
 }
 
 /// Looks what a path names.

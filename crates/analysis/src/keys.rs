@@ -1,6 +1,5 @@
 //! Which keys an analysis is about.
 
-use crate::run::Run;
 use intendant_core::Key;
 use intendant_trace::Filter;
 use std::ops::Range;
@@ -43,22 +42,17 @@ impl Keys {
         Self::of_ranges(list.iter().map(|key| *key..key.saturating_add(1)))
     }
 
-    /// The keys of the model that were traced and are looked at: also those without events, which stayed at
-    /// their homes. If the model is not known, or has too many keys to try or to list, the keys that have
-    /// `events`.
-    pub(crate) fn of_run(run: &Run, view: &Filter, events: &[u64]) -> Self {
-        let all = run.header().keys();
+    /// The keys of a model with `all` keys that `filters` accept: also those without events, which stayed at
+    /// their homes. If they are too many to try or to list, the keys that have `events`.
+    pub(crate) fn of_model(all: u64, filters: [&Filter; 2], events: &[u64]) -> Self {
         let mut ranges: Vec<Range<u64>> = std::iter::once(0..all).collect();
         let mut tried: Vec<&Filter> = Vec::new();
-        for filter in [run.filter(), view] {
+        for filter in filters {
             match filter {
                 Filter::All => {}
                 Filter::Keys(named) => ranges = intersect(&ranges, named),
                 Filter::Sample(_) => tried.push(filter),
             }
-        }
-        if run.layout().is_none() {
-            return Self::of_list(events);
         }
         let named = Self::of_ranges(ranges);
         if tried.is_empty() {

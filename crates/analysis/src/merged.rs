@@ -10,10 +10,13 @@ mod footer;
 mod pages;
 mod thrift;
 
+pub use columns::SCHEMA;
+
 use crate::align::Alignment;
 use crate::error::AnalysisError;
+use crate::limits::{Limits, check_header};
+use crate::node::NodeInfo;
 use crate::record::{AT_MAX, Record};
-use crate::run::{Limits, NodeInfo, Run, check_header};
 use columns::{Batch, Columns};
 use footer::Fault;
 use intendant_trace::Header;
@@ -36,9 +39,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
-
-/// The schema of merged files that this version writes and reads.
-pub const SCHEMA: &str = "intendant.trace/1";
 
 /// Under which name the metadata of a file has what its columns do not tell.
 const ABOUT: &str = "intendant.trace";
@@ -68,10 +68,10 @@ struct About {
 
 /// A run without its events.
 #[derive(Debug, Serialize, Deserialize)]
-struct Described {
-    header: Header,
-    nodes: Vec<NodeInfo>,
-    alignment: Alignment,
+pub(crate) struct Described {
+    pub(crate) header: Header,
+    pub(crate) nodes: Vec<NodeInfo>,
+    pub(crate) alignment: Alignment,
 }
 
 /// XXH3 of the description of a run, of where the pages of its columns are, and of the pages.
@@ -111,7 +111,7 @@ pub fn part_of(path: &Path) -> PathBuf {
 
 /// Writes a run beside its place, and moves it there when it is complete. A link stays one: the file that it
 /// names is written.
-pub(crate) fn write(run: &Run, path: &Path) -> Result<(), AnalysisError> {
+pub(crate) fn write(run: Described, records: &[Record], path: &Path) -> Result<(), AnalysisError> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let path = target.as_path();
     if fs::metadata(path).is_ok_and(|facts| !facts.is_file()) {
@@ -120,7 +120,8 @@ pub(crate) fn write(run: &Run, path: &Path) -> Result<(), AnalysisError> {
     let part = part_of(path);
     let file = File::options().read(true).write(true).create(true).truncate(true).open(&part);
     let file = file.map_err(AnalysisError::io("create", &part))?;
-    let written = write_to(run, file).map_err(|source| AnalysisError::Write { path: part.clone(), source });
+    let written =
+        write_to(run, records, file).map_err(|source| AnalysisError::Write { path: part.clone(), source });
     let written = written.and_then(|file| file.sync_all().map_err(AnalysisError::io("write", &part)));
     if written.is_err() {
         // The first error says more than what follows from it.
@@ -130,7 +131,7 @@ pub(crate) fn write(run: &Run, path: &Path) -> Result<(), AnalysisError> {
     fs::rename(&part, path).map_err(AnalysisError::io("create", path))
 }
 
-fn write_to(run: &Run, file: File) -> Result<File, ParquetError> {
+fn write_to(run: Described, records: &[Record], file: File) -> Result<File, ParquetError> {
     let columns = Columns::new()?;
     let at = ColumnPath::from(columns::AT);
     let properties = WriterProperties::builder()
@@ -146,27 +147,22 @@ fn write_to(run: &Run, file: File) -> Result<File, ParquetError> {
         .set_created_by(concat!("intendant ", env!("CARGO_PKG_VERSION")).to_owned())
         .build();
     let mut writer = SerializedFileWriter::new(file, columns.schema(), Arc::new(properties))?;
-    let described = Described {
-        header: run.header().clone(),
-        nodes: run.nodes().to_vec(),
-        alignment: run.alignment().clone(),
-    };
-    for records in run.records().chunks(GROUP_ROWS) {
+    for records in records.chunks(GROUP_ROWS) {
         let mut group = writer.next_row_group()?;
         columns.write(records, &mut group)?;
         group.close()?;
     }
     writer.flush()?;
     let bytes = writer.inner().metadata()?.len();
-    let sum = sum(writer.inner(), bytes, &described, writer.flushed_row_groups())?;
-    let about = About { schema: SCHEMA.to_owned(), events: run.len() as u64, bytes, sum, run: described };
+    let sum = sum(writer.inner(), bytes, &run, writer.flushed_row_groups())?;
+    let about = About { schema: SCHEMA.to_owned(), events: records.len() as u64, bytes, sum, run };
     let about = serde_json::to_string(&about).map_err(|error| ParquetError::External(Box::new(error)))?;
     writer.append_key_value_metadata(KeyValue::new(ABOUT.to_owned(), about));
     writer.into_inner()
 }
 
-/// Reads a run.
-pub(crate) fn read(path: &Path, limits: Limits) -> Result<Run, AnalysisError> {
+/// Reads a run and its events, which are in order.
+pub(crate) fn read(path: &Path, limits: Limits) -> Result<(Described, Vec<Record>), AnalysisError> {
     let damaged = |error: &dyn std::fmt::Display| AnalysisError::damaged(path, error.to_string());
     let file = File::open(path).map_err(AnalysisError::io("read", path))?;
     let pages = Pages::of(file).map_err(AnalysisError::io("read", path))?;
@@ -193,8 +189,7 @@ pub(crate) fn read(path: &Path, limits: Limits) -> Result<Run, AnalysisError> {
         return Err(damaged(&"its content is not what was written"));
     }
     let records = decoded(pages, &columns, &metadata, &about).map_err(|reason| damaged(&reason))?;
-    let Described { header, nodes, alignment } = about.run;
-    Ok(Run::assemble(header, nodes, alignment, records))
+    Ok((about.run, records))
 }
 
 /// The events; also if the decoder panics, there is a result.
@@ -280,6 +275,7 @@ fn about(metadata: &ParquetMetaData, path: &Path) -> Result<About, AnalysisError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Run;
     use intendant_core::{ChannelId, Key, NodeId, Tick};
     use intendant_trace::{Access, Event, Trace, What};
 

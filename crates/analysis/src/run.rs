@@ -2,73 +2,16 @@
 
 use crate::align::{Alignment, Clocked, Offset, align};
 use crate::error::AnalysisError;
+use crate::folder::{self, Parts, Source};
 use crate::keys::Keys;
+use crate::limits::Limits;
+use crate::merged::{self, Described};
+use crate::node::{NodeInfo, is_complete};
 use crate::record::{AT_MAX, Flat, Record, Stamped};
-use crate::{folder, merged};
-use intendant_core::limits::{NODES_MAX, RANGES_MAX};
 use intendant_core::{ChannelId, Key, Layout, NodeId};
 use intendant_trace::{Event, Filter, Header, Trace};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::path::Path;
-
-/// Bounds of what is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Events; each takes 32 bytes of memory, and half as much again while they are sorted. No more than
-    /// [`Limits::EVENTS_MAX`] counts.
-    pub events_max: u64,
-}
-
-impl Limits {
-    /// Events are numbered by 32 bits.
-    pub const EVENTS_MAX: u64 = 1 << 31;
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { events_max: 50_000_000 }
-    }
-}
-
-/// What is known of the trace of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeInfo {
-    /// The node.
-    pub node: u16,
-    /// The name of its file; `None` if there is none.
-    pub file: Option<String>,
-    /// When its clock was 0, in microseconds since 1970; 0 if the run is simulated.
-    pub epoch_us: u64,
-    /// Its events.
-    pub events: u64,
-    /// Events that the node has dropped, because they did not fit its memory.
-    pub dropped: u64,
-    /// Events of kinds that this version does not know.
-    pub unknown: u64,
-    /// Events that name a node outside of the cluster or a time after the year 2255: they are left out.
-    pub refused: u64,
-    /// Bytes at the end of its file that are no complete block: the node was killed, or the file is damaged
-    /// there.
-    pub lost_bytes: u64,
-    /// Bytes in the middle of its file that are no complete block: the file is damaged there.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub damaged_bytes: u64,
-    /// Added to the times of the node's own clock, in microseconds.
-    pub offset_us: i64,
-    /// How much the offset may be wrong relative to the first node; `None` if that is not known.
-    pub error_us: Option<u64>,
-}
-
-/// The numbers of older files have no such field, and so it is not among what their sums are of.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_none(count: &u64) -> bool {
-    *count == 0
-}
-
-/// Whether all events of a node are there.
-fn is_complete(info: &NodeInfo) -> bool {
-    [info.dropped, info.unknown, info.refused, info.lost_bytes, info.damaged_bytes] == [0; 5]
-}
 
 /// What is not as it should be with a run. Nothing of this prevents an analysis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -95,15 +38,6 @@ pub struct Run {
     static_replicas: Keys,
 }
 
-/// The parts of a run before its events are in order.
-pub(crate) struct Parts {
-    pub(crate) header: Header,
-    pub(crate) nodes: Vec<NodeInfo>,
-    pub(crate) records: Vec<Record>,
-    /// The names of files of earlier runs.
-    pub(crate) ignored: Vec<String>,
-}
-
 impl Run {
     /// Reads a folder with the files of a run (`node-N.trace`), a merged file, or the file of one node.
     ///
@@ -113,8 +47,11 @@ impl Run {
     pub fn open(path: &Path, limits: Limits) -> Result<Self, AnalysisError> {
         let limits = Limits { events_max: limits.events_max.min(Limits::EVENTS_MAX) };
         match folder::find(path)? {
-            folder::Source::Merged => merged::read(path, limits),
-            folder::Source::Nodes(files) => Self::of_parts(folder::read(path, &files, limits)?),
+            Source::Merged => {
+                let (Described { header, nodes, alignment }, records) = merged::read(path, limits)?;
+                Ok(Self::assemble(header, nodes, alignment, records))
+            }
+            Source::Nodes(files) => Self::of_parts(folder::read(path, &files, limits)?),
         }
     }
 
@@ -126,7 +63,7 @@ impl Run {
         Self::of_parts(folder::join(traces)?)
     }
 
-    pub(crate) fn of_parts(parts: Parts) -> Result<Self, AnalysisError> {
+    fn of_parts(parts: Parts) -> Result<Self, AnalysisError> {
         let Parts { header, mut nodes, mut records, ignored } = parts;
         let mut alignment = Alignment::default();
         // Each node is a part of the records, in the order of nodes.
@@ -160,12 +97,7 @@ impl Run {
     }
 
     /// Of records in order.
-    pub(crate) fn assemble(
-        header: Header,
-        nodes: Vec<NodeInfo>,
-        alignment: Alignment,
-        records: Vec<Record>,
-    ) -> Self {
+    fn assemble(header: Header, nodes: Vec<NodeInfo>, alignment: Alignment, records: Vec<Record>) -> Self {
         let layout = header.layout();
         let filter = header.filter.parse().unwrap_or_default();
         let static_replicas = Keys::of_any(&header.static_replicas);
@@ -337,7 +269,12 @@ impl Run {
     /// # Errors
     /// If the file cannot be written.
     pub fn write_parquet(&self, path: &Path) -> Result<(), AnalysisError> {
-        merged::write(self, path)
+        let described = Described {
+            header: self.header.clone(),
+            nodes: self.nodes.clone(),
+            alignment: self.alignment.clone(),
+        };
+        merged::write(described, &self.records, path)
     }
 
     pub(crate) fn records(&self) -> &[Record] {
@@ -350,32 +287,6 @@ pub(crate) fn stamped(record: Record) -> Option<Stamped> {
     let Event { key, what, .. } = record.event()?;
     let (node, channel) = (NodeId(record.node), ChannelId(record.channel));
     Some(Stamped { at_us: record.at, node, channel, key, what })
-}
-
-/// Settings of a run: ours has some tens.
-const SETTINGS_MAX: usize = 1 << 12;
-
-/// Ranges of keys that are replicated throughout: hot keys may be many, and far from each other.
-const STATIC_MAX: usize = 1 << 20;
-
-/// Whether the header may be of a cluster; the reason if not.
-pub(crate) fn check_header(header: &Header) -> Result<(), String> {
-    let nodes = usize::from(header.nodes);
-    if !(1..=NODES_MAX).contains(&nodes) {
-        return Err(format!("its header tells of {nodes} nodes, and clusters have 1 to {NODES_MAX}"));
-    }
-    if header.node >= header.nodes {
-        return Err(format!("its header tells of node {} of {nodes}", header.node));
-    }
-    let lists = [
-        (header.ranges.len(), RANGES_MAX, "ranges of keys"),
-        (header.settings.len(), SETTINGS_MAX, "settings"),
-        (header.static_replicas.len(), STATIC_MAX, "ranges of static replicas"),
-    ];
-    if let Some((found, most, what)) = lists.iter().find(|(found, most, _)| found > most) {
-        return Err(format!("its header has {found} {what}; allowed are {most}"));
-    }
-    Ok(())
 }
 
 const _: () = assert!(AT_MAX < i64::MAX as u64 / 4, "times and offsets add up");

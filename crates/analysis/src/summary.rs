@@ -1,12 +1,12 @@
 //! A run in numbers.
 
 use crate::align::Alignment;
-use crate::allocation::Allocation;
+use crate::allocation::{Allocation, Causes, Wait};
+use crate::node::NodeInfo;
 use crate::record::{KINDS, kind_index};
 use crate::replay::Inconsistencies;
-use crate::run::{NodeInfo, Problem, stamped};
+use crate::run::{Problem, stamped};
 use crate::track::{owner_of, switch_of};
-use crate::waits::{Causes, Wait};
 use intendant_core::Histogram;
 use intendant_trace::{Mark, What};
 use serde::Serialize;

@@ -4,6 +4,7 @@ use crate::args::{self, Op};
 use crate::error::BenchError;
 use crate::keys::Drawn;
 use crate::limit::{Latched, Plain};
+use crate::node;
 use crate::row::Row;
 use crate::settings::Settings;
 use crate::turns::{self, Work};
@@ -15,7 +16,7 @@ pub(crate) fn rows<E: Element>(settings: &Settings) -> Result<Vec<Row>, BenchErr
 }
 
 fn row<E: Element>(settings: &Settings, op: Op) -> Result<Row, BenchError> {
-    let mut node = crate::alone::<E>(settings)?;
+    let mut node = node::alone::<E>(settings)?;
     let beside = match settings.limit {
         args::Limit::Plain => "a plain loop over one flat array with the same keys",
         args::Limit::Latched => "a loop over latched rows, which the threads share, with the same keys",

@@ -15,6 +15,7 @@ mod limit;
 mod local;
 mod measure;
 mod memory;
+mod node;
 mod pair;
 mod pin;
 mod raw;
@@ -30,12 +31,11 @@ mod window;
 use args::{Access, Args, Mode};
 use clap::Parser;
 use error::BenchError;
-use intendant::{Element, ElementType, Layout, LocalAccess, Node, NodeConfig};
+use intendant::{Element, ElementType};
 use pair::{Pair, Part};
 use row::Row;
 use settings::Settings;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 fn main() -> ExitCode {
     match Settings::new(Args::parse()).and_then(|settings| run(&settings)) {
@@ -94,7 +94,7 @@ fn between<E: Element>(settings: &Settings, measure: Measure<E>) -> Result<u8, B
         Part::Launcher(code) => return Ok(code),
         Part::Node(rendezvous) => rendezvous,
     };
-    let mut pair = Pair::join(settings, config::<E>(settings)?, rendezvous)?;
+    let mut pair = Pair::join(settings, node::config::<E>(settings)?, rendezvous)?;
     let rows = measure(settings, &mut pair)?;
     let first = pair.is_first();
     pair.leave()?;
@@ -102,26 +102,4 @@ fn between<E: Element>(settings: &Settings, measure: Measure<E>) -> Result<u8, B
         row::write(settings, &rows)?;
     }
     Ok(0)
-}
-
-/// The node that is measured: all values are ones.
-fn config<E: Element>(settings: &Settings) -> Result<NodeConfig<E>, BenchError> {
-    let layout = Layout::builder().range("value", settings.keys, settings.len).build()?;
-    let mut config = NodeConfig::<E>::new(layout, Arc::new(|_, value| value.fill(E::ONE)));
-    config.technique = settings.technique;
-    config.workers = settings.threads;
-    if settings.access == Access::Queue {
-        config.access = LocalAccess::Queue;
-    }
-    config.transport = settings.transport;
-    config.windows = settings.windows;
-    if settings.mode == Mode::Sync {
-        sync::configure(&mut config);
-    }
-    Ok(config)
-}
-
-/// A cluster of that node alone.
-fn alone<E: Element>(settings: &Settings) -> Result<Node<E>, BenchError> {
-    Ok(Node::start_alone(config(settings)?)?)
 }

@@ -2,6 +2,7 @@
 
 use crate::error::BenchError;
 use crate::measure::{Spread, now};
+use crate::node;
 use crate::row::Row;
 use crate::settings::Settings;
 use intendant::Element;
@@ -57,7 +58,7 @@ fn resident(settings: &Settings, keys: u64) -> Result<f64, BenchError> {
 /// The measured process: starts a node and says how much is resident.
 #[expect(clippy::print_stdout, reason = "the process that asked reads it")]
 fn println_resident<E: Element>(settings: &Settings) -> Result<(), BenchError> {
-    let node = crate::alone::<E>(settings)?;
+    let node = node::alone::<E>(settings)?;
     let unknown = |what: String| BenchError::Other(format!("resident bytes are unknown: {STATM}: {what}"));
     let text = std::fs::read_to_string(STATM).map_err(|error| unknown(error.to_string()))?;
     // Sizes in pages: all, resident, …

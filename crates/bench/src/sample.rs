@@ -4,6 +4,7 @@ use crate::args::{Dist, Op};
 use crate::error::BenchError;
 use crate::keys::{Drawn, ZIPF_EXPONENT, spread};
 use crate::limit::Plain;
+use crate::node;
 use crate::row::Row;
 use crate::settings::Settings;
 use crate::turns::{self, Work};
@@ -36,7 +37,7 @@ fn row<E: Element>(settings: &Settings, scheme: Scheme) -> Result<Row, BenchErro
     let id = sampler
         .register_with(distribution, scheme.offers(), scheme)
         .map_err(|error| BenchError::Other(error.to_string()))?;
-    let mut config = crate::config::<E>(settings)?;
+    let mut config = node::config::<E>(settings)?;
     config.sampler = sampler.build();
     let mut node = Node::start_alone(config)?;
     let mut row = Row::new(settings, scheme.to_string(), limit);

@@ -1,5 +1,7 @@
 //! A block: the part of a chain that one node computes.
 
+mod state;
+
 use crate::data::{Entries, Model};
 use crate::error::{BpmfError, What};
 use crate::hyper::{self, Hyper, Prior};
@@ -437,7 +439,7 @@ impl Block {
     pub fn sums(&self, held: Option<Held>) -> Vec<(u32, Sums)> {
         let (model, part) = (&self.model, self.part(Side::Rows));
         let data = model.side(Side::Rows);
-        let outlook = Outlook::new(model, self.samples());
+        let outlook = Outlook::new(&model.config, model.mean, self.samples());
         let held = held.map(|held| (&model.held[held as usize], &self.predictions[held as usize]));
         let mut predictions = held.map_or(&[][..], |(_, predictions)| predictions);
         let of_leaf = |(leaf, loss): (u32, &f64)| {
@@ -462,7 +464,7 @@ impl Block {
 
     /// The test entries of the block's rows, row by row.
     pub fn forecasts(&self) -> impl Iterator<Item = Forecast> {
-        let outlook = Outlook::new(&self.model, self.samples());
+        let outlook = Outlook::new(&self.model.config, self.model.mean, self.samples());
         let test = Held::Test as usize;
         let cells = tested(&self.model.held[test], self.part(Side::Rows).rows.clone());
         cells.zip(&self.predictions[test]).map(move |(cell, of)| outlook.forecast(cell, of))
@@ -524,37 +526,6 @@ impl Block {
             let of_leaf = |node: u32| moments.get(node.checked_sub(first)? as usize).cloned();
             part.known.extend(cover.filter_map(|node| Some((node, tree.sum(node, &of_leaf)?))));
         }
-    }
-}
-
-impl Model {
-    /// What block `block` of `blocks` gives values to: the same as [`Block::produced`], without the block.
-    pub fn produced_by(&self, block: u32, blocks: u32) -> Vec<Item> {
-        self.produced(block, |side| self.side(side).tree.share(block, blocks))
-    }
-
-    fn produced(&self, block: u32, leaves: impl Fn(Side) -> Range<u32>) -> Vec<Item> {
-        let mut items = Vec::new();
-        for side in Side::BOTH {
-            let data = self.side(side);
-            items.extend(data.rows(leaves(side)).map(|row| Item::Row(side, row)));
-            items.extend(data.tree.cover(leaves(side)).into_iter().map(|node| Item::Statistics(side, node)));
-            if block == 0 {
-                items.push(Item::Hyperparameters(side));
-            }
-        }
-        items
-    }
-
-    /// How many sums [`Block::sums`] of block `block` of `blocks` has.
-    pub fn sums_of(&self, block: u32, blocks: u32) -> usize {
-        let tree = self.side(Side::Rows).tree;
-        tree.cover(tree.share(block, blocks)).len()
-    }
-
-    /// The sum of the sums of all blocks; `None` if those of a block are missing.
-    pub fn total(&self, sums: impl IntoIterator<Item = (u32, Sums)>) -> Option<Sums> {
-        self.side(Side::Rows).tree.root(&sums.into_iter().collect())
     }
 }
 

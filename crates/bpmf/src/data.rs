@@ -1,8 +1,14 @@
 //! The known entries of a matrix, by row and by column, and how rows are divided into leaves.
 
+mod items;
+mod work;
+
+use crate::config::Config;
 use crate::error::BpmfError;
+use crate::item::Side;
+use crate::predict::{Held, Sums};
+use crate::quantity::{PREDICTION, Quantity};
 use crate::tree::Tree;
-use crate::{Config, Held, Side};
 use std::ops::Range;
 
 /// A known cell: row, column, value.
@@ -207,6 +213,27 @@ impl Model {
     pub fn rows_of(&self, side: Side, block: u32, blocks: u32) -> Range<u32> {
         let data = self.side(side);
         data.rows(data.tree.share(block, blocks))
+    }
+
+    /// How many values there are of a quantity, and of how many numbers each is.
+    pub fn extent(&self, quantity: Quantity) -> (u64, usize) {
+        match quantity {
+            Quantity::Row(side) | Quantity::Mean(side) | Quantity::Squares(side) => {
+                (self.rows(side).into(), self.config.rank)
+            }
+            Quantity::Prediction(held) => (self.held(held) as u64, PREDICTION),
+        }
+    }
+
+    /// How many sums [`crate::Block::sums`] of block `block` of `blocks` has.
+    pub fn sums_of(&self, block: u32, blocks: u32) -> usize {
+        let tree = self.side(Side::Rows).tree;
+        tree.cover(tree.share(block, blocks)).len()
+    }
+
+    /// The sum of the sums of all blocks; `None` if those of a block are missing.
+    pub fn total(&self, sums: impl IntoIterator<Item = (u32, Sums)>) -> Option<Sums> {
+        self.side(Side::Rows).tree.root(&sums.into_iter().collect())
     }
 
     pub(crate) fn side(&self, side: Side) -> &SideData {

@@ -18,11 +18,10 @@ mod item;
 mod linalg;
 mod moments;
 mod predict;
+mod quantity;
 mod random;
 mod row;
-mod state;
 mod tree;
-mod work;
 
 pub use block::{Block, Produced, Step, Task};
 pub use config::{Config, RANK_MAX};
@@ -30,8 +29,8 @@ pub use data::{Cell, LEAVES_MAX, Model};
 pub use error::{BpmfError, What};
 pub use item::{Item, Need, Side};
 pub use predict::{Forecast, Held, Posterior, Sums};
+pub use quantity::Quantity;
 pub use row::Scratch;
-pub use state::Quantity;
 
 #[cfg(test)]
 mod geweke_tests;

@@ -1,7 +1,6 @@
 //! Sufficient statistics of rows: how many, their sum, the sum of their outer products.
 
-use crate::linalg::{add_gram, add_scaled, stride};
-use crate::row::GATHERED;
+use crate::linalg::{GATHERED, add_gram, add_scaled, stride};
 use crate::tree::Merge;
 
 /// Statistics of some rows of one side.

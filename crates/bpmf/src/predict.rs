@@ -1,6 +1,6 @@
 //! Predictions of held-out entries, and the posterior of rows: averages over samples, in double precision.
 
-use crate::data::Model;
+use crate::config::Config;
 use crate::tree::Merge;
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -67,11 +67,11 @@ pub(crate) struct Outlook {
 }
 
 impl Outlook {
-    /// After so many samples that count. Without any, the last sample is the forecast.
-    pub(crate) fn new(model: &Model, samples: u32) -> Self {
-        let config = model.config();
+    /// After so many samples that count. Without any, the last sample is the forecast. `centre` is what was
+    /// subtracted from all values.
+    pub(crate) fn new(config: &Config, centre: f64, samples: u32) -> Self {
         let quantile = Normal::standard().inverse_cdf(0.5 + config.interval / 2.0);
-        Self { centre: model.mean(), noise: 1.0 / config.alpha, quantile, samples }
+        Self { centre, noise: 1.0 / config.alpha, quantile, samples }
     }
 
     pub(crate) fn forecast(&self, (row, column, value): (u32, u32, f64), of: &Prediction) -> Forecast {
@@ -155,19 +155,16 @@ pub struct Posterior {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Config;
 
     #[test]
     fn an_interval_is_as_wide_as_samples_and_noise_say() {
         let config = Config { alpha: 4.0, interval: 0.5, ..Config::default() };
-        let none = std::iter::empty;
-        let model = Model::new(config, (1, 1), none(), none(), 10.0).expect("allowed");
         let mut prediction = Prediction::default();
         for (samples, value) in (1..).zip([1.0, 2.0, 4.0]) {
             prediction.current = value;
             average(&mut prediction.mean, &mut prediction.squares, value, f64::from(samples));
         }
-        let forecast = |samples| Outlook::new(&model, samples).forecast((0, 0, 1.0), &prediction);
+        let forecast = |samples| Outlook::new(&config, 10.0, samples).forecast((0, 0, 1.0), &prediction);
         let last = forecast(3);
         assert!((last.mean - (10.0 + 7.0 / 3.0)).abs() < 1e-12);
         // The variance of 1, 2, 4 is 7/3.

@@ -1,7 +1,7 @@
 //! One row, drawn given the rows of the other side.
 
 use crate::hyper::Hyper;
-use crate::linalg::{NotPositive, add_gram, add_scaled, factor, solve, solve_transposed, stride};
+use crate::linalg::{GATHERED, NotPositive, add_gram, add_scaled, factor, solve, solve_transposed, stride};
 use crate::moments::padded;
 use pulp::Arch;
 use rand::Rng;
@@ -53,10 +53,6 @@ impl Default for Scratch {
         Self::new()
     }
 }
-
-/// Rows of the other side that are gathered at once. They stay in the nearest cache, also if their elements
-/// at one place share a few of its sets: with 128 factors, 24 rows were a third faster than 64.
-pub(crate) const GATHERED: usize = 24;
 
 /// Draws a row: normal with precision A = Λ + αΣvvᵀ and mean A⁻¹b, b = Λμ + αΣv·value
 /// [Salakhutdinov & Mnih 2008, equations 11 to 13]. With A = RᵀR: Rᵀy = b, Rx = y + z, z standard normal.

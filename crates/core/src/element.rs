@@ -1,7 +1,7 @@
 //! Element types of values, and their little-endian bytes in frames and files.
 
+use crate::bf16;
 use crate::name::{UnknownName, by_name};
-use crate::precision;
 use std::fmt;
 use std::str::FromStr;
 
@@ -161,11 +161,11 @@ macro_rules! element {
             }
             #[inline]
             fn to_bf16(self) -> u16 {
-                precision::nearest($single(self).to_bits())
+                bf16::nearest($single(self).to_bits())
             }
             #[inline]
             fn truncate_bf16(self) -> u16 {
-                precision::truncated($single(self).to_bits())
+                bf16::truncated($single(self).to_bits())
             }
             #[inline]
             fn from_bf16(bits: u16) -> Self {

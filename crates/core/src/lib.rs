@@ -12,6 +12,7 @@
 //! platform.
 #![forbid(unsafe_code)]
 
+mod bf16;
 mod combine;
 mod element;
 mod histogram;

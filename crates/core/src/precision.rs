@@ -1,8 +1,4 @@
-//! Elements that travel as bfloat16 (the upper half of an IEEE single: eight bits of exponent and of
-//! significand).
-//!
-//! The conversions are a few operations on integers without branches, which compilers vectorise; a crate for
-//! half-precision types would add a dependency, and lacks [`Element::truncate_bf16`] and finite results.
+//! Elements that travel as bfloat16.
 
 use crate::Element;
 use crate::name::{UnknownName, by_name};
@@ -21,11 +17,6 @@ pub enum Precision {
 
 /// Bytes of a bfloat16.
 const BF16_BYTES: usize = 2;
-
-/// The least magnitude that the nearest bfloat16 of is infinite.
-const TOO_LARGE: u32 = 0x7f7f_8000;
-
-const INFINITE: u32 = 0x7f80_0000;
 
 impl Precision {
     /// Bytes that `bytes` bytes of elements `E` have on the wire.
@@ -90,23 +81,6 @@ impl FromStr for Precision {
 pub fn from_bf16<E: Element>(bytes: &[u8]) -> impl Iterator<Item = E> + '_ {
     let (pairs, _) = bytes.as_chunks::<BF16_BYTES>();
     pairs.iter().map(|pair| E::from_bf16(u16::from_le_bytes(*pair)))
-}
-
-/// The bits of the nearest bfloat16 of a single with these bits; of two that are as near, the even one. What
-/// is finite stays finite: the largest values are truncated instead.
-#[inline]
-pub(crate) fn nearest(bits: u32) -> u16 {
-    let near = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-    let large = bits & !(1 << 31) >= TOO_LARGE;
-    if large { truncated(bits) } else { near as u16 }
-}
-
-/// The bits of the next bfloat16 towards zero of a single with these bits.
-#[inline]
-pub(crate) fn truncated(bits: u32) -> u16 {
-    // The bits that make a NaN one may be in the lower half.
-    let nan = u32::from(bits & !(1 << 31) > INFINITE) << 6;
-    (bits >> 16 | nan) as u16
 }
 
 #[cfg(test)]

@@ -169,19 +169,19 @@ impl Library {
 
     /// Reads a run. That takes long.
     fn read(&self, entry: &Entry) -> Result<Arc<Loaded>, Refusal> {
+        let read = |path: &Path| Loaded::read(&entry.id, &entry.title, path, self.limits);
         let unusable = |error: AnalysisError| Refusal::unusable(error.to_string());
         let loaded = match &entry.content {
-            Content::Path(path) => Loaded::read(entry, path, self.limits).map_err(unusable),
+            Content::Path(path) => read(path).map_err(unusable),
             Content::Embedded(bytes) => {
                 let file = prepared::unpack(bytes).map_err(|error| {
                     tracing::error!("cannot write a prepared trace to a temporary file: {error}");
                     Refusal::fault()
                 })?;
-                Loaded::read(entry, file.path(), self.limits).map_err(unusable)
+                read(file.path()).map_err(unusable)
             }
             Content::Uploaded(uploaded) => {
-                let loaded = Loaded::read(entry, &uploaded.path, self.limits);
-                let loaded = loaded.map_err(|error| uploaded.refusal(&error))?;
+                let loaded = read(&uploaded.path).map_err(|error| uploaded.refusal(&error))?;
                 uploaded.refuse_other_runs(loaded.allocation.run().ignored())?;
                 Ok(loaded)
             }

@@ -9,7 +9,7 @@ pub use node::{LiveAddress, LiveAddressError};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use history::History;
+use history::{History, NODES_MAX};
 use intendant_transport::Token;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -19,9 +19,6 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 /// Between two questions to a node.
 const EVERY: Duration = Duration::from_secs(1);
-
-/// Nodes that are asked: as many as a cluster has.
-const NODES_MAX: usize = 1024;
 
 /// The view of a running cluster.
 #[derive(Clone, Debug)]

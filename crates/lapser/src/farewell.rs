@@ -6,7 +6,6 @@
 //! the last value.
 
 use crate::directory::ANY;
-use crate::turn::Turn;
 use crate::{Directory, Effect};
 use intendant_segment::Segment;
 use intendant_segment::slot::{self, Written};
@@ -105,12 +104,5 @@ impl Farewells {
         let Some(other) = other else { panic!("the window reports write {id}, which is not in flight") };
         other.writing = false;
         self.writing -= 1;
-    }
-}
-
-impl Turn<'_> {
-    /// Whether a node has finished.
-    pub(crate) fn has_finished(&mut self, node: usize) -> bool {
-        self.farewells.heard(self.segment, node)
     }
 }

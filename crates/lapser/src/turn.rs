@@ -16,3 +16,10 @@ pub(crate) struct Turn<'a> {
     pub(crate) stats: &'a mut Stats,
     pub(crate) out: &'a mut Vec<Effect>,
 }
+
+impl Turn<'_> {
+    /// Whether a node has finished.
+    pub(crate) fn has_finished(&mut self, node: usize) -> bool {
+        self.farewells.heard(self.segment, node)
+    }
+}

@@ -4,7 +4,7 @@
 //! one machine have addresses of their own (`NodeAddr`). `scontrol` knows them. It is asked only then,
 //! because it asks Slurm's controller, and a thousand tasks would ask at once.
 
-use crate::rendezvous::RendezvousError;
+use crate::error::RendezvousError;
 use std::io::Read;
 use std::net::ToSocketAddrs;
 use std::process::{Command, Stdio};

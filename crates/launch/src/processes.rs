@@ -21,7 +21,7 @@ mod supervise;
 pub use saves::{ask_for_another, tell_done, tell_saved};
 pub use supervise::{REPEATED_SIGNAL, ignores_hang_up};
 
-use crate::rendezvous::variable;
+use crate::variable;
 use child::Child;
 use guardian::Guardian;
 use intendant_core::limits;
@@ -30,6 +30,7 @@ use saves::Saves;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::process::Command;
 use std::time::Duration;
 use supervise::{Children, Ended, Signals, say};
 
@@ -231,7 +232,7 @@ impl Launch {
             loop {
                 let (children, token) = self.start(&mut guardian, &saves)?;
                 let add = |rank: usize, port: u16, saves: &Saves| {
-                    let start = Child::start_later(&self, rank, port, &token, saves);
+                    let start = Child::start_later(self.command(), rank, port, &token, saves);
                     start.map_err(|error| say(&format!("launch: cannot start another node: {error}"))).ok()
                 };
                 let course = supervise::Manner { grace: self.grace, survives: self.survives, add: &add };
@@ -256,6 +257,17 @@ impl Launch {
         })
     }
 
+    /// What every node runs; its environment tells whether other programs know the token.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        match self.token {
+            Some(_) => command.env_remove(variable::OWN_TOKEN),
+            None => command.env(variable::OWN_TOKEN, "1"),
+        };
+        command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
     /// Starts all nodes, as a cluster of its own.
     fn start<'a>(
         &self,
@@ -274,7 +286,7 @@ impl Launch {
         for rank in 0..self.nodes {
             // Node 0 gets the socket. This process drops its own copy: a dead node 0 must refuse
             // connections.
-            let child = Child::start(self, rank, port, &token, listener.take(), saves);
+            let child = Child::start(self.command(), rank, self.nodes, port, &token, listener.take(), saves);
             let child =
                 child.map_err(|source| LaunchError::Spawn { program: self.program.clone(), rank, source });
             children.add(child?);

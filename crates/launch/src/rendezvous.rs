@@ -22,10 +22,12 @@
 //! Not in this module: sockets (the control plane opens them) and the meaning of other launchers' variables
 //! (`placement`).
 
+use crate::error::RendezvousError;
 use crate::locate::locate;
 use crate::placement::{Environment, Host, Launcher, Placement, place};
+use crate::variable;
 use intendant_core::NodeId;
-use intendant_transport::{Tls, Token, TokenError, check_is_file};
+use intendant_transport::{Tls, Token, check_is_file};
 use std::ffi::OsString;
 use std::fmt;
 use std::net::TcpListener;
@@ -35,41 +37,6 @@ use std::time::Duration;
 
 /// How long a node waits for the others by default.
 pub const JOIN_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
-
-/// Names of the environment variables.
-pub(crate) mod variable {
-    pub(crate) const RANK: &str = "RANK";
-    pub(crate) const LOCAL_RANK: &str = "LOCAL_RANK";
-    pub(crate) const NODES: &str = "WORLD_SIZE";
-    pub(crate) const LOCAL_NODES: &str = "LOCAL_WORLD_SIZE";
-    pub(crate) const ADDRESS: &str = "MASTER_ADDR";
-    pub(crate) const PORT: &str = "MASTER_PORT";
-    pub(crate) const OWN_PORT: &str = "INTENDANT_MASTER_PORT";
-    pub(crate) const DATA_PORT: &str = "INTENDANT_DATA_PORT";
-    pub(crate) const LAUNCHER: &str = "INTENDANT_LAUNCHER";
-    pub(crate) const TOKEN: &str = "INTENDANT_TOKEN";
-    pub(crate) const TOKEN_FILE: &str = "INTENDANT_TOKEN_FILE";
-    pub(crate) const JOIN_SECONDS: &str = "INTENDANT_JOIN_SECONDS";
-    pub(crate) const LISTEN_FD: &str = "INTENDANT_LISTEN_FD";
-    pub(crate) const LAUNCHED: &str = "INTENDANT_LAUNCHED";
-    pub(crate) const SAVED_FD: &str = "INTENDANT_SAVED_FD";
-    pub(crate) const OWN_TOKEN: &str = "INTENDANT_OWN_TOKEN";
-}
-
-/// The environment variables of this crate that start with `INTENDANT_`. A program that refuses unknown
-/// variables with this prefix must allow these.
-pub const VARIABLES: [&str; 10] = [
-    variable::OWN_PORT,
-    variable::DATA_PORT,
-    variable::LAUNCHER,
-    variable::TOKEN,
-    variable::TOKEN_FILE,
-    variable::JOIN_SECONDS,
-    variable::LISTEN_FD,
-    variable::LAUNCHED,
-    variable::SAVED_FD,
-    variable::OWN_TOKEN,
-];
 
 /// A host and a port. It prints as `host:port`, with brackets around an IPv6 address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,128 +80,6 @@ pub enum Listener {
     Inherited(i32),
     /// A socket of this process. The first node that joins takes it.
     Given(Arc<Mutex<Option<TcpListener>>>),
-}
-
-/// Why an environment does not describe a rendezvous.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RendezvousError {
-    /// Some variables are set, others are not.
-    #[error(
-        "the environment variable {missing} is not set although {present} is; set RANK, WORLD_SIZE, \
-         MASTER_ADDR and MASTER_PORT on every process, or none of them"
-    )]
-    Missing {
-        /// The variable that is not set.
-        missing: &'static str,
-        /// One that is.
-        present: &'static str,
-    },
-    /// A launcher sets only a part of the variables that are needed.
-    #[error(
-        "the environment variable {missing} is not set although {present} is; set {missing}, or \
-         INTENDANT_LAUNCHER=none to ignore the launcher"
-    )]
-    Incomplete {
-        /// The variable that is not set.
-        missing: &'static str,
-        /// One that is.
-        present: &'static str,
-    },
-    /// The user's variables contradict the launcher's.
-    #[error(
-        "{name} is '{value}', but {variable} of {launcher} is {theirs}; unset {name}, or set all of RANK, \
-         WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-    )]
-    Contradiction {
-        /// The variable that the user set.
-        name: &'static str,
-        /// Its value.
-        value: String,
-        /// The launcher.
-        launcher: Launcher,
-        /// The launcher's variable.
-        variable: &'static str,
-        /// Its value.
-        theirs: u64,
-    },
-    /// The launcher does not say where node 0 is.
-    #[error(
-        "{launcher} started this process as rank {rank} of {nodes} on several machines, and does not say on \
-         which of them rank 0 is; set MASTER_ADDR to the first machine and give all ranks a token ({})",
-        launcher.example(&[(variable::ADDRESS, "HOST"), (variable::TOKEN_FILE, "FILE")])
-    )]
-    NoAddress {
-        /// The launcher.
-        launcher: Launcher,
-        /// This process's rank.
-        rank: u64,
-        /// Number of nodes.
-        nodes: u64,
-    },
-    /// The launcher gives the run no name from which a port could be derived.
-    #[error(
-        "{launcher} started this process as rank {rank} of {nodes}, and does not say at which port the ranks \
-         meet; set MASTER_PORT to a port that is free on the machine of rank 0 ({})",
-        launcher.example(&[(variable::PORT, "29500")])
-    )]
-    NoPort {
-        /// The launcher.
-        launcher: Launcher,
-        /// This process's rank.
-        rank: u64,
-        /// Number of nodes.
-        nodes: u64,
-    },
-    /// The machine of node 0 has a name, but no address.
-    #[error(
-        "rank 0 is on Slurm's node {host}, which has no address that this machine knows ({detail}); set \
-         MASTER_ADDR to a name or address of that machine before srun"
-    )]
-    Nowhere {
-        /// The machine's name.
-        host: String,
-        /// What was tried.
-        detail: String,
-    },
-    /// A variable has a value that it cannot have. The value of a secret is not repeated.
-    #[error("the environment variable {name} is '{value}'; it must be {allowed}")]
-    Invalid {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: String,
-        /// What is allowed.
-        allowed: String,
-    },
-    /// The token cannot be read as one.
-    #[error("{place}: {source}; `openssl rand -hex 32` makes one")]
-    Token {
-        /// The variable or file.
-        place: String,
-        /// What is wrong.
-        source: TokenError,
-    },
-    /// The token file cannot be read.
-    #[error("cannot read the token from {} (named by INTENDANT_TOKEN_FILE): {source}", path.display())]
-    TokenFile {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// A rank beyond the number of nodes.
-    #[error("{name} is {rank}, but with {size} {nodes} ranks are 0 to {}", nodes.saturating_sub(1))]
-    RankOutOfRange {
-        /// The variable with the rank.
-        name: &'static str,
-        /// The rank.
-        rank: u64,
-        /// The variable with the number of nodes.
-        size: &'static str,
-        /// Number of nodes.
-        nodes: u64,
-    },
 }
 
 impl Rendezvous {

@@ -11,6 +11,7 @@
 //! calls of the library of RDMA are in `intendant-verbs`.
 
 mod error;
+mod event;
 mod host;
 mod link;
 mod mailbox;
@@ -22,7 +23,8 @@ pub mod verbs;
 mod window;
 
 pub use error::{ConnectError, WaitError, WindowError};
+pub use event::{Event, HINTS};
 pub use host::{Host, Name};
 pub use mapped::{MappedWindow, in_process};
 pub use packet::Secret;
-pub use window::{Event, HINTS, Window};
+pub use window::Window;

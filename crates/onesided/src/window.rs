@@ -1,11 +1,8 @@
 //! What a window does.
 
-use crate::{WaitError, WindowError};
+use crate::{Event, HINTS, WaitError, WindowError};
 use intendant_segment::Segment;
 use std::time::Duration;
-
-/// Number of different hints.
-pub const HINTS: u32 = 1 << 16;
 
 /// A node's access to the segments of all nodes: one-sided reads and writes, in which the other node has no
 /// part.
@@ -149,32 +146,4 @@ pub(crate) fn check_places(words: usize, places: [(usize, usize, usize); 2]) -> 
 
 pub(crate) fn check_hint(hint: Option<u32>) -> Result<(), WindowError> {
     hint.filter(|hint| *hint >= HINTS).map_or(Ok(()), |hint| Err(WindowError::Hint { hint }))
-}
-
-/// What has happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The operation with this id has ended, and its memory is the caller's again. A write is done when this
-    /// node's memory is; the other node may see it a little later.
-    Done(u64),
-    /// The operation with this id has not ended, and its memory is the caller's again. A part of it may have
-    /// been copied.
-    Failed {
-        /// The id that the caller gave.
-        id: u64,
-        /// The other node.
-        node: usize,
-        /// Why.
-        reason: String,
-    },
-    /// Another node has written something here, and sent this with it.
-    Hint(u32),
-    /// A node has ended or has dropped its window, or cannot be reached any more. Its hints come before this
-    /// event.
-    Closed {
-        /// The node.
-        node: usize,
-        /// Why, as far as this node knows.
-        reason: String,
-    },
 }

@@ -12,7 +12,9 @@
 //! What is in them: the product of random factors, of variance 1, and normal noise. The noise is
 //! unpredictable.
 
-use super::{Dataset, ENTRIES_MAX, Entry, Ids};
+use super::dataset::Dataset;
+use super::entry::{ENTRIES_MAX, Entry};
+use super::ids::Ids;
 use intendant_core::random::{Permutation, stream};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};

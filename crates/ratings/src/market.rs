@@ -1,6 +1,7 @@
 //! MatrixMarket's coordinate format: a header, comments, the size, then one entry a line, numbered from 1.
 
-use super::{Entry, Ids};
+use super::entry::Entry;
+use super::ids::Ids;
 
 /// What an entry has besides row and column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

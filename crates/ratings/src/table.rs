@@ -4,7 +4,7 @@
 //! between commas or semicolons may be quoted, on one line. A first line whose value is no number gives the
 //! columns' names.
 
-use super::Entry;
+use super::entry::Entry;
 use super::ids::{Ids, Numbering};
 use csv_core::ReadRecordResult;
 

@@ -8,7 +8,7 @@
 mod logistic;
 mod vectors;
 
-pub use logistic::QuickLosses;
+pub use logistic::{Losses, QuickLosses};
 pub use vectors::{add_both, inverse_roots, product, products};
 
 use intendant_core::Element;
@@ -158,61 +158,6 @@ pub fn subtract<E: Element>(y: &mut [E], x: &[E]) {
     elementwise([y], [x], |[y], [x]| [y - x]);
 }
 
-/// Sums logistic losses of predictions; logarithms are taken of products of many terms, which saves most of
-/// them.
-#[derive(Clone, Copy, Debug)]
-pub struct Losses {
-    sum: f64,
-    product: f64,
-}
-
-/// Terms are at most 2: many more fit below the largest number.
-const PRODUCT_MAX: f64 = 1e100;
-
-impl Default for Losses {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Losses {
-    /// No loss.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { sum: 0.0, product: 1.0 }
-    }
-
-    /// Adds the loss − log σ(score), or − log σ(−score) of a sample, and returns how much too low the score
-    /// is: 1 − σ(score), or − σ(score) of a sample.
-    #[inline(always)]
-    pub fn add<E: Element>(&mut self, score: E, is_sample: bool) -> E {
-        let small = (-score.abs()).exp();
-        let larger = E::ONE / (E::ONE + small);
-        // log(1 + e^x) = max(x, 0) + log(1 + e^−|x|), with x = −score or, of a sample, x = score.
-        let x = if is_sample { score } else { -score };
-        let is_wrong = x > E::ZERO;
-        self.sum += if is_wrong { x.to_f64() } else { 0.0 };
-        self.product *= 1.0 + small.to_f64();
-        if self.product > PRODUCT_MAX {
-            self.sum += self.product.ln();
-            self.product = 1.0;
-        }
-        let logistic = if is_wrong { larger } else { small * larger };
-        if is_sample { -logistic } else { logistic }
-    }
-
-    /// Whether all losses are neither infinite nor NaN so far.
-    #[inline(always)]
-    pub fn are_finite(&self) -> bool {
-        (self.sum + self.product).is_finite()
-    }
-
-    /// The sum.
-    pub fn total(&self) -> f64 {
-        self.sum + self.product.ln()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,26 +271,5 @@ mod tests {
             elements[at % len] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][kind];
             prop_assert!(!all_finite(Arch::new(), &elements));
         }
-    }
-
-    #[test]
-    fn losses_and_slopes_are_those_of_the_logistic_function() {
-        let logistic = |x: f64| 1.0 / (1.0 + (-x).exp());
-        let (mut losses, mut expected) = (Losses::new(), 0.0);
-        for step in 0..4000 {
-            let score = f64::from(step - 2000) / 100.0;
-            assert!(close(losses.add(score, false), 1.0 - logistic(score)) || score > 15.0, "{score}");
-            assert!(close(losses.add(score, true), -logistic(score)), "{score}");
-            expected += (-score).exp().ln_1p() + score.exp().ln_1p();
-        }
-        assert!((losses.total() / expected - 1.0).abs() < 1e-12);
-        for (score, is_sample, slope) in [(1e30, true, -1.0), (-1e30, false, 1.0), (1e30, false, 0.0)] {
-            let mut losses = Losses::new();
-            assert_eq!(losses.add(score, is_sample), slope);
-            assert_eq!(losses.total(), if slope == 0.0 { 0.0 } else { 1e30 });
-        }
-        let mut losses = Losses::new();
-        losses.add(f64::NAN, true);
-        assert!(losses.total().is_nan());
     }
 }

@@ -12,10 +12,12 @@ mod error;
 mod event;
 mod file;
 mod filter;
+mod header;
 mod recorder;
 
 pub use error::TraceError;
 pub use event::{Access, Cause, Event, Mark, Micros, What};
-pub use file::{Header, NamedRange, Target, Trace, VERSION, Writer, prepare};
+pub use file::{Target, Trace, Writer, prepare};
 pub use filter::{Filter, FilterError};
+pub use header::{Header, NamedRange, VERSION};
 pub use recorder::{Recorder, Sink};

@@ -2,7 +2,8 @@
 
 use crate::error::TraceError;
 use crate::event::Event;
-use crate::file::{Header, Target, Writer};
+use crate::file::{Target, Writer};
+use crate::header::Header;
 use intendant_core::lock;
 use std::io;
 use std::mem;

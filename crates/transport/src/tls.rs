@@ -13,7 +13,7 @@ mod files;
 mod peers;
 
 pub use error::TlsError;
-pub use files::{TlsFileError, TlsFiles};
+pub use files::{TLS_NAME, TlsFileError, TlsFiles};
 
 use error::of_io;
 use peers::NamedPeers;
@@ -36,9 +36,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::either::Either;
-
-/// The name that the certificate of every node has among its alternative names (DNS).
-pub const TLS_NAME: &str = "intendant";
 
 /// The acceptor's first byte after the handshake. In TLS 1.3 a dialler ends the handshake before the acceptor
 /// has verified the dialler's certificate; with this byte it knows that it is accepted.

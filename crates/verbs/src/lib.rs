@@ -16,10 +16,14 @@ mod card;
 mod error;
 #[cfg(feature = "verbs")]
 mod ffi;
+#[cfg(feature = "verbs")]
+mod peer;
 
 #[cfg(feature = "verbs")]
-pub use card::{Card, Pair, Path};
+pub use card::Card;
 #[cfg(feature = "verbs")]
 pub use error::DeviceError;
 #[cfg(feature = "verbs")]
 pub use ffi::{Access, Completion, Completions, Domain, Limits, Memory, Place, QueuePair, Room};
+#[cfg(feature = "verbs")]
+pub use peer::{Pair, Path};

@@ -11,24 +11,9 @@
 //! | then | keys, positions; unless a pull, elements | positions; if flagged, counters; of a pull, elements |
 
 use crate::frame::{Body, Header, KEY_BYTES, NUMBER_BYTES, Payload, put_numbers};
-use crate::{HeaderField, MessageClass, WireError};
+use crate::{HeaderField, MessageClass, OpId, Origin, WireError};
 use bytes::Bytes;
-use intendant_core::{Key, NodeId, WorkerId, strict_assert};
-
-/// An operation of a worker; unique among the outstanding ones of that worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct OpId(pub u32);
-
-/// The operation of a worker that waits for an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Origin {
-    /// The node of the worker: answers are sent directly to it.
-    pub node: NodeId,
-    /// The worker.
-    pub worker: WorkerId,
-    /// Its operation.
-    pub op: OpId,
-}
+use intendant_core::{Key, WorkerId, strict_assert};
 
 /// What is done to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -99,7 +99,9 @@ impl Header {
         if frame.len() < HEADER_BYTES {
             return Err(WireError::Truncated { bytes: frame.len(), needed: HEADER_BYTES });
         }
-        let class = MessageClass::from_number(frame.get_u8())?;
+        let value = frame.get_u8();
+        let unknown = WireError::UnknownTag { field: "message class", value };
+        let class = MessageClass::from_number(value).ok_or(unknown)?;
         let (tag, flags, packing) = (frame.get_u8(), frame.get_u8(), frame.get_u8());
         if packing != 0 {
             return Err(WireError::Packed { value: packing });

@@ -91,6 +91,9 @@ impl Crate {
             words: BTreeSet::new(),
         };
         module.scan(&trees);
+        // A variable or a field may have the name of a submodule.
+        let is_child = |only: &String| children.iter().any(|(name, _)| name == only);
+        module.named.retain(|named| named.path.len() > 1 || !is_child(&named.path[0]));
         module.defined.extend(children.iter().map(|(name, _)| name.clone()));
         self.modules.push(module);
         for (name, body) in children {
@@ -175,7 +178,7 @@ impl Module {
                 imports(&trees[at + 1..end], &[], visible, &mut self.uses);
                 at = end + 1;
             } else if is_ident(&trees[at], "impl") {
-                if let Some(named) = inherent(&trees[at..]) {
+                if let Some(named) = inherent(&trees[at..]).filter(|_| begins_block(trees, at)) {
                     self.impls.push(named);
                 }
                 at += 1;
@@ -266,6 +269,18 @@ fn imports(trees: &[TokenTree], prefix: &[String], visible: bool, found: &mut Ve
     }
     let name = name.or_else(|| path.last().cloned()).unwrap_or_default();
     found.push(Use { path, name, line, visible });
+}
+
+/// Whether the `impl` at `at` begins a block; otherwise it is a part of a type, as in `&impl Trait`.
+fn begins_block(trees: &[TokenTree], at: usize) -> bool {
+    let is_body =
+        |tree: &TokenTree| matches!(tree, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
+    let is_after_item = at.checked_sub(1).is_none_or(|before| {
+        let before = &trees[before];
+        // Of `pub mod x;`, `pub` is left.
+        matches!(before, TokenTree::Group(_)) || is_punct(before, ';') || is_ident(before, "pub")
+    });
+    is_after_item && trees[at..].iter().any(is_body)
 }
 
 /// The type of an `impl` block without a trait; `trees` start at `impl`.
@@ -469,5 +484,22 @@ pub(crate) mod tests {
         ] {
             assert_eq!(from_b(text), module, "{text}");
         }
+    }
+
+    #[test]
+    fn types_with_impl_and_variables_named_as_modules_name_nothing() {
+        let sources = folder(
+            "parts",
+            &[
+                ("lib.rs", "pub mod a;\nimpl S {}\nfn f(a: impl T, b: (impl U,)) -> impl W { a::g(a) }\n"),
+                ("a.rs", "#[derive(Clone)]\npub struct A;\nimpl<T> A<T> {}\nimpl X for A {}\n"),
+            ],
+        );
+        let found = Crate::read(&sources.join("lib.rs")).unwrap();
+        let paths = |named: &[Named]| named.iter().map(|named| named.path.join("::")).collect::<Vec<_>>();
+        let impls: Vec<_> = found.modules.iter().map(|module| paths(&module.impls)).collect();
+        assert_eq!(impls, [["S"], ["A"]]);
+        let named = paths(&found.modules[0].named);
+        assert!(named.contains(&"a::g".to_owned()) && !named.contains(&"a".to_owned()), "{named:?}");
     }
 }

@@ -11,7 +11,7 @@
 //! copies and matching, are not modelled.
 
 use super::costs::Costs;
-use super::member::{Got, Own, Thread};
+use super::thread::{Got, Own, Thread};
 use intendant_bpmf::{Item, Model, Need, Side, Step};
 use intendant_lapser::Directory;
 use intendant_segment::slot;

@@ -4,7 +4,7 @@
 //! reads of the next ones before ([`Node::prefetch`]), up to the number of gets that may be outstanding; with
 //! one, a get waits for its own read only, as in the source's program.
 
-use super::member::{Got, Own, Thread};
+use super::thread::{Got, Own, Thread};
 use intendant_bpmf::{Item, Model, Need};
 use intendant_lapser::{Answer, Directory, Effect, Node, Pace, Stats, Variant};
 use intendant_segment::{Segment, slot};

@@ -3,7 +3,7 @@
 //! Each node is a [`Block`] with the production protocol of Lapser, or with an exchange by hand; the
 //! arithmetic and its results are the real ones. The network is [`OneSided`]; `costs` has the durations.
 //! Start at [`Cluster`]; `member` is one node, `lapser` and `by_hand` are the ways in which nodes exchange
-//! items, `chain` is the program.
+//! items, `thread` is what they share with the node, `chain` is the program.
 //!
 //! A node sets a row as soon as it has drawn it, as the source's program does, so that a push overlaps with
 //! the rows that follow.
@@ -13,6 +13,7 @@ mod chain;
 mod costs;
 mod lapser;
 mod member;
+mod thread;
 
 use crate::items::Items;
 use crate::plan::usage;
@@ -26,9 +27,10 @@ use intendant_sim::Spread;
 use intendant_sim::onesided::{OneSided, OneSidedConfig};
 use intendant_train::{Exchange, Exchanged, Simulation, TrainError, VirtualEpoch};
 use lapser::Lapser;
-use member::{Member, Own, Way};
+use member::{Member, Way};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use thread::Own;
 
 /// Gets that a node has begun at most, if no number is given: the depth of a queue of one-sided operations.
 const GETS_MAX: usize = 64;

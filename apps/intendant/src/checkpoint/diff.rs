@@ -1,7 +1,9 @@
 //! `intendant checkpoint diff`.
 
 use super::compare::{Common, Differences, Doubles};
-use super::{Source, counted, print};
+use super::source::Source;
+use super::words::counted;
+use crate::stdout::print;
 use intendant_checkpoint::{Manifest, Range};
 use intendant_train::{SavedRun, TrainError};
 use serde_json::Value;

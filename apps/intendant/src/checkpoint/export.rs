@@ -2,7 +2,8 @@
 //! grow with them.
 
 use super::args::{ExportArgs, Format};
-use super::{Source, print};
+use super::source::Source;
+use crate::stdout::print;
 use intendant_checkpoint::{Checkpoint, Values};
 use intendant_core::{Element, ElementType, Key};
 use intendant_formats::{Matrix, Names, lines, open, safetensors_header, words, write_text, write_vector};

@@ -1,6 +1,9 @@
 //! `intendant checkpoint show`.
 
-use super::{Source, counted, print, say, unfinished_lines, worst};
+use super::problems::{say, worst};
+use super::source::Source;
+use super::words::{counted, unfinished_lines};
+use crate::stdout::print;
 use intendant_checkpoint::{Checkpoint, CheckpointError, Manifest, Part, Range};
 use intendant_train::{SavedRun, TrainError};
 use serde::Serialize;

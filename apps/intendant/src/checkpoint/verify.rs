@@ -1,6 +1,9 @@
 //! `intendant checkpoint verify`.
 
-use super::{Source, counted, print, say, unfinished_lines, worst};
+use super::problems::{say, worst};
+use super::source::Source;
+use super::words::{counted, unfinished_lines};
+use crate::stdout::print;
 use intendant_checkpoint::{Checkpoint, CheckpointError};
 use intendant_train::TrainError;
 use std::fmt::Write;

@@ -1,8 +1,11 @@
 //! `intendant trace allocation` and `intendant trace affinity`.
 
 use super::args::{PictureArgs, ViewArgs};
+use super::failure::Failure;
+use super::json::json;
+use super::open::allocation_of;
+use super::picture::{window, write_picture};
 use super::words::{counted, grouped, table, time};
-use super::{Failure, allocation_of, json, window, write_picture};
 use intendant_analysis::svg::{self, Panel};
 use intendant_analysis::{Affinity, Allocation, By, KeyCounts, Row, Window};
 use intendant_trace::Filter;

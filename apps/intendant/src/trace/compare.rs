@@ -1,8 +1,11 @@
 //! `intendant trace compare`.
 
 use super::args::{PictureArgs, ViewArgs};
+use super::failure::Failure;
+use super::json::json;
+use super::open::allocation_of;
+use super::picture::{window, write_picture};
 use super::words::{shown, table};
-use super::{Failure, allocation_of, json, window, write_picture};
 use intendant_analysis::svg::{self, Panel};
 use intendant_analysis::{Comparison, Summary};
 use std::path::Path;

@@ -1,8 +1,11 @@
 //! `intendant trace key`.
 
 use super::args::PictureArgs;
+use super::failure::Failure;
+use super::json::json;
+use super::open::{open, say_inconsistencies};
+use super::picture::{window, write_picture};
 use super::words::{counted, durations_of, shown, time};
-use super::{Failure, json, open, say_inconsistencies, window, write_picture};
 use intendant_analysis::{Allocation, KeyHistory, svg};
 use intendant_trace::Filter;
 use std::fmt::Write;

@@ -1,6 +1,6 @@
 //! Files that commands write: they never are those of the run that is read.
 
-use super::Failure;
+use super::failure::Failure;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,10 @@
 //! `intendant trace summary`.
 
 use super::args::ViewArgs;
+use super::failure::Failure;
+use super::json::json;
+use super::open::allocation_of;
 use super::words::{bytes, clocks, counted, duration, durations, grouped, shown, table};
-use super::{Failure, allocation_of, json};
 use intendant_analysis::{Durations, Summary};
 use std::fmt::Write;
 use std::path::Path;

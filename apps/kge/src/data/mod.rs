@@ -12,16 +12,16 @@
 //!
 //! This module has no keys and values. The task maps numbers to keys.
 
+mod error;
 mod known;
 mod read;
 mod synthetic;
 
+pub use error::DataError;
 pub use intendant_formats::Names;
 pub use known::{Answers, Known};
-pub use read::DataError;
 
 use intendant_core::random::{Permutation, stream};
-use std::path::Path;
 
 /// One fact: `subject` stands in `relation` to `object`. All three are numbers of [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,37 +92,6 @@ impl Dataset {
             );
         }
         Self { entities, relations, train, valid, test, removed: Vec::new(), naming: Naming::Names }
-    }
-
-    /// The data set that is called `name`: `codex-s`, which is built in;
-    /// `synthetic:ENTITIESxRELATIONSxTRIPLES`, a generated graph with so many training triples, the same
-    /// every time; or `skewed:ENTITIESxRELATIONSxTRIPLES`, a generated graph in which more of the triples are
-    /// about few entities and relations.
-    ///
-    /// # Errors
-    /// If there is none with this name, or it cannot be generated.
-    pub fn builtin(name: &str) -> Result<Self, DataError> {
-        read::builtin(name)
-    }
-
-    /// Reads a folder of one of the formats that [`DataError::NoTraining`] names, or a single file of
-    /// tab-separated training triples.
-    ///
-    /// # Errors
-    /// If something cannot be read or is not in the format; the message names file and line.
-    pub fn read(path: &Path) -> Result<Self, DataError> {
-        read::path(path)
-    }
-
-    /// Replaces the test triples by those of a file, which names entities and relations as the data set does.
-    /// Entities and relations that are new are added (unless they are given by number).
-    ///
-    /// # Errors
-    /// If the file cannot be read or is not in the format.
-    pub fn test_from(&mut self, file: &Path) -> Result<(), DataError> {
-        let test = read::more(self, file)?;
-        self.removed.extend(std::mem::replace(&mut self.test, test));
-        Ok(())
     }
 
     /// Replaces the test triples by a seeded choice of the training triples, which are no longer trained.

@@ -9,71 +9,12 @@
 //! Columns are separated by tabs. Only the training triples are required. A line that is not in the format is
 //! an error, never skipped: a graph that is silently incomplete gives numbers that are silently wrong.
 
+use super::error::DataError;
 use super::synthetic::{self, Skew};
 use super::{Dataset, Names, Naming, Triple};
 use intendant_formats::{NameIndex, TextError, ZstdReader, lines, open};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-
-/// Why data cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DataError {
-    /// A file cannot be read, or a line is not in the format.
-    #[error(transparent)]
-    Text(#[from] TextError),
-    /// A file without triples.
-    #[error("{file} holds no triples; remove it if there are none, or copy it again")]
-    Empty {
-        /// The file.
-        file: String,
-    },
-    /// A folder without training triples.
-    #[error(
-        "{folder} holds neither train.del (LibKGE) nor train.txt, train.tsv, train.txt.zst or train.tsv.zst"
-    )]
-    NoTraining {
-        /// The folder.
-        folder: String,
-    },
-    /// Two files for the same purpose.
-    #[error("both {first} and {second} exist; remove one of them")]
-    Ambiguous {
-        /// A file.
-        first: String,
-        /// Another one.
-        second: String,
-    },
-    /// A built-in data set that does not exist.
-    #[error(
-        "there is no data set builtin:{name}; there are builtin:codex-s, \
-         builtin:synthetic:ENTITIESxRELATIONSxTRIPLES and builtin:skewed:ENTITIESxRELATIONSxTRIPLES"
-    )]
-    UnknownBuiltin {
-        /// The name.
-        name: String,
-    },
-    /// A generated data set that cannot be generated.
-    #[error("builtin:{name}:{spec}: {problem}")]
-    Synthetic {
-        /// The kind of data set.
-        name: &'static str,
-        /// The specification.
-        spec: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A fraction that holds out nothing or everything.
-    #[error(
-        "holding out a fraction of {fraction} of {triples} training triples leaves nothing to train on or to test"
-    )]
-    HoldOut {
-        /// The fraction.
-        fraction: f64,
-        /// Training triples.
-        triples: usize,
-    },
-}
 
 const CODEX_S: [(&str, &[u8]); 3] = [
     ("builtin:codex-s/train.txt.zst", include_bytes!("../../data/codex-s/train.txt.zst")),
@@ -81,63 +22,82 @@ const CODEX_S: [(&str, &[u8]); 3] = [
     ("builtin:codex-s/test.txt.zst", include_bytes!("../../data/codex-s/test.txt.zst")),
 ];
 
-pub(super) fn builtin(name: &str) -> Result<Dataset, DataError> {
-    for (kind, skew) in [("synthetic", Skew::MODERATE), ("skewed", Skew::HIGH)] {
-        if let Some(spec) = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')) {
-            return synthetic::generate(kind, spec, skew);
+impl Dataset {
+    /// The data set that is called `name`: `codex-s`, which is built in;
+    /// `synthetic:ENTITIESxRELATIONSxTRIPLES`, a generated graph with so many training triples, the same
+    /// every time; or `skewed:ENTITIESxRELATIONSxTRIPLES`, a generated graph in which more of the triples are
+    /// about few entities and relations.
+    ///
+    /// # Errors
+    /// If there is none with this name, or it cannot be generated.
+    pub fn builtin(name: &str) -> Result<Self, DataError> {
+        for (kind, skew) in [("synthetic", Skew::MODERATE), ("skewed", Skew::HIGH)] {
+            if let Some(spec) = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')) {
+                return synthetic::generate(kind, spec, skew);
+            }
+        }
+        match name {
+            "codex-s" => {
+                let mut reader = TripleReader::new(Naming::Names);
+                let [train, valid, test] =
+                    CODEX_S.map(|(file, bytes)| reader.triples(file, BufReader::new(ZstdReader::new(bytes))));
+                Ok(reader.dataset(train?, valid?, test?))
+            }
+            name => Err(DataError::UnknownBuiltin { name: name.to_owned() }),
         }
     }
-    match name {
-        "codex-s" => {
+
+    /// Reads a folder of one of the formats that [`DataError::NoTraining`] names, or a single file of
+    /// tab-separated training triples.
+    ///
+    /// # Errors
+    /// If something cannot be read or is not in the format; the message names file and line.
+    pub fn read(path: &Path) -> Result<Self, DataError> {
+        let metadata = path.metadata().map_err(|source| TextError::Read { file: show(path), source })?;
+        if !metadata.is_dir() {
             let mut reader = TripleReader::new(Naming::Names);
-            let [train, valid, test] =
-                CODEX_S.map(|(file, bytes)| reader.triples(file, BufReader::new(ZstdReader::new(bytes))));
-            Ok(reader.dataset(train?, valid?, test?))
+            let train = reader.file(path)?;
+            return Ok(reader.dataset(train, Vec::new(), Vec::new()));
         }
-        name => Err(DataError::UnknownBuiltin { name: name.to_owned() }),
-    }
-}
-
-pub(super) fn path(path: &Path) -> Result<Dataset, DataError> {
-    let metadata = path.metadata().map_err(|source| TextError::Read { file: show(path), source })?;
-    if !metadata.is_dir() {
+        if path.join("train.del").exists() {
+            let mut reader = TripleReader::new(Naming::Numbers);
+            reader.entities = numbered_names(&path.join("entity_ids.del"))?;
+            reader.relations = numbered_names(&path.join("relation_ids.del"))?;
+            let train = reader.file(&path.join("train.del"))?;
+            let mut optional = |name: &str| {
+                let file = path.join(name);
+                if file.exists() { reader.file(&file) } else { Ok(Vec::new()) }
+            };
+            let (valid, test) = (optional("valid.del")?, optional("test.del")?);
+            return Ok(reader.dataset(train, valid, test));
+        }
         let mut reader = TripleReader::new(Naming::Names);
-        let train = reader.file(path)?;
-        return Ok(reader.dataset(train, Vec::new(), Vec::new()));
-    }
-    if path.join("train.del").exists() {
-        let mut reader = TripleReader::new(Naming::Numbers);
-        reader.entities = numbered_names(&path.join("entity_ids.del"))?;
-        reader.relations = numbered_names(&path.join("relation_ids.del"))?;
-        let train = reader.file(&path.join("train.del"))?;
-        let mut optional = |name: &str| {
-            let file = path.join(name);
-            if file.exists() { reader.file(&file) } else { Ok(Vec::new()) }
+        let train = split_file(path, "train")?.ok_or_else(|| DataError::NoTraining { folder: show(path) })?;
+        let train = reader.file(&train)?;
+        let mut optional = |name: &str| match split_file(path, name)? {
+            Some(file) => reader.file(&file),
+            None => Ok(Vec::new()),
         };
-        let (valid, test) = (optional("valid.del")?, optional("test.del")?);
-        return Ok(reader.dataset(train, valid, test));
+        let (valid, test) = (optional("valid")?, optional("test")?);
+        Ok(reader.dataset(train, valid, test))
     }
-    let mut reader = TripleReader::new(Naming::Names);
-    let train = split_file(path, "train")?.ok_or_else(|| DataError::NoTraining { folder: show(path) })?;
-    let train = reader.file(&train)?;
-    let mut optional = |name: &str| match split_file(path, name)? {
-        Some(file) => reader.file(&file),
-        None => Ok(Vec::new()),
-    };
-    let (valid, test) = (optional("valid")?, optional("test")?);
-    Ok(reader.dataset(train, valid, test))
-}
 
-/// Reads a further file of a data set that is open already.
-pub(super) fn more(data: &mut Dataset, file: &Path) -> Result<Vec<Triple>, DataError> {
-    let mut reader = TripleReader::new(data.naming);
-    reader.entity_index = NameIndex::of(&data.entities);
-    reader.relation_index = NameIndex::of(&data.relations);
-    reader.entities = std::mem::take(&mut data.entities);
-    reader.relations = std::mem::take(&mut data.relations);
-    let triples = reader.file(file);
-    (data.entities, data.relations) = (reader.entities, reader.relations);
-    triples
+    /// Replaces the test triples by those of a file, which names entities and relations as the data set does.
+    /// Entities and relations that are new are added (unless they are given by number).
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not in the format.
+    pub fn test_from(&mut self, file: &Path) -> Result<(), DataError> {
+        let mut reader = TripleReader::new(self.naming);
+        reader.entity_index = NameIndex::of(&self.entities);
+        reader.relation_index = NameIndex::of(&self.relations);
+        reader.entities = std::mem::take(&mut self.entities);
+        reader.relations = std::mem::take(&mut self.relations);
+        let test = reader.file(file);
+        (self.entities, self.relations) = (reader.entities, reader.relations);
+        self.removed.extend(std::mem::replace(&mut self.test, test?));
+        Ok(())
+    }
 }
 
 fn show(path: &Path) -> String {

@@ -15,7 +15,8 @@
 //! with fewer triples has the first triples of a larger graph. Triples are distinct; memory is a multiple of
 //! their number.
 
-use super::{DataError, Dataset, Names, Triple};
+use super::error::DataError;
+use super::{Dataset, Names, Triple};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use intendant_core::random::{Permutation, stream};

@@ -4,7 +4,7 @@
 //! that loops over either are loops over neighbouring memory. The score of a triple is Re⟨s, r, ō⟩; relations
 //! are as long as entities.
 
-use super::Penalties;
+use super::penalties::Penalties;
 use intendant_core::Element;
 
 /// Real and imaginary parts.

@@ -9,7 +9,10 @@
 //! batches or losses.
 
 mod complex;
+mod penalties;
 mod rescal;
+
+pub use penalties::Penalties;
 
 use clap::ValueEnum;
 use intendant_core::random::stream;
@@ -36,15 +39,6 @@ pub struct Scorer {
     pub model: ModelKind,
     /// Real numbers of an entity's embedding.
     pub dim: usize,
-}
-
-/// Weights of penalties on embeddings, per use of an embedding in a query.
-#[derive(Clone, Copy, Debug, PartialEq, Default)]
-pub struct Penalties {
-    /// Of the sum of cubed moduli of the complex numbers; only ComplEx has some.
-    pub n3: f64,
-    /// Of the sum of squares.
-    pub l2: f64,
 }
 
 impl Scorer {

@@ -4,7 +4,7 @@
 //! the column to the object. The score of a triple is sᵀ R o, so that Rᵀ s is the query for objects and R o
 //! the one for subjects.
 
-use super::Penalties;
+use super::penalties::Penalties;
 use intendant_core::Element;
 use intendant_task::kernel::{add_scaled, dot};
 

@@ -1,6 +1,6 @@
 //! UCI's bag-of-words files.
 
-use super::{Documents, Entry};
+use super::documents::{Documents, Entry};
 use intendant_formats::{Names, TextError, check_gaps, lines};
 use std::collections::BTreeMap;
 use std::io::BufRead;

@@ -1,6 +1,7 @@
 //! Bags of words, one after the other.
 
 use intendant_core::random::stream;
+use intendant_formats::Names;
 
 /// How often a word occurs in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,4 +161,11 @@ impl Documents {
         }
         documents
     }
+}
+
+/// Documents of which none is held out yet, and their words.
+#[derive(Clone, Debug)]
+pub(super) struct Collection {
+    pub(super) words: Names,
+    pub(super) documents: Documents,
 }

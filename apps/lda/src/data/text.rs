@@ -1,6 +1,7 @@
 //! Text: a document per line.
 
-use super::{Collection, DataError, Documents, Entry};
+use super::documents::{Collection, Documents, Entry};
+use super::error::DataError;
 use intendant_formats::{NameIndex, Names, lines_up_to};
 use std::io::BufRead;
 

@@ -1,8 +1,8 @@
 //! libsvm's format: `LABEL INDEX:VALUE INDEX:VALUE … # COMMENT` on each line, with indices that ascend from
 //! 1.
 
-use super::FEATURES_MAX;
-use super::read::{Label, Line, number};
+use super::line::{Label, Line, number};
+use super::rows::FEATURES_MAX;
 
 /// Parses a line. `None` if there is nothing but a comment.
 pub(super) fn parse(line: &str, row: &mut Line) -> Result<Option<Label>, String> {

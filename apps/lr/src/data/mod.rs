@@ -5,25 +5,23 @@
 
 mod generate;
 mod libsvm;
+mod line;
 mod names;
+mod open;
 mod read;
 mod rows;
 mod table;
 
 pub use generate::{Generator, GeneratorError};
+pub use line::{Normalize, Transform};
 pub use names::{Hashed, Naming, slot};
-pub use read::{DataError, Format, HASH_BITS, Normalize, Reading, Transform};
-pub use rows::{Row, Rows};
+pub use open::{HeldOut, Source};
+pub use read::{DataError, Format, HASH_BITS, Reading};
+pub use rows::{FEATURES_MAX, Row, Rows};
 pub use table::Columns;
 
 use intendant_core::random::{stream, unit};
-use intendant_formats::check_gaps;
 use intendant_task::Split;
-use read::Reader;
-use std::path::Path;
-
-/// Features at most. One number less than 32 bits hold, for the intercept.
-pub const FEATURES_MAX: u32 = u32::MAX - 2;
 
 /// Bits of a hash at most.
 pub const HASH_BITS_MAX: u8 = 31;
@@ -42,26 +40,6 @@ pub struct Dataset {
     hashes: Vec<u64>,
 }
 
-/// Where training rows come from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Source<'a> {
-    /// There are none.
-    None,
-    /// A file.
-    File(&'a Path),
-    /// They are generated.
-    Generated(Generator),
-}
-
-/// Where held-out rows come from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum HeldOut<'a> {
-    /// A file of the same format.
-    File(&'a Path),
-    /// This part of the training rows, by a choice that this seed decides.
-    Fraction(f64, u64),
-}
-
 impl Dataset {
     /// A data set of rows.
     ///
@@ -72,51 +50,6 @@ impl Dataset {
         let mut data = Self { features, naming, train, valid, test, uses: Vec::new(), hashes: Vec::new() };
         data.measure();
         data
-    }
-
-    /// Reads or generates training rows, and reads held-out rows, or holds out some of the training rows.
-    /// Generated rows come with test rows, which others replace.
-    ///
-    /// # Errors
-    /// If a file cannot be read or is not in the format; the message names file and line.
-    pub fn open(
-        train: &Source<'_>,
-        held_out: &[(Split, HeldOut<'_>)],
-        reading: &Reading,
-    ) -> Result<Self, DataError> {
-        let mut reader = Reader::new(reading.clone());
-        let (mut known, mut rows, mut valid, mut test) =
-            (0, Rows::default(), Rows::default(), Rows::default());
-        match train {
-            Source::None => {}
-            Source::File(path) => rows = reader.read(path)?,
-            Source::Generated(generator) => {
-                let made = generator.generate();
-                (known, rows, test) = (made.features, made.train, made.test);
-            }
-        }
-        for (split, source) in held_out {
-            if let HeldOut::File(path) = source {
-                let rows = reader.read(path)?;
-                match split {
-                    Split::Valid => valid = rows,
-                    Split::Test => test = rows,
-                }
-            }
-        }
-        let (features, naming) = reader.end();
-        if let (Source::File(path), Format::Libsvm) = (train, reading.format) {
-            let used = [&rows, &valid, &test].map(|rows| rows.entries() as u64).iter().sum();
-            let file = path.display().to_string();
-            check_gaps("features", features.into(), used).map_err(|what| DataError::Gaps { file, what })?;
-        }
-        let mut data = Self::new(features.max(known), naming, rows, valid, test);
-        for (split, source) in held_out {
-            if let HeldOut::Fraction(fraction, seed) = source {
-                data.hold_out(*split, *fraction, *seed)?;
-            }
-        }
-        Ok(data)
     }
 
     /// Moves a seeded choice of the training rows to validation or test, in place of the rows there: each

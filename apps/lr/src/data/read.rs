@@ -1,6 +1,7 @@
 //! Files of either format, as rows.
 
 use super::libsvm;
+use super::line::{Label, Line, Normalize, Transform};
 use super::names::{Hashed, Naming};
 use super::rows::Rows;
 use super::table::{Columns, Table};
@@ -31,28 +32,6 @@ impl Format {
         let name = name.strip_suffix(".zst").unwrap_or(&name);
         if name.ends_with(".csv") || name.ends_with(".tsv") { Self::Csv } else { Self::Libsvm }
     }
-}
-
-/// What is made of each value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transform {
-    /// The value itself.
-    #[default]
-    None,
-    /// log(1 + value), for counts.
-    Log1p,
-}
-
-/// What is made of each row, after its values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Normalize {
-    /// The row itself.
-    #[default]
-    None,
-    /// The row divided by its Euclidean norm.
-    L2,
 }
 
 /// How files become rows.
@@ -114,79 +93,6 @@ pub enum DataError {
         /// Training rows.
         rows: usize,
     },
-}
-
-/// A label as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Label {
-    Positive,
-    Zero,
-    Negative,
-}
-
-impl Label {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        match text.parse::<f64>() {
-            Ok(1.0) => Ok(Self::Positive),
-            Ok(0.0) => Ok(Self::Zero),
-            Ok(-1.0) => Ok(Self::Negative),
-            Ok(_) | Err(_) => Err(format!("the label is '{text}'; labels are 0 and 1, or -1 and 1")),
-        }
-    }
-}
-
-/// A finite number, or what is wrong with it.
-pub(super) fn number(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| format!("is '{text}', which is no number"))?;
-    if (value as f32).is_finite() {
-        Ok(value)
-    } else {
-        Err(format!("is {text}; it must be finite in single precision"))
-    }
-}
-
-/// The features of a row that is being read.
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    entries: Vec<(u32, f64)>,
-    /// Features up to the last one that was named, also with the value 0.
-    features: u32,
-}
-
-impl Line {
-    pub(super) fn add(&mut self, feature: u32, value: f64) {
-        self.features = self.features.max(feature + 1);
-        self.entries.push((feature, value));
-    }
-
-    /// Sums the values of features that occur twice, then transforms values and row.
-    fn finish(&mut self, transform: Transform, normalize: Normalize) -> Result<(), String> {
-        if !self.entries.is_sorted_by(|a, b| a.0 < b.0) {
-            self.entries.sort_by_key(|(feature, _)| *feature);
-            self.entries.dedup_by(|later, earlier| {
-                let same = later.0 == earlier.0;
-                if same {
-                    earlier.1 += later.1;
-                }
-                same
-            });
-        }
-        if transform == Transform::Log1p {
-            for (_, value) in &mut self.entries {
-                if *value < 0.0 {
-                    return Err(format!("a value is {value}; --transform log1p takes numbers of at least 0"));
-                }
-                *value = value.ln_1p();
-            }
-        }
-        if normalize == Normalize::L2 {
-            let norm = self.entries.iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
-            if norm > 0.0 {
-                self.entries.iter_mut().for_each(|(_, value)| *value /= norm);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Reads files, and remembers what they have in common.

@@ -2,6 +2,9 @@
 
 use intendant_core::random::{mix, stream};
 
+/// Features at most. One number less than 32 bits hold, for the intercept.
+pub const FEATURES_MAX: u32 = u32::MAX - 2;
+
 /// A row: a label and the features that are not zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row<'a> {

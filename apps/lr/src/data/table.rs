@@ -3,8 +3,8 @@
 //! A field that is a number is the value of the feature that is called as its column. Any other field that is
 //! not empty is the feature COLUMN=FIELD, with value 1.
 
+use super::line::{Label, Line, number};
 use super::names::Hashed;
-use super::read::{Label, Line, number};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use intendant_formats::NameIndex;
 use std::collections::{BTreeMap, BTreeSet};

@@ -27,7 +27,7 @@
 //! A process sorts and keeps the entries of the nodes whose batches it is asked for: its own. Of the others,
 //! it counts them.
 
-use super::{COLUMNS, ENTRIES, ROWS, SUBEPOCHS, VISITS, deal, shuffle, sort_by};
+use super::arrange::{COLUMNS, ENTRIES, ROWS, SUBEPOCHS, VISITS, deal, shuffle, sort_by};
 use crate::data::{Dataset, Entry};
 use intendant_core::lock;
 use intendant_core::random::{mix, stream};

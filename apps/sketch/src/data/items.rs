@@ -15,6 +15,9 @@ pub enum Items {
     Integers,
 }
 
+/// Bytes of a record at most: longer ones are a sign of a file that is no text.
+pub const RECORD_BYTES_MAX: u64 = 1 << 20;
+
 /// Up to here, numbers in double precision are exact.
 pub const COUNT_MAX: u64 = 1 << 53;
 

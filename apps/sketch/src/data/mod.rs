@@ -7,96 +7,20 @@
 //!
 //! This module has no keys and cells; text becomes numbers by a function that the caller gives.
 
+mod error;
 mod items;
 mod source;
 mod zipf;
 
-pub use items::{COUNT_MAX, Item, Items, Text};
+pub use error::DataError;
+pub use items::{COUNT_MAX, Item, Items, RECORD_BYTES_MAX, Text};
 pub use zipf::Zipf;
 
 use intendant_core::random::stream;
-use intendant_formats::TextError;
 use items::Format;
 use source::Source;
-use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
-
-/// Bytes of a record at most: longer ones are a sign of a file that is no text.
-pub const RECORD_BYTES_MAX: u64 = 1 << 20;
-
-/// Why a stream cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DataError {
-    /// It cannot be read.
-    #[error("cannot read {file}: {source}")]
-    Read {
-        /// The file.
-        file: String,
-        /// What went wrong.
-        source: io::Error,
-    },
-    /// It cannot be opened, or is damaged.
-    #[error(transparent)]
-    Text(TextError),
-    /// There is no room for the decompressed file.
-    #[error("cannot decompress {file} to a temporary file: {source}; TMPDIR says where it goes")]
-    Temporary {
-        /// The compressed file.
-        file: String,
-        /// What went wrong.
-        source: io::Error,
-    },
-    /// A line is not in the format.
-    #[error("{file}, line {line}: {problem}")]
-    Line {
-        /// The file.
-        file: String,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong with it, and what was expected.
-        problem: String,
-    },
-    /// A word or line is so long that the file is probably no text.
-    #[error("{file}: no {what} ends within {} bytes from byte {at} on; is this a text?", RECORD_BYTES_MAX)]
-    Long {
-        /// The file.
-        file: String,
-        /// A word or a line.
-        what: &'static str,
-        /// Where the search for its end began.
-        at: u64,
-    },
-    /// What was read once is no longer there.
-    #[error("{file} changed while it was in use: it ends before byte {at}; start again")]
-    Changed {
-        /// The file.
-        file: String,
-        /// Where something was expected.
-        at: u64,
-    },
-    /// Counts add up to more than a cell can hold.
-    #[error("the counts of {file} add up to more than {COUNT_MAX}, up to which sums are exact")]
-    TooMany {
-        /// The file.
-        file: String,
-    },
-    /// There is no such built-in stream.
-    #[error(
-        "there is no builtin:{name}; there is builtin:zipf, also of another size as in builtin:zipf:1000000x50000 (items, distinct \
-         items) or builtin:zipf:1000000x50000x1.3 (and the exponent)"
-    )]
-    Builtin {
-        /// The name.
-        name: String,
-    },
-    /// A generated stream is of numbers.
-    #[error(
-        "builtin streams are of integers without counts: leave --items, --ngrams and --counts out, or name a file by --data"
-    )]
-    Generated,
-}
 
 /// How a stream is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

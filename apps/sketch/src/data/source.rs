@@ -1,6 +1,6 @@
 //! Where the bytes of a stream are: a file that is read by position, or memory.
 
-use super::DataError;
+use super::error::DataError;
 use intendant_formats::{Compression, TextError, open};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};

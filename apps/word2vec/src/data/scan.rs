@@ -4,7 +4,7 @@
 //! next line; in the middle of a very long line, at the next word. What comes out depends on the text alone,
 //! not on the threads.
 
-use super::DataError;
+use super::error::DataError;
 use super::source::Source;
 use super::text::{Block, Cutter, Token, WORD_BYTES_MAX, Words, is_space, tokens};
 use super::words::{Counts, TooManyWords, hash};

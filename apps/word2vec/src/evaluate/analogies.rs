@@ -5,7 +5,7 @@
 //! memory is proportional to the number of words in the questions: of those the cosines with a part of the
 //! candidates are computed, and each question adds three of them.
 
-use super::Vectors;
+use super::vectors::Vectors;
 use crate::model::Shape;
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};

@@ -3,7 +3,8 @@
 //! Capitals make no difference: a word of a file stands for the most frequent word of the vocabulary that is
 //! written like it but for capitals.
 
-use super::{Analogies, Question, Rated, Section, Similarities};
+use super::analogies::{Analogies, Question, Section};
+use super::similarity::{Rated, Similarities};
 use crate::data::Vocabulary;
 use intendant_formats::{TextError, lines, open};
 use std::collections::BTreeMap;
@@ -12,118 +13,111 @@ use std::path::Path;
 /// A section whose name starts like this is about the forms of words, as in the original questions.
 const SYNTACTIC: &str = "gram";
 
-impl Analogies {
-    /// Reads questions: lines of four words, in sections that begin with a line of a colon and their name.
-    /// Questions, answers and candidates are of the `words` most frequent words.
-    ///
-    /// # Errors
-    /// If the file cannot be read or is not in the format; the message names file and line.
-    pub fn read(path: &Path, vocabulary: &Vocabulary, words: u32) -> Result<Self, TextError> {
-        let words = words.min(u32::try_from(vocabulary.len()).unwrap_or(u32::MAX));
-        let mut numbers = BTreeMap::new();
-        let mut left_out = Vec::new();
-        for number in 0..words {
-            let word = without_capitals(vocabulary.word(number));
-            if *numbers.entry(word).or_insert(number) != number {
-                left_out.push(number);
-            }
+/// Reads questions: lines of four words, in sections that begin with a line of a colon and their name.
+/// Questions, answers and candidates are of the `words` most frequent words.
+///
+/// # Errors
+/// If the file cannot be read or is not in the format; the message names file and line.
+pub fn read_analogies(path: &Path, vocabulary: &Vocabulary, words: u32) -> Result<Analogies, TextError> {
+    let words = words.min(u32::try_from(vocabulary.len()).unwrap_or(u32::MAX));
+    let mut numbers = BTreeMap::new();
+    let mut left_out = Vec::new();
+    for number in 0..words {
+        let word = without_capitals(vocabulary.word(number));
+        if *numbers.entry(word).or_insert(number) != number {
+            left_out.push(number);
         }
-        let mut analogies = Self { words, left_out, ..Self::default() };
-        lines(&path.display().to_string(), open(path)?, |line| {
-            if let Some(name) = line.trim_start().strip_prefix(':') {
-                analogies.sections.push(Section {
-                    name: name.split_whitespace().collect::<Vec<_>>().join("_"),
-                    syntactic: name.trim().to_lowercase().starts_with(SYNTACTIC),
-                    skipped: 0,
-                });
-                return Ok(());
-            }
-            let of_line: Vec<&str> = line.split_whitespace().collect();
-            let asked: [&str; 4] = match of_line.as_slice().try_into() {
-                Ok(asked) => asked,
-                Err(_) if of_line.is_empty() => return Ok(()),
-                Err(_) => return Err(format!("found {} words, expected 4, or ': SECTION'", of_line.len())),
-            };
-            let number = analogies.sections.len();
-            let Some(section) = analogies.sections.last_mut() else {
-                return Err("there is a question before the first line of the form ': SECTION'".to_owned());
-            };
-            let known = asked.map(|word| numbers.get(&without_capitals(word.as_bytes())).copied());
-            match known {
-                [Some(a), Some(b), Some(c), Some(answer)] => {
-                    let section = (number - 1) as u32;
-                    analogies.questions.push(Question { words: [a, b, c, answer], section });
-                }
-                [..] => section.skipped += 1,
-            }
-            Ok(())
-        })?;
-        Ok(analogies)
     }
+    let mut analogies = Analogies { words, left_out, ..Analogies::default() };
+    lines(&path.display().to_string(), open(path)?, |line| {
+        if let Some(name) = line.trim_start().strip_prefix(':') {
+            analogies.sections.push(Section {
+                name: name.split_whitespace().collect::<Vec<_>>().join("_"),
+                syntactic: name.trim().to_lowercase().starts_with(SYNTACTIC),
+                skipped: 0,
+            });
+            return Ok(());
+        }
+        let of_line: Vec<&str> = line.split_whitespace().collect();
+        let asked: [&str; 4] = match of_line.as_slice().try_into() {
+            Ok(asked) => asked,
+            Err(_) if of_line.is_empty() => return Ok(()),
+            Err(_) => return Err(format!("found {} words, expected 4, or ': SECTION'", of_line.len())),
+        };
+        let number = analogies.sections.len();
+        let Some(section) = analogies.sections.last_mut() else {
+            return Err("there is a question before the first line of the form ': SECTION'".to_owned());
+        };
+        let known = asked.map(|word| numbers.get(&without_capitals(word.as_bytes())).copied());
+        match known {
+            [Some(a), Some(b), Some(c), Some(answer)] => {
+                let section = (number - 1) as u32;
+                analogies.questions.push(Question { words: [a, b, c, answer], section });
+            }
+            [..] => section.skipped += 1,
+        }
+        Ok(())
+    })?;
+    Ok(analogies)
 }
 
-impl Similarities {
-    /// Reads ratings: lines of two words and a number, separated by tabs, commas or blanks. Further columns,
-    /// lines that begin with `#`, and a first line without a number are ignored.
-    ///
-    /// # Errors
-    /// If the file cannot be read, is not in the format, or has no pair; the message names file and line.
-    pub fn read(path: &Path, vocabulary: &Vocabulary) -> Result<Self, TextError> {
-        let mut pairs: Vec<(String, String, f64)> = Vec::new();
-        let mut is_first = true;
-        let mut number = 0;
-        let mut header = None;
-        let file = path.display().to_string();
-        lines(&file, open(path)?, |line| {
-            number += 1;
-            if line.trim().is_empty() || line.trim_start().starts_with('#') {
-                return Ok(());
-            }
-            let fields: Vec<&str> = match ['\t', ','].into_iter().find(|separator| line.contains(*separator))
-            {
-                Some(separator) => line.split(separator).map(str::trim).collect(),
-                None => line.split_whitespace().collect(),
-            };
-            let is_header = std::mem::replace(&mut is_first, false);
-            let [a, b, score, ..] = fields.as_slice() else {
-                return Err(format!("found {} columns, expected two words and a number", fields.len()));
-            };
-            match score.parse::<f64>() {
-                Ok(score) if score.is_finite() => pairs.push(((*a).to_owned(), (*b).to_owned(), score)),
-                Ok(_) => return Err(format!("the rating is {score}; it must be finite")),
-                Err(_) if is_header => header = Some((number, (*score).to_owned())),
-                Err(_) => return Err(format!("the third column is '{score}', which is no number")),
-            }
-            Ok(())
-        })?;
-        if pairs.is_empty() {
-            let expected = "expected lines of two words and a number";
-            let (line, problem) = match header {
-                Some((line, score)) => (
-                    line,
-                    format!(
-                        "its third column is '{score}', which is no number, and no pair follows; {expected}"
-                    ),
-                ),
-                None => (1, format!("there are no pairs; {expected}")),
-            };
-            return Err(TextError::Line { file, line, problem });
+/// Reads ratings: lines of two words and a number, separated by tabs, commas or blanks. Further columns,
+/// lines that begin with `#`, and a first line without a number are ignored.
+///
+/// # Errors
+/// If the file cannot be read, is not in the format, or has no pair; the message names file and line.
+pub fn read_similarities(path: &Path, vocabulary: &Vocabulary) -> Result<Similarities, TextError> {
+    let mut pairs: Vec<(String, String, f64)> = Vec::new();
+    let mut is_first = true;
+    let mut number = 0;
+    let mut header = None;
+    let file = path.display().to_string();
+    lines(&file, open(path)?, |line| {
+        number += 1;
+        if line.trim().is_empty() || line.trim_start().starts_with('#') {
+            return Ok(());
         }
-        let folded = |word: &str| without_capitals(word.as_bytes());
-        let wanted = pairs.iter().flat_map(|(a, b, _)| [folded(a), folded(b)]);
-        let mut numbers: BTreeMap<Vec<u8>, Option<u32>> = wanted.map(|word| (word, None)).collect();
-        for (number, word) in (0..).zip(vocabulary.words()) {
-            if let Some(known) = numbers.get_mut(&without_capitals(word)) {
-                known.get_or_insert(number);
-            }
-        }
-        let number = |word: &str| numbers.get(&folded(word)).copied().flatten();
-        let rated = |(a, b, score): &(String, String, f64)| {
-            Some(Rated { words: [number(a)?, number(b)?], score: *score })
+        let fields: Vec<&str> = match ['\t', ','].into_iter().find(|separator| line.contains(*separator)) {
+            Some(separator) => line.split(separator).map(str::trim).collect(),
+            None => line.split_whitespace().collect(),
         };
-        let rated: Vec<Rated> = pairs.iter().filter_map(rated).collect();
-        Ok(Self { skipped: pairs.len() - rated.len(), rated })
+        let is_header = std::mem::replace(&mut is_first, false);
+        let [a, b, score, ..] = fields.as_slice() else {
+            return Err(format!("found {} columns, expected two words and a number", fields.len()));
+        };
+        match score.parse::<f64>() {
+            Ok(score) if score.is_finite() => pairs.push(((*a).to_owned(), (*b).to_owned(), score)),
+            Ok(_) => return Err(format!("the rating is {score}; it must be finite")),
+            Err(_) if is_header => header = Some((number, (*score).to_owned())),
+            Err(_) => return Err(format!("the third column is '{score}', which is no number")),
+        }
+        Ok(())
+    })?;
+    if pairs.is_empty() {
+        let expected = "expected lines of two words and a number";
+        let (line, problem) = match header {
+            Some((line, score)) => (
+                line,
+                format!("its third column is '{score}', which is no number, and no pair follows; {expected}"),
+            ),
+            None => (1, format!("there are no pairs; {expected}")),
+        };
+        return Err(TextError::Line { file, line, problem });
     }
+    let folded = |word: &str| without_capitals(word.as_bytes());
+    let wanted = pairs.iter().flat_map(|(a, b, _)| [folded(a), folded(b)]);
+    let mut numbers: BTreeMap<Vec<u8>, Option<u32>> = wanted.map(|word| (word, None)).collect();
+    for (number, word) in (0..).zip(vocabulary.words()) {
+        if let Some(known) = numbers.get_mut(&without_capitals(word)) {
+            known.get_or_insert(number);
+        }
+    }
+    let number = |word: &str| numbers.get(&folded(word)).copied().flatten();
+    let rated = |(a, b, score): &(String, String, f64)| {
+        Some(Rated { words: [number(a)?, number(b)?], score: *score })
+    };
+    let rated: Vec<Rated> = pairs.iter().filter_map(rated).collect();
+    Ok(Similarities { skipped: pairs.len() - rated.len(), rated })
 }
 
 /// Words are mostly UTF-8; of others, only ASCII letters have capitals.
@@ -162,15 +156,15 @@ mod tests {
     #[test]
     fn questions_are_read_in_sections() {
         let text = ": Capital  cities\nA B c D\n\n a b c e\n: gram1-x\na É D b\r\n";
-        let analogies = read(text, |path, words| Analogies::read(path, words, 30_000)).unwrap();
+        let analogies = read(text, |path, words| read_analogies(path, words, 30_000)).unwrap();
         let section = |name: &str, syntactic, skipped| Section { name: name.to_owned(), syntactic, skipped };
         assert_eq!(analogies.sections, [section("Capital_cities", false, 1), section("gram1-x", true, 0)]);
         assert_eq!((analogies.words, &analogies.left_out[..]), (8, &[2, 5, 7][..]));
         let question = |words, section| Question { words, section };
         assert_eq!(analogies.questions, [question([0, 1, 3, 6], 0), question([0, 4, 6, 1], 1)]);
-        let few = read(text, |path, words| Analogies::read(path, words, 5)).unwrap();
+        let few = read(text, |path, words| read_analogies(path, words, 5)).unwrap();
         assert_eq!((few.questions.len(), few.words), (0, 5), "d is no candidate");
-        let error = |text| read(text, |path, words| Analogies::read(path, words, 9)).unwrap_err();
+        let error = |text| read(text, |path, words| read_analogies(path, words, 9)).unwrap_err();
         assert_eq!(error(": x\na b c\n"), "DIR/f, line 2: found 3 words, expected 4, or ': SECTION'");
         assert_eq!(
             error("a b c d\n"),
@@ -185,12 +179,12 @@ mod tests {
             "Word 1,Word 2,Human (mean)\na,b,3.5\r\nc, z,1,more\nd,é,-2",
             "a b 3.5\n\nc   z 1\nd é -2\n",
         ] {
-            let similarities = read(text, Similarities::read).unwrap();
+            let similarities = read(text, read_similarities).unwrap();
             let rated = |words, score| Rated { words, score };
             assert_eq!(similarities.rated, [rated([0, 1], 3.5), rated([6, 4], -2.0)], "{text}");
             assert_eq!(similarities.skipped, 1);
         }
-        let error = |text| read(text, Similarities::read).unwrap_err();
+        let error = |text| read(text, read_similarities).unwrap_err();
         let nothing = "and no pair follows; expected lines of two words and a number";
         assert_eq!(
             error("# x\na b high\n"),

@@ -1,7 +1,7 @@
 //! The loss on held-out text: the same pairs and the same samples in each evaluation, on any number of
 //! workers.
 
-use super::Vectors;
+use super::vectors::Vectors;
 use crate::draw::Drawn;
 use intendant_core::{Element, Key};
 use intendant_sampling::Distribution;

@@ -8,8 +8,10 @@ mod analogies;
 mod files;
 mod held_out;
 mod similarity;
+mod vectors;
 
 pub use analogies::{Analogies, Question, Section};
+pub use files::{read_analogies, read_similarities};
 pub use similarity::{Rated, Similarities};
 
 pub(crate) use held_out::HeldOut;
@@ -21,6 +23,7 @@ use intendant_core::{Element, Key};
 use intendant_task::{Evaluation, Partition, Reduction, Split};
 use similarity::spearman;
 use std::ops::Range;
+use vectors::Vectors;
 
 /// What is tested besides the loss on held-out text.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,29 +74,6 @@ impl<E: Element> Quality<E> {
             sums.add("quality.count", 1.0);
         }
         Self { shape, keys, held_out, analogies, similarities, sums }
-    }
-}
-
-/// The vectors of some keys, ascending.
-#[derive(Clone, Copy)]
-pub(crate) struct Vectors<'a, E> {
-    keys: &'a [Key],
-    values: &'a [E],
-    shape: Shape,
-}
-
-impl<E: Element> Vectors<'_, E> {
-    /// The place of a key that is among them.
-    pub(crate) fn place(&self, key: Key) -> usize {
-        self.keys.partition_point(|other| *other < key)
-    }
-
-    pub(crate) fn at(&self, place: usize) -> &[E] {
-        &self.values[place * self.shape.len()..][..self.shape.dim]
-    }
-
-    pub(crate) fn of(&self, key: Key) -> &[E] {
-        self.at(self.place(key))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Word similarity: do cosines order pairs of words as people do?
 
-use super::Vectors;
+use super::vectors::Vectors;
 use crate::data::{Corpus, UNKNOWN};
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};

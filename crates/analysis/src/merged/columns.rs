@@ -12,6 +12,9 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{SchemaDescriptor, TypePtr};
 use std::sync::Arc;
 
+/// The schema of merged files that this version writes and reads.
+pub const SCHEMA: &str = "intendant.trace/1";
+
 /// The column of times, by which rows are sorted.
 pub(super) const AT: &str = "at_us";
 

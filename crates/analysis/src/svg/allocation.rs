@@ -1,9 +1,8 @@
 //! Allocation over time: rows are keys, colours are owners [thesis Fig. 3.5].
 
 use super::canvas::{Anchor, Area, Canvas, Fill, LINE, MARGIN, shorten};
-use crate::allocation::Allocation;
+use crate::allocation::{Allocation, MOVING, UNKNOWN, Window};
 use crate::palette::{MOVING_COLOUR, UNKNOWN_COLOUR};
-use crate::rows::{MOVING, UNKNOWN, Window};
 use std::collections::BTreeMap;
 
 /// Where rows begin, right of the names of keys.

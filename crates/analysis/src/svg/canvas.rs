@@ -1,7 +1,7 @@
 //! Shapes and texts of a picture.
 
+use crate::allocation::Window;
 use crate::palette::{Pattern, look};
-use crate::rows::Window;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 

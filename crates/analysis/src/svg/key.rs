@@ -2,8 +2,7 @@
 
 use super::allocation::name;
 use super::canvas::{Anchor, Area, Canvas, Fill, LINE, MARGIN};
-use crate::allocation::Allocation;
-use crate::rows::{Stretch, Window};
+use crate::allocation::{Allocation, Stretch, Window};
 
 /// Where rows begin, right of the names of nodes.
 const LEFT: u32 = 90;

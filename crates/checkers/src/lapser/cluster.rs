@@ -1,6 +1,5 @@
 //! A run: nodes, their workers, and the network between them, event by event.
 
-use super::Run;
 use super::checks::{self, Answers, Monotone, Sets, Traffic, Writers, progress, teardown, value_of};
 use super::checks::{Call, Writer};
 use super::member::{Member, State, Task, Worker};
@@ -18,6 +17,25 @@ const EVENTS_PER_CALL_MAX: u64 = 2_000;
 /// How often a node that is to die in the middle of an operation looks whether it is, and how soon again.
 const TRIES_MAX: u64 = 500;
 const TRY_NS_MAX: u64 = 200;
+
+/// Result of one seed.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The violation, if there was one.
+    pub result: Result<(), Violation>,
+    /// Hash of all events and of the words that were copied.
+    pub hash: u64,
+    /// Number of inputs of nodes.
+    pub events: u64,
+    /// Number of calls of all workers.
+    pub calls: u64,
+    /// Virtual time at the end, ns.
+    pub virtual_ns: u64,
+    /// Reach markers.
+    pub reach: Reach,
+    /// The readable trace; empty if it was not requested.
+    pub trace: Vec<String>,
+}
 
 /// An input of a node besides those of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,31 +12,13 @@ mod member;
 mod mode;
 mod scenario;
 
+pub use cluster::Run;
 pub use mode::{Mode, name};
 
 use cluster::Cluster;
 use intendant_sim::Violation;
 use intendant_sim::reach::Reach;
 use scenario::Scenario;
-
-/// Result of one seed.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// The violation, if there was one.
-    pub result: Result<(), Violation>,
-    /// Hash of all events and of the words that were copied.
-    pub hash: u64,
-    /// Number of inputs of nodes.
-    pub events: u64,
-    /// Number of calls of all workers.
-    pub calls: u64,
-    /// Virtual time at the end, ns.
-    pub virtual_ns: u64,
-    /// Reach markers.
-    pub reach: Reach,
-    /// The readable trace; empty if it was not requested.
-    pub trace: Vec<String>,
-}
 
 /// Runs one seed.
 #[must_use]

@@ -6,25 +6,20 @@
 //! a snapshot, and the checkers judge what the workers saw.
 
 mod call;
-mod in_place;
-mod intents;
+mod failure;
 mod mode;
-mod moves;
 mod program;
-mod replicas;
 mod scenario;
-mod stops;
 mod tally;
 
-pub use intents::IntentSettings;
+pub use failure::Failure;
 pub use mode::Mode;
-pub use replicas::Stop;
-pub use scenario::Scenario;
 pub(crate) use scenario::draw_delays;
+pub use scenario::{IntentSettings, Scenario, Stop};
 
-use crate::history::{Inconsistency, Summary};
-use crate::lanes::{self, BadValue};
-use crate::registers::{BadRegister, Registers};
+use crate::history::Summary;
+use crate::lanes;
+use crate::registers::Registers;
 use intendant_core::{Clock, Combine, Element, Key, Layout, Timing, copy_from_bytes};
 use intendant_sampling::{Conformity, Distribution, Sampler, Scheme};
 use intendant_sim::Violation;
@@ -43,56 +38,6 @@ const KEYS_AT_LAST: u64 = 4;
 
 /// Duration for which an idle cluster is observed, ns.
 const IDLE_NS: u64 = 10_000_000_000;
-
-/// Why a run failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// A broken invariant of the simulated cluster.
-    #[error(transparent)]
-    Violation(#[from] Violation),
-    /// No order of the operations explains the values that workers saw.
-    #[error("history: {0}")]
-    Inconsistency(#[from] Inconsistency),
-    /// A worker's pulls of a key with replicas contradict its own pushes or its earlier pulls.
-    #[error("session: {0}")]
-    Session(Inconsistency),
-    /// A value that no sequence of pushes produces.
-    #[error("values: {0}")]
-    Value(#[from] BadValue),
-    /// A row whose rule was not applied once per push.
-    #[error("rules: {0}")]
-    Rule(#[from] tally::BadRow),
-    /// A value that no sequence of sets produces.
-    #[error("registers: {0}")]
-    Register(#[from] BadRegister),
-}
-
-impl Failure {
-    /// Whether only the order of operations is wrong (not sequentially consistent), and no update is lost or
-    /// doubled.
-    #[must_use]
-    pub const fn is_of_order(&self) -> bool {
-        match self {
-            Self::Inconsistency(found) => found.is_of_order(),
-            Self::Register(found) => found.is_of_order(),
-            Self::Violation(_) | Self::Session(_) | Self::Value(_) | Self::Rule(_) => false,
-        }
-    }
-
-    /// Name of the check that found the failure.
-    #[must_use]
-    pub const fn check(&self) -> &'static str {
-        match self {
-            Self::Violation(violation) => violation.check,
-            Self::Inconsistency(found) if found.is_of_order() => "history",
-            Self::Session(found) if found.is_of_order() => "session",
-            Self::Inconsistency(_) | Self::Session(_) => "sums",
-            Self::Value(_) => "values",
-            Self::Rule(_) => "rules",
-            Self::Register(_) => "registers",
-        }
-    }
-}
 
 /// Result of one seed.
 #[derive(Clone, Debug)]

@@ -1,8 +1,12 @@
 //! The programs of a random workload: each worker makes random calls, waits for operations, and records what
 //! it saw.
 
+mod in_place;
+mod intents;
+mod moves;
+mod stops;
+
 use super::call::{Call, CallKind};
-use super::intents::Announced;
 use super::{Failure, Scenario, tally};
 use crate::history::{History, RecordId, Summary};
 use crate::lanes;
@@ -14,13 +18,14 @@ use intendant_sim::cluster::{CallOutcome, Caller, Cluster, Wait};
 use intendant_sim::reach::Marker;
 use intendant_wire::{AccessKind, OpId};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Number of sizes of dust on updates: below 1, 1/2, 1/4 and so on.
 const DUST_SIZES: u64 = 12;
 
 /// How a key of a call is recorded, by the checker that judges it.
 #[derive(Clone, Copy)]
-pub(super) enum KeyRecord {
+enum KeyRecord {
     Push(RecordId),
     Pull(RecordId, Need),
     Set,
@@ -30,16 +35,16 @@ pub(super) enum KeyRecord {
 }
 
 /// An outstanding operation of a worker.
-pub(super) struct OutstandingOp {
-    pub(super) op: OpId,
-    pub(super) keys: Vec<Key>,
+struct OutstandingOp {
+    op: OpId,
+    keys: Vec<Key>,
     /// Parallel to `keys`; empty if the operation accesses no values.
-    pub(super) records: Vec<KeyRecord>,
+    records: Vec<KeyRecord>,
 }
 
 /// What a worker waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Waiting {
+enum Waiting {
     /// Nothing: a wake-up is scheduled.
     No,
     For(OpId),
@@ -55,39 +60,46 @@ pub(super) enum Waiting {
 }
 
 /// The state of a worker's program.
-pub(super) struct Program {
-    pub(super) calls: u64,
-    pub(super) calls_left: u64,
-    pub(super) clock: u32,
+struct Program {
+    calls: u64,
+    calls_left: u64,
+    clock: u32,
     /// Number of stops that it has passed.
-    pub(super) stops: usize,
-    pub(super) outstanding: Vec<OutstandingOp>,
-    pub(super) next: Option<Call>,
-    pub(super) waiting: Waiting,
+    stops: usize,
+    outstanding: Vec<OutstandingOp>,
+    next: Option<Call>,
+    waiting: Waiting,
+}
+
+/// The intents of a worker that it or its loader has signalled.
+#[derive(Default)]
+struct Announced {
+    windows: Vec<(Vec<Key>, Range<u32>)>,
+    loader_left: u64,
 }
 
 /// The programs of all workers, and the checkers that judge what they see.
 pub(super) struct Programs<E> {
-    pub(super) scenario: Scenario,
-    pub(super) dice: Dice,
-    pub(super) programs: Vec<Program>,
-    pub(super) history: History,
-    pub(super) registers: Registers,
-    pub(super) staleness: Staleness,
+    scenario: Scenario,
+    dice: Dice,
+    programs: Vec<Program>,
+    history: History,
+    registers: Registers,
+    staleness: Staleness,
     /// Pushes by key and worker, of keys whose updates are clipped.
     pushes: BTreeMap<Key, Vec<u32>>,
     /// With rules, the number of pushes of each key.
     tally: BTreeMap<Key, u32>,
     /// The present staleness bound.
-    pub(super) bound: u32,
+    bound: u32,
     /// A two-step relocation: key, intermediate node, final node.
-    pub(super) two_step: Option<(Key, NodeId, NodeId)>,
+    two_step: Option<(Key, NodeId, NodeId)>,
     /// Number of keys with lanes, without those with huge values.
-    pub(super) small_keys: u64,
+    small_keys: u64,
     /// The signalled intents, by worker.
-    pub(super) announced: Vec<Announced>,
+    announced: Vec<Announced>,
     /// Number of workers that have not reached the stop.
-    pub(super) left: usize,
+    left: usize,
     values: Vec<E>,
     lanes: Vec<u32>,
 }
@@ -213,7 +225,7 @@ impl<E: Element> Programs<E> {
         }
     }
 
-    pub(super) fn record_pull(&mut self, worker: usize, key: Key, now_ns: Option<u64>) -> KeyRecord {
+    fn record_pull(&mut self, worker: usize, key: Key, now_ns: Option<u64>) -> KeyRecord {
         if self.scenario.registers().contains(&key.0) {
             KeyRecord::Read(self.registers.pull(worker, key))
         } else if self.scenario.is_clipped(key) {
@@ -232,7 +244,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Records a push of a worker, and appends its update to `values`.
-    pub(super) fn record_push(
+    fn record_push(
         &mut self,
         worker: usize,
         key: Key,
@@ -275,7 +287,7 @@ impl<E: Element> Programs<E> {
         KeyRecord::Push(self.history.push(worker, key, now_ns))
     }
 
-    pub(super) fn access(
+    fn access(
         &mut self,
         cluster: &mut Cluster<E>,
         worker: usize,
@@ -379,7 +391,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Lets the worker wait, or schedules its wake-up if there is nothing to wait for.
-    pub(super) fn wait_or_wake(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
+    fn wait_or_wake(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
         let program = &mut self.programs[worker];
         let waits = match waiting {
             Waiting::For(op) | Waiting::Synchronised(op) => {
@@ -409,7 +421,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Passes the values of pulls to the checkers.
-    pub(super) fn record_results(
+    fn record_results(
         &mut self,
         cluster: &mut Cluster<E>,
         worker: usize,

@@ -1,6 +1,7 @@
 //! Affinity of keys to nodes.
 
-use super::{RangeName, question, selection, shortened};
+use super::texts::{RangeName, shortened};
+use super::{question, selection};
 use crate::answer::Refusal;
 use crate::library::Loaded;
 use intendant_analysis::Affinity;

@@ -2,7 +2,8 @@
 
 use super::matrix::start_of;
 use super::overview::Waiting;
-use super::{RangeName, question, rounds};
+use super::texts::RangeName;
+use super::{question, rounds};
 use crate::answer::Refusal;
 use crate::library::Loaded;
 use intendant_analysis::{MOVING, Place, Stamped, Stretch, Window};

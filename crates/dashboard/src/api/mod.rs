@@ -8,6 +8,7 @@ mod question;
 mod rounds;
 mod selection;
 mod series;
+mod texts;
 
 use crate::answer::Refusal;
 use crate::assets;
@@ -22,7 +23,7 @@ use http::{Method, StatusCode};
 use intendant_analysis::Doubt;
 use intendant_analysis::palette::{COLOURS, MOVING_COLOUR, UNKNOWN_COLOUR};
 use question::Asked;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use std::any::Any;
 use std::sync::Arc;
@@ -207,26 +208,4 @@ async fn asset(request: Request) -> Response {
 
 fn other_method() -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this address is not served by this method")
-}
-
-/// The name of a key's range.
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-struct RangeName(String);
-
-impl RangeName {
-    fn of(run: &Loaded, key: u64) -> Self {
-        Self(run.allocation.run().name(key).map_or_else(|| "unknown".to_owned(), |(name, _)| shortened(name)))
-    }
-}
-
-/// Letters of a text from a trace. Names are short; others come from no run of ours.
-const LETTERS_MAX: usize = 200;
-
-/// Text of a trace, as long as a page shows it.
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(LETTERS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }

@@ -1,7 +1,7 @@
 //! A run in numbers.
 
 use super::question::span;
-use super::shortened;
+use super::texts::shortened;
 use crate::library::Loaded;
 use intendant_analysis::{Durations, NodeInfo, Summary, Wait};
 use serde::Serialize;

@@ -1,6 +1,5 @@
 //! A run in memory.
 
-use super::Entry;
 use super::totals::Index;
 use intendant_analysis::{Allocation, AnalysisError, Limits, Run, Stamped, Summary};
 use intendant_trace::{Filter, What};
@@ -25,7 +24,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// # Errors
     /// If it is no run.
-    pub(super) fn read(entry: &Entry, path: &Path, limits: Limits) -> Result<Self, AnalysisError> {
+    pub(super) fn read(id: &str, title: &str, path: &Path, limits: Limits) -> Result<Self, AnalysisError> {
         let run = Arc::new(Run::open(path, limits)?);
         let allocation = Allocation::of(&run, &Filter::All);
         let summary = Summary::of(&allocation, LONGEST);
@@ -36,7 +35,7 @@ impl Loaded {
             }
         }
         let totals = Index::of(&run);
-        Ok(Self { id: entry.id.clone(), title: entry.title.clone(), allocation, summary, totals, rounds })
+        Ok(Self { id: id.to_owned(), title: title.to_owned(), allocation, summary, totals, rounds })
     }
 
     /// How much memory it takes: events and ranges of keys, each of which takes about 50 bytes.
@@ -80,7 +79,6 @@ impl Loaded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::library::{Content, Source};
     use intendant_trace::{Header, NamedRange, Writer};
 
     #[test]
@@ -96,10 +94,7 @@ mod tests {
             ..Header::default()
         };
         Writer::create(file.path(), &header).unwrap();
-        let (id, title) = ("a".to_owned(), "a".to_owned());
-        let content = Content::Path(file.path().to_owned());
-        let entry = Entry { id, source: Source::Given, title, about: None, error: None, content };
-        let loaded = Loaded::read(&entry, file.path(), Limits::default()).unwrap();
+        let loaded = Loaded::read("a", "a", file.path(), Limits::default()).unwrap();
         assert_eq!(loaded.allocation.run().len(), 0);
         // A quarter of all keys begin a range of accepted ones.
         assert!((1 << 17..1 << 19).contains(&loaded.weight()), "{}", loaded.weight());

@@ -5,6 +5,9 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// Nodes that are asked: as many as a cluster has.
+pub(super) const NODES_MAX: usize = 1024;
+
 /// Samples of all nodes together: a day of one node, three hours of eight.
 const SAMPLES_MAX: usize = 86_400;
 
@@ -145,7 +148,7 @@ impl History {
     }
 
     fn add_answer(&mut self, since_start: Duration, said: Said, address: LiveAddress) {
-        let most = super::NODES_MAX as u64;
+        let most = NODES_MAX as u64;
         let Ok(at) = usize::try_from(said.node.min(most - 1)) else { return };
         let is_new_run = said.started_unix_ms > self.started_unix_ms.saturating_add(1000)
             && said.node == 0
@@ -160,7 +163,7 @@ impl History {
             self.started_unix_ms = said.started_unix_ms;
         }
         self.now_unix_ms = self.now_unix_ms.max(said.now_unix_ms);
-        for (peer, place) in said.peers.iter().take(super::NODES_MAX).enumerate() {
+        for (peer, place) in said.peers.iter().take(NODES_MAX).enumerate() {
             let place = place.as_ref().and_then(|place| place.parse().ok());
             let node = self.node(peer);
             node.address = place.or(node.address.take());

@@ -1,11 +1,14 @@
 //! Pods of an indexed job of Kubernetes.
 
-use super::{Environment, Launcher, Step};
-use crate::rendezvous::{RendezvousError, variable};
+use super::environment::Environment;
+use super::launcher::Launcher;
+use super::step::Step;
+use crate::error::RendezvousError;
+use crate::variable;
 use intendant_core::limits;
 
 /// The pod's index within its job. Kubernetes sets nothing else.
-pub(super) const INDEX: &str = "JOB_COMPLETION_INDEX";
+const INDEX: &str = Launcher::Kubernetes.rank_variable();
 
 /// Every pod has an address of its own, so that all jobs can use one port.
 const PORT: u16 = 29_500;

@@ -19,108 +19,27 @@
 //! Not in this module: tokens, sockets, names and addresses ([`crate::rendezvous`]), and launchers that set
 //! no ranks (ssh).
 
+mod environment;
 mod hostlist;
 mod kubernetes;
+mod launcher;
 mod mpi;
 mod slurm;
+mod step;
 
-use crate::rendezvous::{RendezvousError, variable};
-use intendant_core::{NodeId, limits, random};
-use std::fmt;
+pub(crate) use environment::{Environment, Host};
+pub use launcher::Launcher;
 
-/// Derived ports. Linux chooses from 32768 and above when a program asks for any port.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
+use crate::error::RendezvousError;
+use crate::variable;
+use intendant_core::{NodeId, limits};
+use step::{Step, port};
 
 /// The name of a run of torchrun.
 const TORCHRUN_RUN: &str = "TORCHELASTIC_RUN_ID";
 
 /// `True` if torchrun's agent listens at MASTER_PORT.
 const TORCHRUN_LISTENS: &str = "TORCHELASTIC_USE_AGENT_STORE";
-
-/// The launcher that told this process its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Launcher {
-    /// `RANK` and `WORLD_SIZE`: our launcher, or a user by hand.
-    Variables,
-    /// PyTorch's torchrun.
-    Torchrun,
-    /// Slurm's `srun`.
-    Slurm,
-    /// Open MPI's `mpirun`.
-    OpenMpi,
-    /// `mpiexec` of MPICH or Intel MPI, or another launcher that speaks PMI.
-    Pmi,
-    /// Another launcher that speaks PMIx.
-    Pmix,
-    /// An indexed job of Kubernetes.
-    Kubernetes,
-}
-
-impl Launcher {
-    /// The variable with the number of nodes.
-    #[must_use]
-    pub fn nodes_variable(self) -> &'static str {
-        match self {
-            Self::Slurm => slurm::TASKS,
-            Self::OpenMpi => mpi::RANKS,
-            Self::Pmi => mpi::PMI_SIZE,
-            Self::Variables | Self::Torchrun | Self::Pmix | Self::Kubernetes => variable::NODES,
-        }
-    }
-
-    fn rank_variable(self) -> &'static str {
-        match self {
-            Self::Slurm => slurm::TASK,
-            Self::OpenMpi => mpi::RANK,
-            Self::Pmi => mpi::PMI_RANK,
-            Self::Pmix => mpi::PMIX_RANK,
-            Self::Kubernetes => kubernetes::INDEX,
-            Self::Variables | Self::Torchrun => variable::RANK,
-        }
-    }
-
-    /// How a user of this launcher sets environment variables for all processes.
-    pub(crate) fn example(self, variables: &[(&str, &str)]) -> String {
-        let (before, option, between) = match self {
-            Self::OpenMpi => ("mpirun", " -x ", "="),
-            Self::Pmi => ("mpiexec", " -genv ", " "),
-            Self::Kubernetes => ("in the pod template:", " ", "="),
-            Self::Variables | Self::Torchrun | Self::Slurm | Self::Pmix => ("export", " ", "="),
-        };
-        let set = |(name, value): &(&str, &str)| format!("{option}{name}{between}{value}");
-        before.to_owned() + &variables.iter().map(set).collect::<String>()
-    }
-}
-
-impl fmt::Display for Launcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Variables => "the environment",
-            Self::Torchrun => "torchrun",
-            Self::Slurm => "srun",
-            Self::OpenMpi => "mpirun",
-            Self::Pmi => "mpiexec (PMI)",
-            Self::Pmix => "a PMIx launcher",
-            Self::Kubernetes => "Kubernetes",
-        })
-    }
-}
-
-/// The machine of node 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Host {
-    /// A name or address.
-    Named(String),
-    /// A name in Slurm's configuration, which need not be one that the network knows.
-    SlurmNode(String),
-}
-
-impl Host {
-    fn here() -> Self {
-        Self::Named("127.0.0.1".to_owned())
-    }
-}
 
 /// Where a process belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,65 +53,6 @@ pub(crate) struct Placement {
     pub(crate) local_nodes: usize,
     pub(crate) host: Host,
     pub(crate) port: u16,
-}
-
-/// What a launcher tells one of its processes.
-struct Step {
-    launcher: Launcher,
-    rank: u64,
-    nodes: u64,
-    local_rank: usize,
-    local_nodes: usize,
-    /// `None` if the launcher does not tell.
-    host: Option<Host>,
-    port: Option<u16>,
-}
-
-/// The variables of a process, and its number.
-pub(crate) struct Environment<'a> {
-    pub(crate) lookup: &'a dyn Fn(&'static str) -> Option<String>,
-    pub(crate) process: u32,
-}
-
-impl Environment<'_> {
-    pub(crate) fn text(&self, name: &'static str) -> Option<String> {
-        (self.lookup)(name).map(|value| value.trim().to_owned())
-    }
-
-    fn has(&self, name: &'static str) -> bool {
-        (self.lookup)(name).is_some()
-    }
-
-    fn need(&self, name: &'static str, present: &'static str) -> Result<String, RendezvousError> {
-        self.text(name).ok_or(RendezvousError::Incomplete { missing: name, present })
-    }
-
-    /// A number within bounds.
-    pub(crate) fn number(&self, name: &'static str, min: u64, max: u64) -> Result<u64, RendezvousError> {
-        let value = self.text(name).unwrap_or_default();
-        value.parse().ok().filter(|number| (min..=max).contains(number)).ok_or_else(|| {
-            let allowed = format!("a number from {min} to {max}");
-            RendezvousError::Invalid { name, value, allowed }
-        })
-    }
-
-    /// The port that was asked for.
-    fn port(&self) -> Result<Option<u16>, RendezvousError> {
-        let name = [variable::OWN_PORT, variable::PORT].into_iter().find(|name| self.has(name));
-        name.map(|name| Ok(self.number(name, 1, u16::MAX.into())? as u16)).transpose()
-    }
-
-    /// The machine of node 0 that was asked for.
-    fn host(&self) -> Result<Option<Host>, RendezvousError> {
-        let Some(value) = self.text(variable::ADDRESS) else { return Ok(None) };
-        // An IPv6 address, as it is written in front of a port.
-        let bare = value.strip_prefix('[').and_then(|value| value.strip_suffix(']')).unwrap_or(&value);
-        if bare.is_empty() {
-            let allowed = "a host name or address".to_owned();
-            return Err(RendezvousError::Invalid { name: variable::ADDRESS, value, allowed });
-        }
-        Ok(Some(Host::Named(bare.to_owned())))
-    }
 }
 
 /// This process's place; `None` if no launcher started it as one of several.
@@ -303,12 +163,6 @@ fn node(launcher: Launcher, rank: u64, nodes: u64) -> Result<NodeId, RendezvousE
         return Err(RendezvousError::RankOutOfRange { name, rank, size, nodes });
     }
     Ok(NodeId(rank as u16))
-}
-
-/// The port of the run with these names.
-fn port(names: &[&str]) -> u16 {
-    let bytes: Vec<u64> = names.join("/").bytes().map(u64::from).collect();
-    PORTS.start + (random::stream(0, &bytes) % PORTS.len() as u64) as u16
 }
 
 #[cfg(test)]

@@ -1,19 +1,23 @@
 //! Processes that Open MPI's `mpirun`, the `mpiexec` of MPICH or Intel MPI, or another launcher that speaks
 //! PMIx started.
 
-use super::{Environment, Host, Launcher, Step, port, slurm};
-use crate::rendezvous::{RendezvousError, variable};
+use super::environment::{Environment, Host};
+use super::launcher::Launcher;
+use super::slurm;
+use super::step::{Step, port};
+use crate::error::RendezvousError;
+use crate::variable;
 use intendant_core::limits;
 
-pub(super) const RANKS: &str = "OMPI_COMM_WORLD_SIZE";
-pub(super) const RANK: &str = "OMPI_COMM_WORLD_RANK";
+const RANKS: &str = Launcher::OpenMpi.nodes_variable();
+const RANK: &str = Launcher::OpenMpi.rank_variable();
 const LOCAL_RANK: &str = "OMPI_COMM_WORLD_LOCAL_RANK";
 const LOCAL_RANKS: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
 const JOB: &str = "OMPI_MCA_ess_base_jobid";
-pub(super) const PMIX_RANK: &str = "PMIX_RANK";
+const PMIX_RANK: &str = Launcher::Pmix.rank_variable();
 const PMIX_JOB: &str = "PMIX_NAMESPACE";
-pub(super) const PMI_RANK: &str = "PMI_RANK";
-pub(super) const PMI_SIZE: &str = "PMI_SIZE";
+const PMI_RANK: &str = Launcher::Pmi.rank_variable();
+const PMI_SIZE: &str = Launcher::Pmi.nodes_variable();
 // Of MPICH's process manager Hydra, which Intel MPI uses as well.
 const HYDRA_LOCAL_RANK: &str = "MPI_LOCALRANKID";
 const HYDRA_LOCAL_RANKS: &str = "MPI_LOCALNRANKS";

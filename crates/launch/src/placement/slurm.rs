@@ -1,12 +1,14 @@
 //! Processes that `srun` started: tasks of a job step.
 
+use super::environment::{Environment, Host};
 use super::hostlist::{count_at, first_host, first_number};
-use super::{Environment, Host, Launcher, Step, port};
-use crate::rendezvous::RendezvousError;
+use super::launcher::Launcher;
+use super::step::{Step, port};
+use crate::error::RendezvousError;
 use intendant_core::limits;
 
-pub(super) const TASKS: &str = "SLURM_STEP_NUM_TASKS";
-pub(super) const TASK: &str = "SLURM_PROCID";
+pub(super) const TASKS: &str = Launcher::Slurm.nodes_variable();
+const TASK: &str = Launcher::Slurm.rank_variable();
 const JOB: &str = "SLURM_JOB_ID";
 const STEP: &str = "SLURM_STEP_ID";
 const MACHINES: &str = "SLURM_STEP_NUM_NODES";

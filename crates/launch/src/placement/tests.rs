@@ -1,6 +1,7 @@
 //! Environments that launchers made (Slurm 22.05, Open MPI 4.1), and the places that follow from them.
 //! Variables that have nothing to do with places, or tell where they were recorded, are left out.
 
+use super::step::PORTS;
 use super::*;
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
 //! One node's process: its environment, its process group, and its death with the launcher.
 
-use super::Launch;
 use super::saves::Saves;
-use crate::rendezvous::variable;
+use crate::variable;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::io;
@@ -32,22 +31,19 @@ pub(super) enum ProcessState {
 }
 
 impl Child {
-    /// Starts node `rank`; node 0 gets the coordinator's socket, and all get the pipe for
+    /// Starts node `rank` of `nodes`; node 0 gets the coordinator's socket, and all get the pipe for
     /// [`super::tell_saved`].
     pub(super) fn start(
-        launch: &Launch,
+        mut command: Command,
         rank: usize,
+        nodes: usize,
         port: u16,
         token: &str,
         listener: Option<TcpListener>,
         saves: &Saves,
     ) -> io::Result<Self> {
-        let nodes = launch.nodes.to_string();
-        let mut command = Command::new(&launch.program);
-        Self::tell_of_token(&mut command, launch);
+        let nodes = nodes.to_string();
         command
-            .args(&launch.args)
-            .envs(launch.env.iter().map(|(name, value)| (name, value)))
             .env(variable::RANK, rank.to_string())
             .env(variable::LOCAL_RANK, rank.to_string())
             .env(variable::NODES, &nodes)
@@ -70,25 +66,14 @@ impl Child {
         Ok(Self { rank, pid: Pid::from_child(&process), process })
     }
 
-    /// Whether other programs know the token.
-    fn tell_of_token(command: &mut Command, launch: &Launch) {
-        match launch.token {
-            Some(_) => command.env_remove(variable::OWN_TOKEN),
-            None => command.env(variable::OWN_TOKEN, "1"),
-        };
-    }
-
     /// Starts a process that joins the nodes at a port of this machine; messages call it node `rank`.
     pub(super) fn start_later(
-        launch: &Launch,
+        mut command: Command,
         rank: usize,
         port: u16,
         token: &str,
         saves: &Saves,
     ) -> io::Result<Self> {
-        let mut command = Command::new(&launch.program);
-        Self::tell_of_token(&mut command, launch);
-        command.args(&launch.args).envs(launch.env.iter().map(|(name, value)| (name, value)));
         for name in [
             variable::RANK,
             variable::LOCAL_RANK,

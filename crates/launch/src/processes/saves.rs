@@ -3,7 +3,7 @@
 //!
 //! What is saved, and where, is the nodes' business; so a signal is all that they send of that.
 
-use crate::rendezvous::variable;
+use crate::variable;
 use rustix::fs::OFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::File;

@@ -48,6 +48,7 @@ mod secure;
 mod spare;
 mod stream;
 mod unix;
+mod unix_stream;
 
 pub use address::{Address, InvalidUnixName, Transport, UnixName};
 pub use arrivals::Arrivals;

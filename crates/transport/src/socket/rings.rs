@@ -5,8 +5,8 @@
 //! confirmation says whether the rings are used (`dial.rs`). So both sides agree, and a connection whose
 //! descriptor did not arrive stays a Unix socket.
 
-use super::carrier::Unix;
 use super::cores;
+use super::unix_stream::Unix;
 use crate::ring::{self, Reader, Writer};
 use crate::sync::Segment;
 use bytes::BytesMut;

@@ -1,11 +1,12 @@
 //! One connection to a peer, of any kind, until its handshake is over.
 
 use super::address::Address;
-use super::carrier::{Carrier, Unix};
+use super::carrier::Carrier;
 use super::rdma::{self, Rdma};
 use super::rings::{Rings, Shared};
 use super::secure::Secure;
 use super::unix;
+use super::unix_stream::Unix;
 use crate::HandshakeError;
 use crate::tls::{Tls, TlsStream};
 use rustix::net::sockopt;

@@ -1,7 +1,7 @@
 //! Why two nodes do not agree on a TLS connection.
 
-use super::TlsFiles;
-use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+use super::files::{TlsFiles, describe};
+use rustls::{AlertDescription, Error, InvalidMessage};
 use std::io;
 
 /// What the user should do if nodes differ in whether they use TLS.
@@ -100,31 +100,5 @@ fn of_alert(alert: AlertDescription, files: &TlsFiles) -> TlsError {
         ours(&format!("{alert:?}; make all certificates of a cluster with one authority"))
     } else {
         TlsError::Protocol { detail: format!("the other side ended it with the alert {alert:?}") }
-    }
-}
-
-/// The rest of a sentence that starts with a certificate.
-pub(super) fn describe(fault: &CertificateError, files: &TlsFiles) -> String {
-    let days = |from: u64, to: u64| to.saturating_sub(from) / (24 * 3600);
-    if let CertificateError::ExpiredContext { time, not_after } = fault {
-        format!("has expired, {} days ago", days(not_after.as_secs(), time.as_secs()))
-    } else if matches!(fault, CertificateError::Expired) {
-        "has expired".to_owned()
-    } else if let CertificateError::NotValidYetContext { time, not_before } = fault {
-        format!("becomes valid in {} days; compare the clocks", days(time.as_secs(), not_before.as_secs()))
-    } else if matches!(fault, CertificateError::NotValidYet) {
-        "is not valid yet; compare the clocks".to_owned()
-    } else if matches!(fault, CertificateError::UnknownIssuer | CertificateError::BadSignature) {
-        format!("is not signed by an authority in {}", files.ca.display())
-    } else if matches!(
-        fault,
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
-    ) {
-        format!("does not have the DNS name '{}' among its alternative names", super::TLS_NAME)
-    } else if format!("{fault:?}").contains("CaUsedAsEndEntity") {
-        // The verifier's own error, of whose type rustls says nothing.
-        "is that of an authority, and not of a node".to_owned()
-    } else {
-        format!("cannot be used: {fault}")
     }
 }

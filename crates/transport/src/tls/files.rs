@@ -1,12 +1,14 @@
 //! The files of a node: its certificate, its key, and the authority of the cluster.
 
-use super::error::describe;
 use crate::check_is_file;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{Error, RootCertStore};
+use rustls::{CertificateError, Error, RootCertStore};
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// The name that the certificate of every node has among its alternative names (DNS).
+pub const TLS_NAME: &str = "intendant";
 
 /// The files that a node needs for TLS, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +129,32 @@ impl TlsFiles {
         } else {
             TlsFileError::Key { key: self.key.clone(), detail: error.to_string() }
         }
+    }
+}
+
+/// The rest of a sentence that starts with a certificate.
+pub(super) fn describe(fault: &CertificateError, files: &TlsFiles) -> String {
+    let days = |from: u64, to: u64| to.saturating_sub(from) / (24 * 3600);
+    if let CertificateError::ExpiredContext { time, not_after } = fault {
+        format!("has expired, {} days ago", days(not_after.as_secs(), time.as_secs()))
+    } else if matches!(fault, CertificateError::Expired) {
+        "has expired".to_owned()
+    } else if let CertificateError::NotValidYetContext { time, not_before } = fault {
+        format!("becomes valid in {} days; compare the clocks", days(time.as_secs(), not_before.as_secs()))
+    } else if matches!(fault, CertificateError::NotValidYet) {
+        "is not valid yet; compare the clocks".to_owned()
+    } else if matches!(fault, CertificateError::UnknownIssuer | CertificateError::BadSignature) {
+        format!("is not signed by an authority in {}", files.ca.display())
+    } else if matches!(
+        fault,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
+    ) {
+        format!("does not have the DNS name '{TLS_NAME}' among its alternative names")
+    } else if format!("{fault:?}").contains("CaUsedAsEndEntity") {
+        // The verifier's own error, of whose type rustls says nothing.
+        "is that of an authority, and not of a node".to_owned()
+    } else {
+        format!("cannot be used: {fault}")
     }
 }
 

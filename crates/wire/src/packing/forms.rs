@@ -138,7 +138,7 @@ pub(super) fn lists(head: &[u8]) -> Lists {
     let keys = |count| List { width: 8, count };
     let numbers = |there: bool| List { width: 4, count: if there { count } else { 0 } };
     let none = List::default();
-    let Ok(class) = MessageClass::from_number(head[0]) else { return [none; LISTS_MAX] };
+    let Some(class) = MessageClass::from_number(head[0]) else { return [none; LISTS_MAX] };
     match class {
         MessageClass::Request | MessageClass::Relocate | MessageClass::HandOver | MessageClass::Moved => {
             [keys(count), numbers(true), none, none, none]

@@ -100,15 +100,6 @@ impl Outcome {
     }
 }
 
-/// The number with three significant digits, without an exponent.
-pub(crate) fn short(number: f64) -> String {
-    if number == 0.0 || !number.is_finite() {
-        return number.to_string();
-    }
-    let digits = (2 - number.abs().log10().floor() as i32).max(0) as usize;
-    format!("{number:.digits$}")
-}
-
 /// Checks a claim with the median of its seeds. Returns an error if a report lacks a number. A claim about a
 /// run that was left out, or at another scale, is not checked.
 pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<JudgedClaim, String> {
@@ -194,11 +185,5 @@ mod tests {
         }
         // NaN is within no bounds.
         assert!(judge(&claim(ratio, Some(0.0), None), &nan, Scale::Small).expect("numbers").broken());
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        let numbers = [0.012_345, 1.234, 12.34, 1234.5, 0.0];
-        assert_eq!(numbers.map(short), ["0.0123", "1.23", "12.3", "1234", "0"]);
     }
 }

@@ -1,6 +1,5 @@
 //! The files in `bench-configs/`: parses figures and checks that their parts fit together.
 
-use super::metric::{Reports, Spread};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -279,17 +278,6 @@ pub(crate) struct Column {
     pub(crate) divide_by: f64,
     /// Divides this run's metric by each run's metric: a speed-up.
     pub(crate) relative_to: Option<String>,
-}
-
-impl Column {
-    /// The column's numbers of a run; `None` if it was left out.
-    pub(crate) fn spread(&self, reports: &Reports, run: &str) -> Option<Result<Spread, String>> {
-        let spread = match &self.relative_to {
-            None => reports.spread((run, &self.metric), None),
-            Some(base) => reports.spread((base, &self.metric), Some((run, &self.metric))),
-        };
-        Some(spread?.map(|spread| spread.divided_by(self.divide_by)))
-    }
 }
 
 const fn one() -> f64 {

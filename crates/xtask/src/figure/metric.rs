@@ -1,7 +1,6 @@
 //! Metrics: the numbers of reports that tables show and claims compare.
 
-use super::claim::short;
-use super::config::{Quality, Scale};
+use super::config::{Column, Quality, Scale};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -117,6 +116,15 @@ impl Spread {
     pub(crate) fn count(&self, holds: impl Fn(Ratio) -> bool) -> (usize, usize) {
         (self.ratios.len(), self.ratios.iter().filter(|ratio| holds(**ratio)).count())
     }
+}
+
+/// The number with three significant digits, without an exponent.
+pub(crate) fn short(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return number.to_string();
+    }
+    let digits = (2 - number.abs().log10().floor() as i32).max(0) as usize;
+    format!("{number:.digits$}")
 }
 
 impl fmt::Display for Bounds {
@@ -273,6 +281,15 @@ impl Reports {
         };
         let ratios: Option<Result<Vec<Ratio>, String>> = (0..seeds).map(of_seed).collect();
         Some(ratios?.map(Spread::new))
+    }
+
+    /// A column's numbers of a run; `None` if it was left out.
+    pub(crate) fn column(&self, column: &Column, run: &str) -> Option<Result<Spread, String>> {
+        let spread = match &column.relative_to {
+            None => self.spread((run, &column.metric), None),
+            Some(base) => self.spread((base, &column.metric), Some((run, &column.metric))),
+        };
+        Some(spread?.map(|spread| spread.divided_by(column.divide_by)))
     }
 
     /// A metric of a run with a seed.
@@ -467,5 +484,11 @@ mod tests {
         let own = reports.spread(("a", "seconds"), None).expect("runs").expect("numbers");
         assert_eq!(own.to_string(), "4.00 [2.00, 30.0]");
         assert_eq!(reports.spread(("a", "seconds"), Some(("c", "seconds"))), None);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let numbers = [0.012_345, 1.234, 12.34, 1234.5, 0.0];
+        assert_eq!(numbers.map(short), ["0.0123", "1.23", "12.3", "1234", "0"]);
     }
 }

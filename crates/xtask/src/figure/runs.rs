@@ -4,7 +4,7 @@
 //! that of the same command of the same program is not executed again. A command that several figures have is
 //! executed once.
 
-use super::Args;
+use super::args::Args;
 use super::config::{Figure, Run, Scale};
 use super::metric::Report;
 use super::traced::{self, Traced};

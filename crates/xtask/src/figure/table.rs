@@ -14,7 +14,7 @@ pub(crate) fn render(figure: &Figure, reports: &Reports) -> String {
         }
         let mut row = vec![run.name.clone()];
         for column in &figure.columns {
-            let ours = column.spread(reports, &run.name).and_then(Result::ok);
+            let ours = reports.column(column, &run.name).and_then(Result::ok);
             let ours = ours.map_or_else(|| "–".to_owned(), |ours| ours.to_string());
             let paper = run.paper.get(&column.heading);
             row.push(paper.map_or(ours.clone(), |paper| format!("{ours} ({paper})")));
@@ -42,7 +42,7 @@ pub(crate) fn csv(figure: &Figure, reports: &Reports) -> String {
     let mut text = "run,column,median,least,most,source\n".to_owned();
     for run in &figure.runs {
         for column in &figure.columns {
-            let Some(Ok(spread)) = column.spread(reports, &run.name) else { continue };
+            let Some(Ok(spread)) = reports.column(column, &run.name) else { continue };
             let (least, most) = spread.ends();
             let source = run.paper.get(&column.heading).map(String::as_str).unwrap_or_default();
             let [name, heading, source] = [&run.name[..], &column.heading, source].map(quoted);

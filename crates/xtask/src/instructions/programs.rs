@@ -1,7 +1,8 @@
 //! Instructions per example of whole programs: with shared memory, on one adaptive node alone, and on two
 //! that are simulated.
 
-use super::{outside, valgrind};
+use super::band::outside;
+use super::valgrind;
 use crate::process;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -6,39 +6,21 @@
 //!
 //! `cargo xtask measure --pinned` compares clusters with threads, with equal means: [`pinned`].
 
+mod args;
 mod pinned;
+mod table;
+
+pub(crate) use args::Args;
+pub(crate) use table::{median, replace_between};
 
 use crate::process::{self, cargo};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::fmt::Write as _;
 use std::process::Command;
-
-/// Measure speed, and print it beside targets and rivals.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Number of measurements of each row
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=99))]
-    runs: u16,
-    /// Only measure rows whose names contain this text
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
-    /// Write the table to docs/performance.md
-    #[arg(long)]
-    write: bool,
-    /// Do not build the programs
-    #[arg(long)]
-    no_build: bool,
-    /// Measure the tasks of pinned.toml instead: clusters with one core per node, and threads on one core
-    #[arg(long)]
-    pinned: bool,
-    /// Folder with the data of tasks that are not built in; without it, they are skipped
-    #[arg(long, value_name = "DIR", requires = "pinned")]
-    data_dir: Option<PathBuf>,
-}
+use table::{Target, shown, with_range};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,9 +57,8 @@ fn one() -> f64 {
     1.0
 }
 
-/// The command that writes the table, as the page names it, and the end of a table.
+/// The command that writes the table, as the page names it.
 const WRITTEN_BY: &str = "cargo xtask measure --write";
-const END: &str = "<!-- end -->";
 
 /// Measures and prints the rows, and writes the table with `--write`.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
@@ -175,63 +156,6 @@ impl Row {
     }
 }
 
-/// What a number has to reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Target {
-    at_most: Option<f64>,
-    at_least: Option<f64>,
-}
-
-impl Target {
-    /// Whether the number reaches the target; `None` without a target.
-    fn reached(self, number: f64) -> Option<bool> {
-        match (self.at_most, self.at_least) {
-            (None, None) => None,
-            (most, least) => Some(most.is_none_or(|m| number <= m) && least.is_none_or(|l| number >= l)),
-        }
-    }
-
-    /// The verdict of a table; empty without a target.
-    fn verdict(self, number: f64) -> &'static str {
-        match self.reached(number) {
-            None => "",
-            Some(true) => "reached",
-            Some(false) => "**missed**",
-        }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.at_most, self.at_least) {
-            (Some(most), _) => write!(formatter, "≤ {most}"),
-            (None, Some(least)) => write!(formatter, "≥ {least}"),
-            (None, None) => Ok(()),
-        }
-    }
-}
-
-/// The median; of an even number, the mean of the two in the middle. `None` of none.
-pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
-    Some((low + high) / 2.0)
-}
-
-/// The number with three significant digits.
-fn shown(number: f64) -> String {
-    let digits = 2 - (number.abs().max(1e-9).log10().floor() as i32).clamp(-6, 2);
-    format!("{number:.*}", digits as usize)
-}
-
-/// The median and the range of `numbers`.
-fn with_range(numbers: &[f64], median: f64) -> String {
-    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    format!("{} ({} to {})", shown(median), shown(least), shown(most))
-}
-
 fn render(rows: &[&Row], numbers: &BTreeMap<&str, Vec<f64>>) -> String {
     let mut table = "| what | asked | measured: median (least to most) | | rivals, measured |\n".to_owned();
     table.push_str("| --- | --- | --- | --- | --- |\n");
@@ -249,23 +173,6 @@ fn render(rows: &[&Row], numbers: &BTreeMap<&str, Vec<f64>>) -> String {
     table
 }
 
-/// Replaces the table of the page that `command` writes: what is between the comments `begin: command` and
-/// `end`.
-pub(crate) fn replace_between(page: &Path, command: &str, table: &str) -> Result<(), String> {
-    let text = std::fs::read_to_string(page).map_err(|error| format!("{}: {error}", page.display()))?;
-    let text = replace(&text, command, table)
-        .ok_or_else(|| format!("{} has no place for the table of `{command}`", page.display()))?;
-    std::fs::write(page, text).map_err(|error| format!("{}: {error}", page.display()))
-}
-
-/// The page with its table replaced; `None` if it has no place for one.
-fn replace(page: &str, command: &str, table: &str) -> Option<String> {
-    let begin = format!("<!-- begin: {command} -->\n");
-    let (before, rest) = page.split_once(&begin)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{begin}{table}{END}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,9 +183,9 @@ mod tests {
         let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("a file of the project");
         let rows = parse(&read("bench-configs/measured/performance.toml")).expect("valid");
         assert!(rows.len() > 10);
-        let page = replace(&read("docs/performance.md"), WRITTEN_BY, "| new |\n").expect("a place");
+        let page = table::replace(&read("docs/performance.md"), WRITTEN_BY, "| new |\n").expect("a place");
         assert!(page.contains("| new |\n<!-- end -->"));
-        assert_eq!(replace(&page, "cargo xtask other", ""), None);
+        assert_eq!(table::replace(&page, "cargo xtask other", ""), None);
     }
 
     #[test]
@@ -302,12 +209,5 @@ mod tests {
         assert!(table.ends_with("| a | ≤ 2 | 4.00 (2.00 to 6.00) | **missed** |  |\n"), "{table}");
         assert_eq!(rows[0].target().reached(2.0), Some(true));
         assert!(parse("[[rows]]\nname='a'\nprogram='kge'\nargs=[]\nvalue='x'\nover='c'").is_err());
-    }
-
-    #[test]
-    fn three_digits() {
-        for (number, text) in [(0.00345, "0.00345"), (1.0, "1.00"), (34.56, "34.6"), (602_123.0, "602123")] {
-            assert_eq!(shown(number), text);
-        }
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! All cases of a task run in turn. Each ratio is to the run of `single` of the same turn.
 
-use super::{Args, Target, median, replace_between, shown, with_range};
+use super::args::Args;
+use super::table::{Target, median, replace_between, shown, with_range};
 use crate::pinned::{CORES, Case, Task, packages, tasks};
 use crate::pinning;
 use crate::process::{self, cargo};
@@ -180,6 +181,6 @@ mod tests {
     #[test]
     fn the_page_has_a_place() {
         let page = std::fs::read_to_string(process::root().join("docs/performance.md")).expect("a page");
-        assert!(super::super::replace(&page, WRITTEN_BY, "").is_some());
+        assert!(crate::measure::table::replace(&page, WRITTEN_BY, "").is_some());
     }
 }

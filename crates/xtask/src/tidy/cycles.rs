@@ -13,24 +13,27 @@ use std::path::Path;
 /// By file: the files that it names, each with the line and the name.
 type Edges<'a> = BTreeMap<&'a Path, BTreeMap<&'a Path, (usize, String)>>;
 
-/// Finds a shortest cycle between files of the crate at `library`.
-pub(super) fn find(root: &Path, library: &str) -> Result<Option<Finding>, String> {
-    let found = Crate::read(&root.join(library))?;
+/// Finds the files of the crate at `root_file` that are in cycles, each with a shortest one.
+pub(super) fn find(root: &Path, root_file: &str) -> Result<Vec<Finding>, String> {
+    let found = Crate::read(&root.join(root_file))?;
     let edges = edges(&found);
-    let cycle = edges.keys().filter_map(|file| shortest(&edges, file)).min_by_key(Vec::len);
-    Ok(cycle.map(|cycle| {
-        let names: Vec<String> = cycle
-            .iter()
-            .zip(cycle.iter().skip(1).chain(cycle.first()))
-            .map(|(from, to)| {
-                let (line, name) = &edges[from][to];
-                format!("{}:{line} names `{name}` of {}", relative(root, from), relative(root, to))
-            })
-            .collect();
-        let (line, _) = edges[cycle[0]][cycle[1]];
-        let what = format!("is in a cycle of files: {}", names.join(", "));
-        Finding { check: Check::Cycles, file: relative(root, cycle[0]), line, what }
-    }))
+    let cycles = edges.keys().filter_map(|file| shortest(&edges, file));
+    Ok(cycles.map(|cycle| describe(root, &edges, &cycle)).collect())
+}
+
+/// The finding for the first file of a cycle.
+fn describe(root: &Path, edges: &Edges<'_>, cycle: &[&Path]) -> Finding {
+    let names: Vec<String> = cycle
+        .iter()
+        .zip(cycle.iter().skip(1).chain(cycle.first()))
+        .map(|(from, to)| {
+            let (line, name) = &edges[from][to];
+            format!("{}:{line} names `{name}` of {}", relative(root, from), relative(root, to))
+        })
+        .collect();
+    let (line, _) = edges[cycle[0]][cycle[1]];
+    let what = format!("is in a cycle of files: {}", names.join(", "));
+    Finding { check: Check::Cycles, file: relative(root, cycle[0]), line, what }
 }
 
 fn edges(found: &Crate) -> Edges<'_> {
@@ -102,7 +105,8 @@ mod tests {
 
     fn cycle(name: &str, files: &[(&str, &str)]) -> Option<String> {
         let sources = folder(name, files);
-        find(sources.parent().unwrap(), "src/lib.rs").unwrap().map(|finding| finding.to_string())
+        let findings = find(sources.parent().unwrap(), "src/lib.rs").unwrap();
+        findings.first().map(ToString::to_string)
     }
 
     #[test]
@@ -119,6 +123,20 @@ mod tests {
         let expected = "src/a.rs:1: is in a cycle of files: src/a.rs:1 names `crate::b::B` of src/b.rs, \
                         src/b.rs:2 names `super::c::C` of src/c.rs, src/c.rs:2 names `crate::A` of src/a.rs";
         assert_eq!(finding.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn each_file_of_a_cycle_is_found() {
+        let files = [
+            ("lib.rs", "mod a;\nmod b;\nmod c;\n"),
+            ("a.rs", "pub struct A;\nuse crate::b::B;\n"),
+            ("b.rs", "pub struct B;\nuse crate::a::A;\n"),
+            ("c.rs", "use crate::a::A;\n"),
+        ];
+        let sources = folder("files", &files);
+        let findings = find(sources.parent().unwrap(), "src/lib.rs").unwrap();
+        let found: Vec<&str> = findings.iter().map(|finding| finding.file.as_str()).collect();
+        assert_eq!(found, ["src/a.rs", "src/b.rs"], "the one that only names them is in none");
     }
 
     #[test]

@@ -5,17 +5,18 @@
 //! | [`width`] | lines of Rust, and comment lines of other files, are no wider than rustfmt's limit |
 //! | [`words`] | no words that hide the actor of a sentence, and no sources cited by number |
 //! | [`mechanisms`] | a mechanism of the engine names no other mechanism's module |
-//! | [`cycles`] | the files of `control`, of the engine, and of `intendant` have no cyclic dependencies |
+//! | [`cycles`] | the files of a library or program have no cyclic dependencies |
 //!
 //! [`ALLOWED`] lists files with known findings; an entry without a finding is an error.
 
 mod cycles;
+mod finding;
 mod mechanisms;
 mod width;
 mod words;
 
 use crate::process;
-use std::fmt;
+use finding::{Check, Finding, relative};
 use std::fs;
 use std::path::Path;
 
@@ -34,36 +35,72 @@ impl Args {
     }
 }
 
-/// A rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Check {
-    Width,
-    Words,
-    Mechanisms,
-    Cycles,
-}
-
-/// A place that violates a rule.
-#[derive(Debug, PartialEq, Eq)]
-struct Finding {
-    check: Check,
-    /// From the root of the workspace.
-    file: String,
-    line: usize,
-    what: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}: {}", self.file, self.line, self.what)
-    }
-}
-
 /// Files with known findings, by the beginning of their path. Delete an entry with its last finding; a new
 /// entry needs a reason.
 const ALLOWED: &[(Check, &str)] = &[
     // Generated code.
     (Check::Width, "crates/control/proto/control.rs"),
+    // Two crates whose files were never in layers. The list may only become shorter.
+    (Check::Cycles, "crates/sim/src/cluster/mod.rs"),
+    (Check::Cycles, "crates/sim/src/cluster/recording.rs"),
+    (Check::Cycles, "crates/sim/src/cluster/watch.rs"),
+    (Check::Cycles, "crates/sim/src/delays.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/bounded.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/fifo.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/hops.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/intents.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/knowledge.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/ledger.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/merged.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/mod.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/owners.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/progress.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/queued.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/replies.rs"),
+    (Check::Cycles, "crates/sim/src/invariants/rounds.rs"),
+    (Check::Cycles, "crates/sim/src/machine.rs"),
+    (Check::Cycles, "crates/sim/src/network.rs"),
+    (Check::Cycles, "crates/sim/src/presets.rs"),
+    (Check::Cycles, "crates/sim/src/shell.rs"),
+    (Check::Cycles, "crates/sim/src/shell/cuts.rs"),
+    (Check::Cycles, "crates/sim/src/shell/disk.rs"),
+    (Check::Cycles, "crates/sim/src/shell/run.rs"),
+    (Check::Cycles, "crates/train/src/agreement.rs"),
+    (Check::Cycles, "crates/train/src/args.rs"),
+    (Check::Cycles, "crates/train/src/best.rs"),
+    (Check::Cycles, "crates/train/src/cluster.rs"),
+    (Check::Cycles, "crates/train/src/copies.rs"),
+    (Check::Cycles, "crates/train/src/cut.rs"),
+    (Check::Cycles, "crates/train/src/cut/writer.rs"),
+    (Check::Cycles, "crates/train/src/explain.rs"),
+    (Check::Cycles, "crates/train/src/export.rs"),
+    (Check::Cycles, "crates/train/src/history.rs"),
+    (Check::Cycles, "crates/train/src/intents.rs"),
+    (Check::Cycles, "crates/train/src/meter.rs"),
+    (Check::Cycles, "crates/train/src/metrics/board.rs"),
+    (Check::Cycles, "crates/train/src/metrics/mod.rs"),
+    (Check::Cycles, "crates/train/src/metrics/reading.rs"),
+    (Check::Cycles, "crates/train/src/nodes.rs"),
+    (Check::Cycles, "crates/train/src/origin.rs"),
+    (Check::Cycles, "crates/train/src/output.rs"),
+    (Check::Cycles, "crates/train/src/parameters.rs"),
+    (Check::Cycles, "crates/train/src/parse.rs"),
+    (Check::Cycles, "crates/train/src/plan.rs"),
+    (Check::Cycles, "crates/train/src/program.rs"),
+    (Check::Cycles, "crates/train/src/progress.rs"),
+    (Check::Cycles, "crates/train/src/replication.rs"),
+    (Check::Cycles, "crates/train/src/report.rs"),
+    (Check::Cycles, "crates/train/src/results.rs"),
+    (Check::Cycles, "crates/train/src/run.rs"),
+    (Check::Cycles, "crates/train/src/sampling.rs"),
+    (Check::Cycles, "crates/train/src/settings.rs"),
+    (Check::Cycles, "crates/train/src/simulation.rs"),
+    (Check::Cycles, "crates/train/src/single.rs"),
+    (Check::Cycles, "crates/train/src/table.rs"),
+    (Check::Cycles, "crates/train/src/tls.rs"),
+    (Check::Cycles, "crates/train/src/traced.rs"),
+    (Check::Cycles, "crates/train/src/views.rs"),
+    (Check::Cycles, "crates/train/src/worker.rs"),
 ];
 
 /// Checks the sources. Returns an error if a finding is not allowed, or an entry of the list has no finding.
@@ -116,8 +153,8 @@ fn find(root: &Path) -> Result<Vec<Finding>, String> {
         }
     }
     findings.extend(mechanisms::find(root, "crates/engine/src/lib.rs")?);
-    for library in ["crates/control/src/lib.rs", "crates/engine/src/lib.rs", "crates/intendant/src/lib.rs"] {
-        findings.extend(cycles::find(root, library)?);
+    for file in listed(root)?.iter().filter(|file| is_root(file)) {
+        findings.extend(cycles::find(root, file)?);
     }
     Ok(findings)
 }
@@ -131,9 +168,11 @@ fn listed(root: &Path) -> Result<Vec<String>, String> {
     Ok(files.map(str::to_owned).collect())
 }
 
-/// `path` from the root of the workspace.
-fn relative(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root).unwrap_or(path).display().to_string()
+/// Whether the file is the root module of a package's library or program. The packages of `crates/models`
+/// compile files of other packages.
+fn is_root(file: &str) -> bool {
+    let parts: Vec<&str> = file.split('/').collect();
+    matches!(parts[..], ["crates" | "apps", _, "src", "lib.rs" | "main.rs"])
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Axes: which numbers lie where, and which of them are labelled.
 
-use crate::figure::claim::short;
+use crate::figure::metric::short;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 

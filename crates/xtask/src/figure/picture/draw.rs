@@ -4,7 +4,7 @@
 //! colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 
 use super::axis::Axis;
-use super::{Bars, Chart, Line, Lines, Mark, Reference};
+use super::chart::{Bars, Chart, Line, Lines, Mark, Reference};
 use plotters::coord::{Shift, cartesian::Cartesian2d};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

@@ -1,7 +1,7 @@
 //! Affinity of keys to nodes [Lapse demo §4.1]: how long they were at each node, and how often they moved
 //! there.
 
-use crate::allocation::Allocation;
+use super::Allocation;
 use crate::track::{owner_of, switch_of};
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! Rows that workers read and change in place.
 
-use super::Failure;
-use super::program::Programs;
+use super::Programs;
+use crate::workload::Failure;
 use intendant_core::{Element, Key};
 use intendant_sim::cluster::Cluster;
 use intendant_wire::AccessKind;

@@ -1,6 +1,6 @@
 //! Accesses that workers waited for, and why.
 
-use crate::allocation::Allocation;
+use super::Allocation;
 use crate::record::{REMOTE, Record, Stamped, WAITED};
 use crate::run::stamped;
 use intendant_core::NodeId;

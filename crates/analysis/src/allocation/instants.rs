@@ -1,7 +1,7 @@
 //! Allocation at moments, for replays.
 
-use crate::allocation::Allocation;
-use crate::rows::{MOVING, UNKNOWN};
+use super::Allocation;
+use super::rows::{MOVING, UNKNOWN};
 use crate::track::{owner_of, switch_of};
 use serde::Serialize;
 

@@ -1,75 +1,10 @@
-//! What a chain goes on with after an interruption.
-//!
-//! Rows, the sums of their posteriors and those of predictions are all of it. Statistics are sums of rows,
-//! hyperparameters are drawn given statistics, random numbers are named by iteration and row, and the rows of
-//! other blocks are got again. So a chain goes on with the same bits, also divided among another number of
-//! blocks.
+//! The state of a block: a caller saves it between two iterations, and restores it into another block.
 
-use crate::block::Block;
-use crate::data::Model;
+use super::Block;
 use crate::item::Side;
 use crate::predict::{Held, Prediction};
+use crate::quantity::{PREDICTION, Quantity};
 use std::borrow::Cow;
-
-/// A kind of value that a chain goes on with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantity {
-    /// Rows of factors of the last sample: K numbers each.
-    Row(Side),
-    /// Their means over the samples after the burn-in.
-    Mean(Side),
-    /// Sums of the squared deviations from these.
-    Squares(Side),
-    /// Predictions of held-out entries, by row and column: of the last sample; mean over the samples after
-    /// the burn-in; sum of the squared deviations from it. Centred.
-    Prediction(Held),
-}
-
-/// Numbers of a prediction.
-const PREDICTION: usize = 3;
-
-impl Quantity {
-    /// All of them. The first [`Quantity::SAMPLE`] are a sample, with which another chain can begin.
-    pub const ALL: [Self; 8] = [
-        Self::Row(Side::Rows),
-        Self::Row(Side::Columns),
-        Self::Mean(Side::Rows),
-        Self::Mean(Side::Columns),
-        Self::Squares(Side::Rows),
-        Self::Squares(Side::Columns),
-        Self::Prediction(Held::Validation),
-        Self::Prediction(Held::Test),
-    ];
-
-    /// How many of [`Quantity::ALL`] are a sample.
-    pub const SAMPLE: usize = 2;
-
-    /// A name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Row(Side::Rows) => "row",
-            Self::Row(Side::Columns) => "column",
-            Self::Mean(Side::Rows) => "row_mean",
-            Self::Mean(Side::Columns) => "column_mean",
-            Self::Squares(Side::Rows) => "row_squares",
-            Self::Squares(Side::Columns) => "column_squares",
-            Self::Prediction(Held::Validation) => "validation",
-            Self::Prediction(Held::Test) => "test",
-        }
-    }
-}
-
-impl Model {
-    /// How many values there are of a quantity, and of how many numbers each is.
-    pub fn extent(&self, quantity: Quantity) -> (u64, usize) {
-        match quantity {
-            Quantity::Row(side) | Quantity::Mean(side) | Quantity::Squares(side) => {
-                (self.rows(side).into(), self.config.rank)
-            }
-            Quantity::Prediction(held) => (self.held(held) as u64, PREDICTION),
-        }
-    }
-}
 
 impl Block {
     /// The block's values of a quantity, between two iterations: the number of the first one, and all.

@@ -1,7 +1,7 @@
 //! Calls that relocate keys or depend on their location, and relocations that owners decide.
 
-use super::Failure;
-use super::program::{OutstandingOp, Programs, Waiting};
+use super::{OutstandingOp, Programs, Waiting};
+use crate::workload::Failure;
 use intendant_core::{Element, Key, NodeId};
 use intendant_sim::cluster::{CallOutcome, Cluster};
 

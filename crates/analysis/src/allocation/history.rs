@@ -1,9 +1,9 @@
 //! All that is known of a key.
 
-use crate::allocation::{Allocation, KeyCounts};
+use super::wait::{Wait, wait_of};
+use super::{Allocation, KeyCounts};
 use crate::record::Stamped;
 use crate::replay::{Inconsistencies, Place, Replay};
-use crate::waits::{Wait, wait_of};
 use intendant_core::NodeId;
 use intendant_trace::What;
 use serde::Serialize;

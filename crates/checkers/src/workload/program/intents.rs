@@ -1,97 +1,13 @@
-//! Scenario parts for techniques with intents: which intents workers and loaders signal, and when.
+//! Intents that workers and their loaders signal, and accesses to the keys of these.
 
-use super::Failure;
-use super::call::Call;
-use super::program::Programs;
-use super::{Mode, Scenario};
-use intendant_core::{Clock, Element, Key, Tick, random};
-use intendant_intent::TimingConfig;
+use super::Programs;
+use crate::workload::call::Call;
+use crate::workload::{Failure, IntentSettings};
+use intendant_core::{Clock, Element, Key};
 use intendant_sim::cluster::{Caller, Cluster};
 use intendant_sim::reach::Marker;
-use intendant_sim::{Dice, Spread};
 use intendant_wire::AccessKind;
 use std::ops::Range;
-
-/// How the workers of a run signal intents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IntentSettings {
-    /// Calls of sixteen that signal an intent.
-    pub in_16: u64,
-    /// Accesses of sixteen that access keys of an active intent of the worker.
-    pub announced_keys_in_16: u64,
-    /// Signals of sixteen that repeat the keys of an outstanding access of the worker: for its present clock,
-    /// and again for a later one. Such a replica may be acquired and dropped while the access is in flight.
-    pub reannounced_in_16: u64,
-    /// Number of intents that each worker's loader signals.
-    pub loader: u64,
-    /// Upper bound of the pauses of loaders and, at times, workers, ns.
-    pub pause_ns: u64,
-    /// Upper bound of the clocks from the signal to the start of an intent, except for intents far ahead.
-    pub ahead: u32,
-    /// Upper bound of the usual length of an intent, in clocks.
-    pub length: u32,
-    /// Whether workers retire at the end; otherwise they rest.
-    pub retires: bool,
-    /// Whether workers call `resume` after a rest.
-    pub resumes: bool,
-}
-
-/// Draws the parts of a scenario that concern intents, if the technique acts on them.
-pub(super) fn draw(mode: &Mode, mut scenario: Scenario, every: Tick) -> Scenario {
-    if mode.technique.policy().intents.is_none() || mode.hub {
-        return scenario;
-    }
-    let mut dice = Dice::new(random::stream(scenario.seed, &[4]));
-    let dice = &mut dice;
-    scenario.replication.timing = TimingConfig {
-        smoothing: dice.pick(&[0.1, 0.1, 0.01, 0.5, 1.0]),
-        quantile: dice.pick(&[0.9999, 0.9999, 0.9, 0.5]),
-        initial: dice.pick(&[10.0, 10.0, 0.01, 1.0, 1_000.0]),
-    };
-    scenario.replication.round_min = Tick((every.0 * dice.pick(&[1, 1, 2, 16]) / dice.pick(&[1, 4])).max(1));
-    let slowest_ns = scenario.delays.worker.max_ns.max(scenario.delays.network.latency.max_ns);
-    scenario.intents = Some(IntentSettings {
-        in_16: dice.pick(&[1, 3, 6]),
-        announced_keys_in_16: dice.pick(&[0, 8, 15]),
-        reannounced_in_16: 0,
-        loader: dice.below(24) * (scenario.calls / 200).max(1),
-        pause_ns: slowest_ns * dice.pick(&[1, 8, 64]),
-        ahead: dice.pick(&[1, 4, 30]),
-        length: dice.pick(&[1, 3, 12]),
-        retires: !dice.once_in(4),
-        resumes: !dice.once_in(4),
-    });
-    scenario.clock_once_in = (0..scenario.all_workers()).map(|_| dice.pick(&[0, 1, 1, 2, 2, 4])).collect();
-    if dice.once_in(2) {
-        draw_short_intents(mode, &mut scenario, dice);
-    }
-    scenario
-}
-
-/// A stress variant in which intents are shorter than accesses: clocks advance with every call, channels run
-/// rounds often, the network is slow, and workers signal keys that they have already accessed.
-fn draw_short_intents(mode: &Mode, scenario: &mut Scenario, dice: &mut Dice) {
-    let Some(settings) = &mut scenario.intents else { return };
-    settings.in_16 = 3;
-    settings.announced_keys_in_16 = 4;
-    settings.reannounced_in_16 = 12;
-    scenario.clock_once_in.fill(1);
-    scenario.replication.round_min = Tick((scenario.replication.round_min.0 / 32).max(1));
-    scenario.delays.worker.max_ns *= 4;
-    scenario.delays.network.latency =
-        Spread { min_ns: 1, max_ns: dice.pick(&[3_000, 30_000]), tail_once_in: dice.pick(&[0, 4, 16]) };
-    scenario.call_keys_max = scenario.call_keys_max.max(3);
-    if mode.asynchronous.is_none() {
-        scenario.in_flight_max = scenario.in_flight_max.max(3);
-    }
-}
-
-/// The intents of a worker that it or its loader has signalled.
-#[derive(Default)]
-pub(super) struct Announced {
-    pub(super) windows: Vec<(Vec<Key>, Range<u32>)>,
-    pub(super) loader_left: u64,
-}
 
 /// Upper bound of the intents that are kept for repetition.
 const REMEMBERED_MAX: usize = 16;
@@ -188,7 +104,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// A loader signals an intent and pauses.
-    pub(super) fn load(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<(), Failure> {
+    pub(crate) fn load(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<(), Failure> {
         let Some(settings) = self.scenario.intents else { return Ok(()) };
         let Some(left) = self.announced[worker].loader_left.checked_sub(1) else { return Ok(()) };
         self.announced[worker].loader_left = left;

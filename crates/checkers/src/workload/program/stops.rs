@@ -1,26 +1,24 @@
 //! Stops of workers between their calls (meetings, rests, synchronisations), and their clocks.
 
-use super::Failure;
-use super::intents::IntentSettings;
-use super::program::{OutstandingOp, Programs, Waiting};
-use super::replicas::Stop;
+use super::{OutstandingOp, Programs, Waiting};
+use crate::workload::{Failure, IntentSettings, Stop};
 use intendant_core::{Clock, Element};
 use intendant_sim::cluster::Cluster;
 use intendant_sim::reach::Marker;
 
 impl<E: Element> Programs<E> {
     /// Whether all workers have reached a meeting or the end.
-    pub(super) fn all_wait(&self) -> bool {
+    pub(crate) fn all_wait(&self) -> bool {
         self.left == 0
     }
 
     /// The stop that all workers have reached; `None` at the end.
-    pub(super) fn stop(&self) -> Option<Stop> {
+    pub(crate) fn stop(&self) -> Option<Stop> {
         self.scenario.stops.get(self.programs[0].stops).copied()
     }
 
     /// Wakes all workers after a stop that all of them have reached.
-    pub(super) fn resume_all(&mut self, cluster: &mut Cluster<E>) {
+    pub(crate) fn resume_all(&mut self, cluster: &mut Cluster<E>) {
         let latest = self.programs.iter().map(|program| program.clock).max().unwrap_or(0);
         let meeting_ns = cluster.meeting_ns();
         if let Some(bound) = self.scenario.bounds.get(self.programs[0].stops) {
@@ -39,7 +37,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// The cluster rests: every copy has every push.
-    pub(super) fn rested(&mut self) {
+    pub(crate) fn rested(&mut self) {
         self.staleness.rested();
     }
 

@@ -1,6 +1,6 @@
 //! The work of a chain in multiply-adds, for models of its time.
 
-use crate::data::Model;
+use super::Model;
 use crate::item::{Item, Side};
 
 impl Model {

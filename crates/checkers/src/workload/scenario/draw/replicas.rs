@@ -1,22 +1,13 @@
 //! Scenario parts for techniques with replicas: static replicas, pace, staleness bounds, clocks and stops.
 
-use super::{Mode, Scenario, intents};
+use super::intents;
 use crate::lanes;
+use crate::workload::scenario::HUGE_ELEMENTS;
+use crate::workload::{Mode, Scenario, Stop};
 use intendant_core::{Combine, Key, Precision, Tick, random};
 use intendant_engine::ReplicationConfig;
 use intendant_sim::Dice;
 use intendant_techniques::{Assignment, KeyTechnique, Replicas, StaticReplicaPace, StaticReplicas};
-
-/// A stop of all workers between their calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// They meet and continue.
-    Meeting,
-    /// They meet and wait until the cluster rests.
-    Rest,
-    /// Each synchronises static replicas.
-    Synchronisation,
-}
 
 /// One in this many runs has values that take several frames.
 const HUGE_ONCE_IN: u64 = 400;
@@ -40,7 +31,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     }
     if dice.once_in(HUGE_ONCE_IN) {
         scenario.huge = true;
-        scenario.lanes.push((4, super::scenario::HUGE_ELEMENTS));
+        scenario.lanes.push((4, HUGE_ELEMENTS));
     }
     if !scenario.huge && Dice::new(random::stream(scenario.seed, &[5])).once_in(COMBINED_ONCE_IN) {
         scenario.combine = Combine::AdaGrad;

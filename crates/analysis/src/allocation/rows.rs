@@ -1,6 +1,6 @@
 //! Allocation over time, as wide as a picture: what is shorter than a pixel is summed up.
 
-use crate::allocation::Allocation;
+use super::Allocation;
 use crate::track::{Track, owner_of, switch_of};
 use serde::Serialize;
 
