@@ -173,7 +173,7 @@ enum Stage {
     Left,
 }
 
-/// The program of one worker. See the [module documentation](self).
+/// The program of one worker for the cuts of its run.
 #[derive(Debug)]
 pub struct CutDriver {
     protocol: Protocol,
