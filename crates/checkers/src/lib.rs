@@ -18,6 +18,8 @@
 //!
 //! [`restart::run`] is one seed of a training that makes checkpoints, crashes, and starts again.
 //!
+//! [`muster::run`] is one seed of processes that look for the next view of a run.
+//!
 //! This crate has no threads, reads no clock and prints nothing. It writes files only for [`restart`], into a
 //! temporary folder. All randomness comes from the seed.
 #![forbid(unsafe_code)]
@@ -25,6 +27,7 @@
 pub mod history;
 pub mod lanes;
 pub mod lapser;
+pub mod muster;
 pub mod registers;
 pub mod restart;
 mod staleness;

@@ -7,7 +7,8 @@
 //! | check | what holds |
 //! | --- | --- |
 //! | `goes-on` | a run goes on if enough nodes are left, and no more were lost than copies make up for |
-//! | `newest` | it goes on at the newest cut that was settled, or at a newer one |
+//! | `newest` | it goes on at the newest cut that was settled, or at a newer one; a view that ends because
+//! | | another number of nodes is asked for ends at a cut |
 //! | `cover`, `loaded` | the parts that are left have every key once, with the values of the cut |
 //! | `state` | what was trained until then is what the cut says |
 
@@ -21,7 +22,7 @@ use intendant_sim::{
     Cut, Dice, Finding, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained, resume_task,
     run_task,
 };
-use intendant_task::{Schedule, Task};
+use intendant_task::{Progress, Schedule, Task};
 use intendant_techniques::Technique;
 use intendant_views::{CutName, Decision, Next, Offer, Process, View, before, decide};
 use std::collections::BTreeMap;
@@ -117,6 +118,8 @@ struct Watcher<'a> {
     pending: Option<CutName>,
     cuts: &'a mut BTreeMap<CutName, Cut>,
     settled: Option<CutName>,
+    /// Batches that were trained since all nodes have copied their values.
+    uncopied: u64,
     dice: Dice,
 }
 
@@ -142,6 +145,7 @@ impl Observer for Watcher<'_> {
         };
         match (moment, self.pending) {
             (Moment::Copied, Some(name)) => {
+                self.uncopied = 0;
                 let state = self.cuts[&name].trained.clone();
                 self.all(dies.is_some(), |node| node.copied(name, state.clone()));
             }
@@ -167,6 +171,10 @@ impl Observer for Watcher<'_> {
             ) => {}
         }
         dies
+    }
+
+    fn batch(&mut self, _worker: usize, _progress: &Progress) {
+        self.uncopied += 1;
     }
 
     fn cut(&mut self, cut: &Cut) {
@@ -326,10 +334,11 @@ impl<E: Element> Training<E> {
             pending: None,
             cuts: &mut self.cuts,
             settled: self.settled,
+            uncopied: 0,
             dice: Dice::new(self.dice.word()),
         };
         let outcome = resume_task(&self.task, &config, origin, &mut watcher);
-        let Watcher { nodes: holdings, settled, .. } = watcher;
+        let Watcher { nodes: holdings, settled, pending, uncopied, .. } = watcher;
         self.settled = settled;
         for (id, holdings) in members.iter().zip(holdings) {
             if let Some(node) = self.nodes.get_mut(id) {
@@ -341,6 +350,14 @@ impl<E: Element> Training<E> {
             check_cut(&self.shape, cut).map_err(Ok)?;
         }
         match outcome {
+            // Nothing that was trained is lost.
+            Err(TaskFailure::Regrouped { .. }) if uncopied > 0 => {
+                let what = format!("the view ends {uncopied} batches after its last cut");
+                Err(Ok(("newest", what)))
+            }
+            Err(TaskFailure::Regrouped { .. }) if pending > settled => {
+                Err(Ok(("newest", format!("the view ends, and its last cut {pending:?} is not settled"))))
+            }
             Err(TaskFailure::Crashed { .. } | TaskFailure::Regrouped { .. }) => Ok(false),
             Err(source) => Err(Err(source)),
             Ok(outcome) => {

@@ -84,8 +84,6 @@ pub enum CutOp {
     Record {
         /// The cut.
         cut: u64,
-        /// Whether its model is the best one so far.
-        is_best: bool,
     },
     /// The first worker of a node orders that the copy is written. It does not wait for it.
     Write {
@@ -242,6 +240,12 @@ impl CutDriver {
         self.protocol.is_first_of_node()
     }
 
+    /// Whether the worker has left: there are no more meetings.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.stage == Stage::Left
+    }
+
     /// The best model so far of which there is a checkpoint, at the leader.
     #[must_use]
     pub const fn best(&self) -> Option<Best> {
@@ -376,8 +380,7 @@ impl CutDriver {
                     self.ledger.copied(self.meeting.best.map(|epoch| Best { cut, epoch }));
                 }
                 let records = self.protocol.is_first_of_node() && self.rules.copies;
-                let is_best = self.meeting.best.is_some();
-                (self.protocol.is_leader() || records).then_some(CutOp::Record { cut, is_best })
+                (self.protocol.is_leader() || records).then_some(CutOp::Record { cut })
             }
             Stage::Write => {
                 self.stage = Stage::Over;

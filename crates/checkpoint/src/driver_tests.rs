@@ -180,7 +180,7 @@ impl World<'_> {
                 assert!(self.cut(cut).copied.insert(node), "a node copies once");
                 CutEvent::Done
             }
-            CutOp::Record { cut, .. } => {
+            CutOp::Record { cut } => {
                 assert_eq!(self.cut(cut).copied.len(), self.run.nodes, "all have copied");
                 assert!(is_leader || self.run.rules.copies);
                 assert!(self.cut(cut).recorded.insert(node));

@@ -1,5 +1,5 @@
-//! The shell of `intendant-views`: what a process answers in all views, and how it finds the
-//! next one. It decides nothing.
+//! The shell of `intendant-views`: the sockets by which a process answers others in all views, and by which
+//! it [finds](intendant_views::find) the next one. It decides nothing.
 //!
 //! A process opens its [`Standby`] before the first view and keeps it to its end. Others reach it at one
 //! address, whatever becomes of the clusters in which it is a node.
@@ -12,10 +12,12 @@ use crate::proto::standby_client::StandbyClient;
 use crate::proto::standby_server::{Standby as Service, StandbyServer};
 use crate::wire::{DialError, Dialled, dial};
 use bytes::Bytes;
-use intendant_core::lock;
+use intendant_core::{Tick, lock};
 use intendant_transport::{Tls, TlsError, Token};
-use intendant_views::{Answer, Asked, Decision, HeldCut, Muster, Next, Offer, Process, View};
-use std::collections::{BTreeMap, BTreeSet};
+use intendant_views::{
+    Answer, Asked, Found, HeldCut, Muster, Next, NoAnswer, Notice, Offer, Process, SearchError, View, World,
+};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::pin::Pin;
@@ -29,36 +31,14 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
-/// Pause between two offers to a process that answered.
+/// Pause between two questions to a run.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// Pause between two looks of the leader.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// How long a piece of values may take.
 const PIECE: Duration = Duration::from_secs(5);
-
-/// How often in a row there may be no answer before another process is asked.
-const SILENCES: u32 = 3;
-
-/// How often in a row a process may be sent elsewhere.
-const REDIRECTIONS: u32 = 40;
-
-/// How often the leader asks whether a process lives that would lead.
-const PROBE: Duration = Duration::from_millis(500);
-
-/// How long the leader hopes for others if those that are there cannot go on.
-const HOPE: Duration = Duration::from_secs(6);
-
-/// How long a process tells others that the run cannot go on, before it ends. Those that muster ask every
-/// [`PAUSE`]; one that does not ask in time finds out by itself, later.
-const TELL: Duration = Duration::from_millis(500);
-
-/// After so long a process says that it waits, if it wants to join.
-const MENTION: Duration = Duration::from_secs(3);
 
 /// How often a run is asked that is between two views.
 const SCALE_TRIES: u32 = 100;
@@ -115,40 +95,6 @@ pub struct Mustered {
     pub listener: Option<TcpListener>,
 }
 
-/// Why there is no next view for a process.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MusterError {
-    /// The processes that are left cannot go on.
-    #[error("the run cannot go on: {0}")]
-    Stuck(String),
-    /// The others do not want it.
-    #[error("{address} refuses this process: {reason}")]
-    Refused {
-        /// Who says so.
-        address: SocketAddr,
-        /// Why.
-        reason: String,
-    },
-    /// The run has ended before the process was let in, or has lost the node that it asked.
-    #[error("no process is at {address} any more: the run has ended, or has lost that node")]
-    Over {
-        /// Where it was.
-        address: SocketAddr,
-    },
-    /// There was no answer, or no decision.
-    #[error("no run could be joined within {seconds} s: {detail}")]
-    Late {
-        /// How long it was tried.
-        seconds: u64,
-        /// The last obstacle.
-        detail: String,
-    },
-    /// The operating system refused a socket.
-    #[error("cannot open a socket: {0}")]
-    Socket(#[from] io::Error),
-}
-
 /// Why there are no values from another process.
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {detail}")]
@@ -157,24 +103,6 @@ pub struct FetchError {
     pub address: SocketAddr,
     /// What happened.
     pub detail: String,
-}
-
-/// Why there is no answer.
-enum NoAnswer {
-    /// No process is there.
-    Gone,
-    /// This happened, and may pass.
-    Silent(String),
-}
-
-impl NoAnswer {
-    /// The same of a process that was named by another one.
-    fn passing(self) -> Self {
-        match self {
-            Self::Gone => Self::Silent("the process that leads is gone".to_owned()),
-            Self::Silent(_) => self,
-        }
-    }
 }
 
 impl Standby {
@@ -272,43 +200,27 @@ impl Standby {
     /// process that wants to join asks at `door`. Blocks.
     ///
     /// # Errors
-    /// See [`MusterError`].
+    /// See [`SearchError`].
     pub fn muster(
         &self,
         gone: &[u64],
         door: Option<SocketAddr>,
         within: Duration,
-    ) -> Result<Mustered, MusterError> {
+    ) -> Result<Mustered, SearchError> {
         lock(&self.shared.muster).me().gone.extend(gone);
-        let found = self.runtime().block_on(self.find(door, within));
-        if let Ok(found) = &found {
-            lock(&self.shared.muster).go(&found.next);
-        }
-        found
+        let outside = Outside { shared: &self.shared, host: self.host, listener: Mutex::default() };
+        let within_us = within.as_micros() as u64;
+        let found = self.runtime().block_on(intendant_views::find(&outside, door, within_us))?;
+        let Found { next, coordinator, is_here } = found;
+        let listener = lock(&outside.listener).take().filter(|_| is_here);
+        Ok(Mustered { next, coordinator, listener })
     }
 
     /// Leaves: goes on to hold values until the others do not need them any more, or are gone, or the time is
     /// over. Blocks.
     pub fn leave(&self, within: Duration) {
-        lock(&self.shared.muster).me().leaves = true;
-        let shared = &self.shared;
-        let deadline = tokio::time::Instant::now() + within;
-        self.runtime().block_on(async {
-            loop {
-                let others =
-                    shared.candidates(None).into_iter().filter(|(id, _)| *id != Some(self.process.id));
-                let Some((id, address)) = others.into_iter().next() else { return };
-                match shared.ask_until(address, deadline, false, &mut false).await {
-                    Ok(Answer::Released) => return,
-                    // Another process has the address of a node that is lost.
-                    Ok(Answer::Refused(_) | Answer::Stuck(_)) | Err(_) => {
-                        lock(&shared.muster).me().gone.extend(id)
-                    }
-                    Ok(_) if tokio::time::Instant::now() < deadline => {}
-                    Ok(_) => return,
-                }
-            }
-        });
+        let outside = Outside { shared: &self.shared, host: self.host, listener: Mutex::default() };
+        self.runtime().block_on(intendant_views::leave(&outside, within.as_micros() as u64));
     }
 
     /// Reads what another process holds; `each` gets the pieces. Blocks.
@@ -369,144 +281,72 @@ impl Standby {
     fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().expect("it is taken only when the standby is dropped")
     }
+}
 
-    async fn find(&self, door: Option<SocketAddr>, within: Duration) -> Result<Mustered, MusterError> {
-        let shared = &self.shared;
-        let deadline = tokio::time::Instant::now() + within;
-        let mut detail = "no process answers".to_owned();
-        let mut stuck: Option<tokio::time::Instant> = None;
-        // Why the run cannot go on, of a process that has led before.
-        let mut verdict: Option<String> = None;
-        let (mut door, mut was_there) = (door, false);
-        let mut mention = Some(tokio::time::Instant::now() + MENTION);
-        loop {
-            let candidates = shared.candidates(door);
-            let mut silent = None;
-            for (place, (id, address)) in candidates.iter().copied().enumerate() {
-                if silent.as_ref().is_some_and(|silent: &BTreeSet<SocketAddr>| silent.contains(&address)) {
-                    continue;
-                }
-                if tokio::time::Instant::now() >= deadline {
-                    return Err(MusterError::Late { seconds: within.as_secs(), detail });
-                }
-                if id == Some(self.process.id) {
-                    match self.lead(deadline, &mut stuck, verdict.as_ref()).await? {
-                        Some(Ok(found)) => return Ok(found),
-                        Some(Err(at)) => {
-                            (door, was_there) = (Some(at), true);
-                            break;
-                        }
-                        None => break,
-                    }
-                }
-                let joins = id.is_none();
-                match shared.ask_until(address, deadline, joins, &mut was_there).await {
-                    Ok(Answer::Go(next, coordinator)) => {
-                        return Ok(Mustered { next, coordinator, listener: None });
-                    }
-                    Ok(Answer::Refused(reason)) if joins => {
-                        return Err(MusterError::Refused { address, reason });
-                    }
-                    // A process of another run has the address of a node that is lost.
-                    Ok(Answer::Refused(reason)) => detail = format!("{address}: {reason}"),
-                    Ok(Answer::Outside(first)) => {
-                        shared.start_over();
-                        (door, was_there) = (Some(first), true);
-                        break;
-                    }
-                    Ok(Answer::Stuck(reason)) if joins => return Err(MusterError::Stuck(reason)),
-                    // Others may be there that it does not reach. If they are not, nothing is hoped for.
-                    Ok(Answer::Stuck(reason)) => {
-                        stuck.get_or_insert_with(tokio::time::Instant::now);
-                        verdict.get_or_insert(reason);
-                    }
-                    Ok(Answer::Wait | Answer::Elsewhere(_) | Answer::Scaling { .. } | Answer::Released) => {}
-                    Err(NoAnswer::Gone) if joins && was_there => return Err(MusterError::Over { address }),
-                    Err(NoAnswer::Gone) => {
-                        detail = format!("no process is at {address}");
-                        if let Some(id) = id {
-                            lock(&shared.muster).me().gone.push(id);
-                        }
-                    }
-                    Err(NoAnswer::Silent(said)) => {
-                        detail = format!("{address}: {said}");
-                        if silent.is_none() {
-                            let next = candidates[place + 1..].iter();
-                            let next = next.take_while(|(id, _)| *id != Some(self.process.id));
-                            silent = Some(shared.silent(next.map(|(_, address)| *address)).await);
-                        }
-                    }
-                }
-            }
-            tokio::time::sleep(PAUSE).await;
-            let now = tokio::time::Instant::now();
-            if now >= deadline {
-                return Err(MusterError::Late { seconds: within.as_secs(), detail });
-            }
-            let joins = lock(&shared.muster).me().entered.is_none();
-            if joins && mention.take_if(|at| now >= *at).is_some() {
-                tracing::warn!("waiting to be let into the run: {detail}");
-            }
-        }
+/// What a search needs of the world.
+struct Outside<'a> {
+    shared: &'a Arc<Shared>,
+    host: IpAddr,
+    /// Where the next view would meet.
+    listener: Mutex<Option<TcpListener>>,
+}
+
+impl World for Outside<'_> {
+    fn now(&self) -> Tick {
+        self.shared.clock.now()
     }
 
-    /// Leads until there is a decision, or another process leads (`None`), or is in a later view of the run
-    /// (its address).
-    async fn lead(
+    fn muster<R>(&self, act: impl FnOnce(&mut Muster) -> R) -> R {
+        act(&mut lock(&self.shared.muster))
+    }
+
+    async fn sleep(&self, us: u64) {
+        tokio::time::sleep(Duration::from_micros(us)).await;
+    }
+
+    async fn offer(&self, at: SocketAddr, within_us: u64) -> Result<Answer, NoAnswer> {
+        self.shared.offer(at, within_us).await
+    }
+
+    async fn offer_all(
         &self,
-        deadline: tokio::time::Instant,
-        stuck: &mut Option<tokio::time::Instant>,
-        verdict: Option<&String>,
-    ) -> Result<Option<Result<Mustered, SocketAddr>>, MusterError> {
-        let shared = &self.shared;
+        at: &[SocketAddr],
+        within_us: u64,
+        tries: u32,
+    ) -> Vec<Result<Answer, NoAnswer>> {
+        let mut asked = JoinSet::new();
+        for (number, at) in at.iter().copied().enumerate() {
+            let shared = Arc::clone(self.shared);
+            asked.spawn(async move {
+                let mut answer = shared.offer(at, within_us).await;
+                for _ in 1..tries {
+                    if answer != Err(NoAnswer::Late) {
+                        break;
+                    }
+                    answer = shared.offer(at, within_us).await;
+                }
+                (number, answer)
+            });
+        }
+        let mut answers = asked.join_all().await;
+        answers.sort_by_key(|(number, _)| *number);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    fn listen(&self) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind((self.host, 0))?;
-        let coordinator = listener.local_addr()?;
-        lock(&shared.muster).lead(shared.clock.now());
-        let mut probe = tokio::time::Instant::now() + PROBE;
-        loop {
-            let decision = lock(&shared.muster).decide(shared.clock.now(), coordinator);
-            let now = tokio::time::Instant::now();
-            match decision {
-                Decision::Go(next) => {
-                    return Ok(Some(Ok(Mustered { next, coordinator, listener: Some(listener) })));
-                }
-                Decision::Wait(_) => {}
-                Decision::Stuck(reason) => {
-                    if now >= *stuck.get_or_insert(now + HOPE) || now >= deadline {
-                        // Those who come after it know less: this process is lost for them.
-                        let reason = verdict.cloned().unwrap_or(reason);
-                        lock(&shared.muster).give_up(reason.clone());
-                        tokio::time::sleep(TELL).await;
-                        return Err(MusterError::Stuck(reason));
-                    }
-                }
+        let address = listener.local_addr()?;
+        *lock(&self.listener) = Some(listener);
+        Ok(address)
+    }
+
+    fn say(&self, notice: Notice) {
+        match notice {
+            Notice::WaitsOutside(detail) => tracing::warn!("waiting to be let into the run: {detail}"),
+            Notice::WaitsAt(at) => tracing::info!("waiting to join the run at {at}"),
+            Notice::StartsOver => {
+                tracing::warn!("the run has gone on without this process, which asks to join it again");
             }
-            if now >= probe {
-                probe = now + PROBE;
-                let others = lock(&shared.muster).others();
-                let mut asked = JoinSet::new();
-                for (process, is_before) in others {
-                    let (shared, offer) = (Arc::clone(shared), Asked::Offer(shared.offer()));
-                    asked.spawn(async move {
-                        let asked = shared.caller.ask(process.address, &offer);
-                        (process, is_before, tokio::time::timeout(PROBE, asked).await)
-                    });
-                }
-                for (process, is_before, answer) in asked.join_all().await {
-                    match answer {
-                        // It leads, or does not know yet that the view has ended.
-                        Ok(Ok(Answer::Wait)) if is_before => return Ok(None),
-                        // The run is in another view. The caller asks this process, and hears of it.
-                        Ok(Ok(Answer::Outside(_))) => {
-                            shared.start_over();
-                            return Ok(Some(Err(process.address)));
-                        }
-                        Ok(Err(NoAnswer::Gone)) => lock(&shared.muster).me().gone.push(process.id),
-                        Ok(_) | Err(_) => {}
-                    }
-                }
-            }
-            tokio::time::sleep(LOOK).await;
         }
     }
 }
@@ -573,13 +413,11 @@ pub fn scale(
             match tokio::time::timeout(ANSWER, caller.ask(at, &Asked::Scale(nodes))).await {
                 Ok(Ok(Answer::Scaling { nodes })) => return Ok(nodes),
                 Ok(Ok(Answer::Elsewhere(address))) => at = address,
-                Ok(Ok(Answer::Refused(detail)) | Err(NoAnswer::Silent(detail))) => {
-                    return Err(unheard(at, &detail));
-                }
+                Ok(Ok(Answer::Refused(detail))) => return Err(unheard(at, &detail)),
                 Ok(Ok(Answer::Stuck(detail))) => return Err(unheard(at, &detail)),
                 Ok(Ok(Answer::Wait | Answer::Go(..) | Answer::Released | Answer::Outside(_))) => {}
-                Ok(Err(NoAnswer::Gone)) => return Err(unheard(at, "no process is there")),
-                Err(_) => return Err(unheard(at, "it does not answer")),
+                Ok(Err(failure)) => return Err(unheard(at, &failure.to_string())),
+                Err(_) => return Err(unheard(at, &NoAnswer::Late.to_string())),
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -588,110 +426,17 @@ pub fn scale(
 }
 
 impl Shared {
-    /// The run is in a later view, of which this process is no member.
-    fn start_over(&self) {
-        tracing::warn!("the run has gone on without this process, which asks to join it again");
-        lock(&self.muster).start_over();
-    }
-
-    fn offer(&self) -> Offer {
-        lock(&self.muster).me().clone()
-    }
-
-    /// Whom to ask, in this order; with an id if it is a member of the last view.
-    fn candidates(&self, door: Option<SocketAddr>) -> Vec<(Option<u64>, SocketAddr)> {
-        let mut muster = lock(&self.muster);
-        let me = muster.me();
-        match (&me.entered, door) {
-            (Some(view), _) => {
-                let lives = |member: &&Process| !me.gone.contains(&member.id);
-                view.members.iter().filter(lives).map(|member| (Some(member.id), member.address)).collect()
+    /// Sends this process's offer to another one.
+    async fn offer(&self, at: SocketAddr, within_us: u64) -> Result<Answer, NoAnswer> {
+        let asked = Asked::Offer(lock(&self.muster).me().clone());
+        let within = Duration::from_micros(within_us);
+        match tokio::time::timeout(within, self.caller.ask(at, &asked)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                lock(&self.caller.connections).remove(&at);
+                Err(NoAnswer::Late)
             }
-            (None, Some(door)) => vec![(None, door)],
-            (None, None) => Vec::new(),
         }
-    }
-
-    /// Those that do not answer. All are asked at once: it takes as long as one of them.
-    async fn silent(self: &Arc<Self>, addresses: impl Iterator<Item = SocketAddr>) -> BTreeSet<SocketAddr> {
-        let mut asked = JoinSet::new();
-        for address in addresses {
-            let shared = Arc::clone(self);
-            asked.spawn(async move {
-                for _ in 0..SILENCES {
-                    let offer = Asked::Offer(shared.offer());
-                    if tokio::time::timeout(ANSWER, shared.caller.ask(address, &offer)).await.is_ok() {
-                        return None;
-                    }
-                    lock(&shared.caller.connections).remove(&address);
-                }
-                Some(address)
-            });
-        }
-        asked.join_all().await.into_iter().flatten().collect()
-    }
-
-    /// Asks again and again, also those that are named, until there is something new.
-    async fn ask_until(
-        &self,
-        first: SocketAddr,
-        deadline: tokio::time::Instant,
-        joins: bool,
-        was_there: &mut bool,
-    ) -> Result<Answer, NoAnswer> {
-        let (mut at, mut silences, mut redirections) = (first, 0, 0);
-        let own = lock(&self.muster).me().process.address;
-        let mut mention = tokio::time::Instant::now() + MENTION;
-        lock(&self.muster).follow(at);
-        // A process that wants to join waits as long as it is answered.
-        while tokio::time::Instant::now() < deadline || (joins && *was_there) {
-            let asked = Asked::Offer(self.offer());
-            match tokio::time::timeout(ANSWER, self.caller.ask(at, &asked)).await {
-                Ok(Ok(Answer::Wait)) => {
-                    (silences, redirections, *was_there) = (0, 0, true);
-                    if joins && tokio::time::Instant::now() >= mention {
-                        tracing::info!("waiting to join the run at {at}");
-                        mention += MENTION * 4;
-                    }
-                }
-                Ok(Ok(Answer::Elsewhere(next))) if next == own => return Ok(Answer::Wait),
-                Ok(Ok(Answer::Elsewhere(next))) => {
-                    redirections += 1;
-                    if redirections > REDIRECTIONS {
-                        return Ok(Answer::Wait);
-                    }
-                    at = next;
-                    lock(&self.muster).follow(at);
-                }
-                // The process that leads may be lost, and another one have its address.
-                Ok(Ok(Answer::Refused(reason))) if at != first => {
-                    silences += 1;
-                    if silences >= SILENCES {
-                        return Err(NoAnswer::Silent(format!("{at}: {reason}")));
-                    }
-                    at = first;
-                }
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(NoAnswer::Gone)) if at == first => return Err(NoAnswer::Gone),
-                Ok(Err(error)) => {
-                    silences += 1;
-                    if silences >= SILENCES {
-                        return Err(error.passing());
-                    }
-                    at = first;
-                }
-                Err(_) => {
-                    lock(&self.caller.connections).remove(&at);
-                    silences += 1;
-                    if silences >= SILENCES {
-                        return Err(NoAnswer::Silent("it does not answer".to_owned()));
-                    }
-                    at = first;
-                }
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-        Ok(Answer::Wait)
     }
 }
 
@@ -723,12 +468,12 @@ impl Caller {
             Err(DialError::Io(error)) if innermost_kind(&error) == Some(io::ErrorKind::ConnectionRefused) => {
                 return Err(NoAnswer::Gone);
             }
-            Err(DialError::Io(error)) => return Err(NoAnswer::Silent(root_cause(&error))),
+            Err(DialError::Io(error)) => return Err(NoAnswer::Failed(root_cause(&error))),
             Err(DialError::Tls(error)) => return Ok(Answer::Refused(error.to_string())),
         };
         match client.muster(self.word(content)).await {
             Ok(answer) => postcard::from_bytes(&answer.into_inner().content)
-                .map_err(|error| NoAnswer::Silent(format!("its answer cannot be read: {error}"))),
+                .map_err(|error| NoAnswer::Failed(format!("its answer cannot be read: {error}"))),
             Err(status) => {
                 lock(&self.connections).remove(&at);
                 if dialled.needs_tls() {
@@ -738,7 +483,7 @@ impl Caller {
                 } else if status.code() == Code::Unimplemented {
                     Ok(Answer::Refused("it is no process of a run with --copies".to_owned()))
                 } else {
-                    Err(NoAnswer::Silent(said(&status)))
+                    Err(NoAnswer::Failed(said(&status)))
                 }
             }
         }
@@ -853,6 +598,6 @@ mod tests {
         // 3 s for the first one and for all others, 5 s of patience, 6 s of hope. One after the other, they
         // would take 24 s instead of 6.
         let error = standby.muster(&[], None, Duration::from_secs(29)).expect_err("it is one of nine");
-        assert!(matches!(error, MusterError::Stuck(_)), "{error}");
+        assert!(matches!(error, SearchError::Stuck(_)), "{error}");
     }
 }

@@ -267,6 +267,20 @@ markers! {
     Left = "left",
     /// Too many nodes were lost for a run to go on.
     CannotGoOn = "cannot_go_on",
+    /// A process entered a view that follows another one.
+    ViewFollowed = "view_followed",
+    /// A process joined with a view.
+    JoinedView = "joined_view",
+    /// A view did not begin because of a process that joined.
+    ViewSpoilt = "view_spoilt",
+    /// A process left a run that went on.
+    LeftView = "left_view",
+    /// Some processes did not reach others for a while.
+    NodesDivided = "nodes_divided",
+    /// A process that joined with a view that did not begin ended.
+    PassedOver = "passed_over",
+    /// The processes that were left could not go on.
+    SearchStuck = "search_stuck",
     /// A one-sided read had an image that was torn.
     TornRead = "torn_read",
     /// A one-sided read had an image that was older than what a get needed.

@@ -161,7 +161,7 @@ impl<'a, E: Element> Cutter<'a, E> {
             } else if let CutOp::Ends(end) = op {
                 return Ok(Next::End(end));
             }
-            let event = if let CutOp::Record { cut, .. } = op {
+            let event = if let CutOp::Record { cut } = op {
                 self.record(cut, place)?;
                 CutEvent::Done
             } else if op == CutOp::Share {

@@ -1,6 +1,5 @@
 //! Errors that end a run early, and their exit codes.
 
-use intendant::control::standby::MusterError;
 use intendant::launch::LaunchError;
 use intendant::{Failure, FailureKind, NodeId};
 use intendant_checkpoint::CheckpointError;
@@ -8,6 +7,7 @@ use intendant_core::Key;
 use intendant_sampling::SampleError;
 use intendant_sim::TaskFailure;
 use intendant_task::Diverged;
+use intendant_views::SearchError;
 use std::io;
 use std::path::PathBuf;
 
@@ -181,7 +181,7 @@ pub enum TrainError {
     },
     /// There is no next view of a run with copies.
     #[error(transparent)]
-    Muster(#[from] MusterError),
+    Muster(#[from] SearchError),
     /// The values with which a view begins could not be fetched: a node was lost again.
     #[error("{0}")]
     Unloaded(String),
@@ -294,8 +294,8 @@ impl TrainError {
                 exit::SIGNAL.saturating_add(u8::try_from(*signal).unwrap_or(0))
             }
             Self::Panicked { .. } => exit::PANICKED,
-            Self::Muster(MusterError::Refused { .. }) => exit::USAGE,
-            Self::Muster(MusterError::Stuck(_) | MusterError::Late { .. } | MusterError::Over { .. })
+            Self::Muster(SearchError::Refused { .. }) => exit::USAGE,
+            Self::Muster(SearchError::Stuck(_) | SearchError::Late { .. } | SearchError::Over { .. })
             | Self::Unloaded(_) => exit::PEER_LOST,
             Self::Left => 0,
             Self::Muster(_) | Self::Regroups { .. } => exit::OTHER,

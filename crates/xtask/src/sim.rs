@@ -3,7 +3,7 @@
 
 use clap::Parser;
 use intendant_checkers::workload::{self, Mode, Run};
-use intendant_checkers::{lapser, restart, views};
+use intendant_checkers::{lapser, muster, restart, views};
 use intendant_engine::Storage;
 use intendant_lapser::Variant;
 use intendant_sim::reach::{Marker, Reach};
@@ -40,6 +40,13 @@ pub(crate) struct Args {
         "staleness", "pace", "faults", "expect", "trace", "variant",
     ])]
     views: bool,
+    /// Instead of random calls: processes that look for the next view of a run, while nodes are lost and cut
+    /// off and others join. Everything is drawn from the seed
+    #[arg(long, conflicts_with_all = [
+        "restarts", "views", "technique", "initiator", "nodes", "ops", "caches", "location", "mode", "order",
+        "storage", "staleness", "pace", "faults", "expect", "trace", "variant",
+    ])]
+    muster: bool,
     /// Number of nodes; if not given, 3 to 5, or 2 to 9 with static replicas
     #[arg(long)]
     nodes: Option<usize>,
@@ -125,6 +132,8 @@ enum Workload {
     Restarts,
     /// Training whose nodes change.
     Views(Technique),
+    /// Processes that look for the next view of a run.
+    Muster,
 }
 
 impl Workload {
@@ -135,6 +144,7 @@ impl Workload {
             Self::Lapser(mode) => mode.to_string(),
             Self::Restarts => "--restarts".to_owned(),
             Self::Views(technique) => format!("--views --technique {technique}"),
+            Self::Muster => "--muster".to_owned(),
         }
     }
 
@@ -145,6 +155,7 @@ impl Workload {
             Self::Lapser(mode) => mode.expected(),
             Self::Restarts => restart::expected(),
             Self::Views(_) => views::expected(),
+            Self::Muster => muster::expected(),
         }
     }
 }
@@ -221,6 +232,7 @@ impl Args {
     fn workload(&self) -> Result<Workload, String> {
         let mode = match self.technique {
             _ if self.restarts => return Ok(Workload::Restarts),
+            _ if self.muster => return Ok(Workload::Muster),
             TechniqueArg::By(technique) if self.views => return Ok(Workload::Views(technique)),
             TechniqueArg::Hub | TechniqueArg::Lapser if self.views => {
                 return Err("--views needs the technique of a parameter server".to_owned());
@@ -324,6 +336,13 @@ impl Totals {
         self.reach.merge(&run.reach);
     }
 
+    fn add_muster(&mut self, run: &muster::Run) {
+        self.runs += 1;
+        self.events += run.events;
+        self.hash = self.hash.wrapping_add(run.hash);
+        self.reach.merge(&run.reach);
+    }
+
     fn fail(&mut self, seed: u64, check: &'static str, what: String) {
         if self.failure.as_ref().is_none_or(|(first, ..)| seed < *first) {
             self.failure = Some((seed, check, what));
@@ -367,7 +386,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         return Err(format!(
             "seed {seed} violates '{check}'; replay it with\n  cargo xtask sim {name} --seeds {seed}..{}{}",
             seed + 1,
-            if args.restarts || args.views { "" } else { " --trace" }
+            if args.restarts || args.views || args.muster { "" } else { " --trace" }
         ));
     }
     if args.expect == Expect::Inconsistent {
@@ -440,6 +459,7 @@ fn run_one(workload: &Workload, seed: u64, args: &Args, total: &mut Totals) -> b
         Workload::Lapser(mode) => run_lapser(mode, seed, args.trace, total),
         Workload::Restarts => run_restarts(|| restart::run(seed), seed, total),
         Workload::Views(technique) => run_restarts(|| views::run(seed, *technique), seed, total),
+        Workload::Muster => run_muster(seed, total),
     }
 }
 
@@ -490,6 +510,19 @@ fn run_restarts(run: impl Fn() -> restart::Run, seed: u64, total: &mut Totals) -
         Ok(()) => false,
         Err(failure) => {
             total.fail(seed, failure.check(), failure.to_string());
+            true
+        }
+    }
+}
+
+/// As [`run_one`], of processes that look for the next view.
+fn run_muster(seed: u64, total: &mut Totals) -> bool {
+    let Ok(run) = catch_unwind(|| muster::run(seed)) else { return panicked(seed, total) };
+    total.add_muster(&run);
+    match run.result {
+        Ok(()) => false,
+        Err(failure) => {
+            total.fail(seed, failure.check, failure.to_string());
             true
         }
     }

@@ -45,7 +45,7 @@ enum Length {
 
 /// The simulated sets: name, options of `cargo xtask sim` besides the seeds, length. The sets of lapse are
 /// the columns of [thesis Tab. 3.2], and one with chained operations, which make the last column consistent.
-const SIMULATIONS: [(&str, &str, Length); 42] = [
+const SIMULATIONS: [(&str, &str, Length); 43] = [
     ("classic sync fifo", "--technique classic --mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--technique classic --mode sync --order chain", Length::Usual),
     ("classic async fifo", "--technique classic --mode async --order fifo", Length::Usual),
@@ -93,6 +93,7 @@ const SIMULATIONS: [(&str, &str, Length); 42] = [
     ("nodes change, classic", "--views --technique classic", Length::Usual),
     ("nodes change, ssp", "--views --technique ssp", Length::Usual),
     ("nodes change, nups", "--views --technique nups", Length::Usual),
+    ("search for views", "--muster", Length::Usual),
     ("lapser, push", "--technique lapser --variant push", Length::Usual),
     ("lapser, push by slack", "--technique lapser --variant push-by-slack", Length::Usual),
     ("lapser, pull", "--technique lapser --variant pull", Length::Usual),

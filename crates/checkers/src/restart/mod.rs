@@ -195,6 +195,7 @@ fn drive<E: Element>(scenario: &Scenario, folder: &Folder, run: &mut Run) -> Res
         };
         let outcome = resume_task(&task, config, origin.as_ref(), &mut watcher);
         run.reach.merge(&watcher.reach);
+        let has_cut = !watcher.cuts.is_empty();
         for cut in watcher.cuts {
             check_cut(&shape, &cut).map_err(found)?;
             // A file does not say who owned a key.
@@ -217,9 +218,18 @@ fn drive<E: Element>(scenario: &Scenario, folder: &Folder, run: &mut Run) -> Res
                 run.events += outcome.events;
                 run.reach.merge(&outcome.reach);
                 let refuses = config.cuts.as_ref().is_some_and(|cuts| cuts.refuses > 0);
-                let last = last_cut(&outcome, refuses, watcher.committed, &cuts).map_err(found)?;
+                let last = last_cut(&outcome, (refuses, has_cut), watcher.committed, &cuts).map_err(found)?;
                 check_outcome((&shape, scenario.alone), &outcome, &reference).map_err(found)?;
-                return last.map_or(Ok(()), |last| check_model(&shape, last, &outcome)).map_err(found);
+                let model = last.map(|last| check_model(&shape, last, &outcome));
+                let committed = watcher.committed.and_then(|cut| cuts.get(&cut));
+                let is_saved = committed.is_some_and(|cut| check_model(&shape, cut, &outcome).is_ok());
+                return match model {
+                    Some(checked) => checked.map_err(found),
+                    None if is_saved => {
+                        Err(found(("end", "the run says that its model is not saved".to_owned())))
+                    }
+                    None => Ok(()),
+                };
             }
         }
     }
@@ -315,14 +325,14 @@ fn check_values(
 /// The last cut, as the run says and as was seen; `None` if the disk has refused it, and the run says so.
 fn last_cut<'a, E: Element>(
     outcome: &TaskOutcome<E>,
-    refuses: bool,
+    (refuses, has_cut): (bool, bool),
     committed: Option<u64>,
     cuts: &'a BTreeMap<u64, Cut>,
 ) -> Result<Option<&'a Cut>, Finding> {
     let told = match &outcome.last_cut {
         Err(_) if refuses => return Ok(None),
         // It began where the training was over.
-        Ok(None) => committed,
+        Ok(None) => committed.filter(|_| !has_cut),
         Ok(Some(cut)) => Some(*cut).filter(|cut| committed == Some(*cut)),
         Err(_) => None,
     };

@@ -212,7 +212,14 @@ impl Mode {
             | Marker::LostWhileEntering
             | Marker::Joined
             | Marker::Left
-            | Marker::CannotGoOn => (1, false),
+            | Marker::CannotGoOn
+            | Marker::ViewFollowed
+            | Marker::JoinedView
+            | Marker::ViewSpoilt
+            | Marker::LeftView
+            | Marker::NodesDivided
+            | Marker::PassedOver
+            | Marker::SearchStuck => (1, false),
             // So are one-sided operations: `crate::lapser`.
             Marker::TornRead
             | Marker::StaleRead

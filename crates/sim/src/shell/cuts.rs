@@ -230,6 +230,11 @@ impl<E: Element> Cuts<E> {
         }
     }
 
+    /// Whether a worker has left.
+    pub(super) fn has_left(&self, worker: usize) -> bool {
+        self.drivers[worker].has_left()
+    }
+
     pub(super) fn first_meeting(&self) -> u64 {
         self.drivers[0].first_meeting()
     }
@@ -344,7 +349,7 @@ impl<T: Task> TaskRun<'_, T> {
                 self.workers[worker].stream = Some(stream);
                 return Ok(None);
             }
-            CutOp::Record { cut, .. } if worker == 0 => self.record(cut),
+            CutOp::Record { cut } if worker == 0 => self.record(cut),
             // The state is that of the leader.
             CutOp::Record { .. } => {}
             CutOp::Write { cut } => {

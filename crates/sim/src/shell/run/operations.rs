@@ -27,10 +27,11 @@ impl<T: Task> TaskRun<'_, T> {
             (Some(op), _) => op,
             (None, Some(event)) => self.program(worker, event)?,
             // It has ended, and its last cut is a checkpoint.
-            (None, None) => {
+            (None, None) if self.cuts.as_ref().is_some_and(|cuts| cuts.has_left(worker)) => {
                 self.retire(worker);
                 return Ok(());
             }
+            (None, None) => unreachable!("a worker wakes with an event or a postponed operation"),
         };
         while let Some(event) = self.execute(worker, op)? {
             op = self.program(worker, event)?;

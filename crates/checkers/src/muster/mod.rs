@@ -1,0 +1,324 @@
+//! Processes of a run with copies that look for its next view, in virtual time: nodes die, stand still or are
+//! cut off, messages are late or lost, others join, and some of these cannot be nodes.
+//!
+//! What a process asks, answers and decides is that of real runs (`intendant_views`). What it does in a view
+//! is written anew here: it enters with the others, notices losses, and trains nothing.
+//!
+//! | check | what holds |
+//! | --- | --- |
+//! | `follows` | of two views that are entered, one leads to the other |
+//! | `ends` | where few things go wrong, no process looks for a view for ever |
+//! | `goes-on` | where few things go wrong, all healthy processes end up in one view, and none of them ends |
+//! | | it is not checked where nodes die and others join, or those that join fail late (decision 29) |
+//! | `spoilt` | processes that cannot be nodes do not keep the others from their work again and again |
+
+mod network;
+mod process;
+
+use intendant_core::random;
+use intendant_sim::Dice;
+use intendant_sim::reach::{Marker, Reach};
+use intendant_views::{Muster, Offer, SearchError, View};
+use network::{Net, Outside, Program, Seen, execute, process};
+use process::{End, Fault, Node, Run as History, address, scale};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Nothing goes wrong after this time.
+const QUIET_US: u64 = 60_000_000;
+
+/// When a run ends: all have found each other, or have given up.
+const END_US: u64 = 240_000_000;
+
+/// For so long a process looks for a view at most: two times, if the first one that it finds does not begin.
+const SEARCH_US_MAX: u64 = 130_000_000;
+
+/// For so long a change of nodes lasts at most, if a process cannot be one.
+const CHANGE_US_MAX: u64 = 40_000_000;
+
+/// Faulty processes that want to join at most.
+const FAULTY_MAX: u64 = 10;
+
+/// Views that faulty processes may spoil until then: at 0, 10, 30, 70 and 150 s after the first.
+const SPOILT_MAX: u64 = 5;
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{check}: {what}")]
+pub struct Failure {
+    /// The check.
+    pub check: &'static str,
+    /// What was found.
+    pub what: String,
+}
+
+/// Result of one seed.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The failure, if there was one.
+    pub result: Result<(), Failure>,
+    /// Hash of all events.
+    pub hash: u64,
+    /// Events.
+    pub events: u64,
+    /// Reach markers.
+    pub reach: Reach,
+}
+
+/// Markers that a set of so many runs must reach.
+#[must_use]
+pub fn expected() -> Vec<(Marker, u64)> {
+    vec![
+        (Marker::ViewFollowed, 10),
+        (Marker::JoinedView, 20),
+        (Marker::ViewSpoilt, 20),
+        (Marker::LeftView, 50),
+        (Marker::NodesDivided, 40),
+        (Marker::PassedOver, 200),
+        (Marker::SearchStuck, 100),
+    ]
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    Dies(u64),
+    Freezes { id: u64, until: u64 },
+    Divides { sides: u64, until: u64 },
+    Scales(u16),
+}
+
+/// What is drawn from a seed.
+#[derive(Debug)]
+struct Scenario {
+    nodes: u64,
+    /// When, and what.
+    troubles: Vec<(u64, Trouble)>,
+    /// Those that join: when, at which process, and what is wrong with them.
+    joins: Vec<(u64, u64, Fault)>,
+    /// Whether few things go wrong, so that the run must go on.
+    is_mild: bool,
+    delay_us: u64,
+    loses: u64,
+}
+
+impl Scenario {
+    fn draw(dice: &mut Dice) -> Self {
+        let is_mild = dice.once_in(2);
+        let nodes = dice.between(if is_mild { 3 } else { 2 }, 6);
+        let when = |dice: &mut Dice| dice.below(QUIET_US);
+        let mut troubles = Vec::new();
+        if is_mild {
+            // One that is not the only one left, and time to get over it.
+            if dice.once_in(2) {
+                troubles.push((when(dice), Trouble::Dies(dice.below(nodes))));
+            }
+        } else {
+            for _ in 0..dice.between(1, 5) {
+                let at = when(dice);
+                let until = (at + dice.between(1, 20) * 1_000_000).min(QUIET_US);
+                troubles.push((
+                    at,
+                    match dice.below(4) {
+                        0 => Trouble::Dies(dice.below(nodes)),
+                        1 => Trouble::Freezes { id: dice.below(nodes), until },
+                        2 => Trouble::Divides { sides: dice.word(), until },
+                        _ => Trouble::Scales(dice.between(1, nodes + 1) as u16),
+                    },
+                ));
+            }
+        }
+        troubles.sort_by_key(|(at, _)| *at);
+        let mut joins = Vec::new();
+        // They ask a process that lives.
+        let dying = troubles.iter().find_map(|(_, trouble)| match trouble {
+            Trouble::Dies(id) if is_mild => Some(*id),
+            Trouble::Dies(_) | Trouble::Freezes { .. } | Trouble::Divides { .. } | Trouble::Scales(_) => None,
+        });
+        let door = |dice: &mut Dice| match dice.below(nodes) {
+            id if Some(id) == dying => (id + 1) % nodes,
+            id => id,
+        };
+        for _ in 0..dice.below(3) {
+            joins.push((when(dice), door(dice), Fault::None));
+        }
+        // A node that dies while as many as there are join, and none of them can, is one thing too many.
+        let faults = [Fault::None, Fault::BeforeEntering, Fault::AfterEntering];
+        let faulty = if dying.is_some() { Fault::None } else { dice.pick(&faults) };
+        if faulty != Fault::None {
+            // It is started again and again.
+            let (mut at, door) = (when(dice), door(dice));
+            for _ in 0..dice.between(1, FAULTY_MAX) {
+                joins.push((at, door, faulty));
+                at += dice.between(0, 30_000_000);
+            }
+        }
+        let loses = if is_mild { 0 } else { dice.pick(&[0, 3, 20]) };
+        let delay_us =
+            if is_mild { dice.pick(&[1_000, 20_000]) } else { dice.pick(&[1_000, 20_000, 300_000]) };
+        Self { nodes, troubles, joins, is_mild, delay_us, loses }
+    }
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run(seed: u64) -> Run {
+    let mut dice = Dice::new(random::stream(seed, &[0]));
+    let scenario = Scenario::draw(&mut dice);
+    let net = Net::new(dice, scenario.delay_us, scenario.loses);
+    let (net, seen) = (Rc::new(RefCell::new(net)), Rc::new(RefCell::new(History::default())));
+    let mut programs: BTreeMap<u64, Program> = BTreeMap::new();
+    let first = View::first((1..=scenario.nodes).map(process).collect());
+    let mut add = |id: u64, offer: Offer, fault: Fault, view: Option<View>, door: Option<u64>, from: u64| {
+        let muster = Muster::new(offer);
+        net.borrow_mut().seen.insert(id, Seen { muster, lives: true, frozen_until: 0, side: 0 });
+        net.borrow_mut().wake(id, 0);
+        let outside = Outside { net: Rc::clone(&net), id };
+        let node = Node::new(outside, Rc::clone(&seen), fault, door.map(address));
+        programs.insert(id, Box::pin(node.live(view, from)));
+    };
+    for id in 1..=scenario.nodes {
+        add(id, Offer::of(process(id), Some(first.clone())), Fault::None, Some(first.clone()), None, 0);
+    }
+    for (number, (at, door, fault)) in (0..).zip(&scenario.joins) {
+        let id = 100 + number;
+        add(id, Offer::of(process(id), None), *fault, None, Some(door + 1), *at);
+    }
+    let mut reach = Reach::default();
+    for (at, trouble) in &scenario.troubles {
+        execute(&net, &mut programs, *at);
+        strike(&net, *at, trouble);
+        if matches!(trouble, Trouble::Divides { .. }) {
+            reach.mark(Marker::NodesDivided);
+        }
+    }
+    execute(&net, &mut programs, END_US);
+    let seen = seen.borrow();
+    mark(&mut reach, &seen);
+    let (hash, events) = (net.borrow().hash, net.borrow().events);
+    let alive: Vec<u64> = programs.keys().copied().filter(|id| net.borrow().seen[id].lives).collect();
+    // Those that want to join, also again, wait as long as they are answered, and those that leave as long as
+    // they are needed.
+    let waits = |id: &u64| {
+        let mut net = net.borrow_mut();
+        let me = net.seen.get_mut(id).map(|seen| seen.muster.me());
+        me.is_some_and(|me| me.leaves || me.entered.is_none())
+    };
+    let waiting: Vec<u64> = alive.iter().copied().filter(waits).collect();
+    Run { result: check(&scenario, &seen, (&alive, &waiting)), hash, events, reach }
+}
+
+/// Something goes wrong.
+fn strike(net: &Rc<RefCell<Net>>, at: u64, trouble: &Trouble) {
+    let outside = Outside { net: Rc::clone(net), id: 0 };
+    outside.with(|net| {
+        net.now = net.now.max(at);
+        match *trouble {
+            Trouble::Dies(id) => {
+                if let Some(seen) = net.seen.get_mut(&(id + 1)) {
+                    seen.lives = false;
+                }
+            }
+            Trouble::Freezes { id, until } => {
+                if let Some(seen) = net.seen.get_mut(&(id + 1)) {
+                    seen.frozen_until = until;
+                }
+            }
+            Trouble::Divides { sides, until } => {
+                net.divided_until = until;
+                for (at, seen) in net.seen.values_mut().enumerate() {
+                    seen.side = (sides >> (at % 64) & 1) as u8;
+                }
+            }
+            Trouble::Scales(_) => {}
+        }
+    });
+    if let Trouble::Scales(nodes) = *trouble {
+        let ids: Vec<u64> = outside.with(|net| net.seen.keys().copied().collect());
+        // It is said to the first that takes it.
+        for id in ids {
+            if let Ok(intendant_views::Answer::Scaling { .. }) = scale(&outside, id, nodes) {
+                return;
+            }
+        }
+    }
+}
+
+fn mark(reach: &mut Reach, seen: &History) {
+    for next in &seen.entered {
+        reach.mark(Marker::ViewFollowed);
+        if next.view.members.iter().any(|member| !next.follows.has(member.id)) {
+            reach.mark(Marker::JoinedView);
+        }
+    }
+    if seen.spoilt > 0 {
+        reach.mark(Marker::ViewSpoilt);
+    }
+    for end in seen.ends.values() {
+        match end {
+            End::Left => reach.mark(Marker::LeftView),
+            End::NeverIn => reach.mark(Marker::PassedOver),
+            End::Search(SearchError::Stuck(_)) => reach.mark(Marker::SearchStuck),
+            End::Search(_) | End::Fault => {}
+        }
+    }
+}
+
+fn check(scenario: &Scenario, seen: &History, (alive, waiting): (&[u64], &[u64])) -> Result<(), Failure> {
+    let failed = |check, what| Err(Failure { check, what });
+    if let Some(what) = &seen.failure {
+        return failed("follows", what.clone());
+    }
+    let searches = |id: &&u64| {
+        let since = seen.trained.get(*id).map_or(0, |trained| END_US - trained);
+        !waiting.contains(*id) && !seen.trains.contains_key(*id) && since > SEARCH_US_MAX
+    };
+    // Where much goes wrong, views can fail again and again.
+    if let Some(id) = alive.iter().find(searches).filter(|_| scenario.is_mild) {
+        return failed("ends", format!("process {id} still looks for a view"));
+    }
+    let is_faulty = scenario.joins.iter().any(|(_, _, fault)| *fault != Fault::None);
+    let joins = scenario.joins.iter().any(|(_, _, fault)| *fault == Fault::None);
+    // One that joins and can be a node makes up for others before it; so does one that was cut off, and comes
+    // back.
+    if scenario.is_mild && !joins && seen.spoilt > SPOILT_MAX {
+        return failed(
+            "spoilt",
+            format!("{} views did not begin because of a process that joined", seen.spoilt),
+        );
+    }
+    let is_late = scenario.joins.iter().any(|(_, _, fault)| *fault == Fault::AfterEntering);
+    let is_in_doubt = |end: &End| matches!(end, End::Search(SearchError::Stuck(why)) if why.contains("do not know whether"));
+    // A process that joins may be taken for the reason of a view that did not begin.
+    let kills = !scenario.troubles.is_empty() && !scenario.joins.is_empty();
+    if !scenario.is_mild || is_late || kills || seen.ends.values().any(is_in_doubt) {
+        return Ok(());
+    }
+    let healthy = |id: &u64| *id < 100 || scenario.joins[(*id - 100) as usize].2 == Fault::None;
+    if let Some((id, end)) = seen.ends.iter().find(|(id, _)| healthy(id)) {
+        // A process that joins may be taken for the reason of what another one does.
+        if !(is_faulty && *id >= 100) {
+            return failed("goes-on", format!("process {id} has ended: {end:?}"));
+        }
+    }
+    // While a faulty process tries to join, a change of nodes is under way.
+    let trains = |id: &u64| match seen.trains.get(id) {
+        Some(place) => Some(Some(place)),
+        None if is_faulty && seen.trained.get(id).is_some_and(|at| END_US - at < CHANGE_US_MAX) => Some(None),
+        None => None,
+    };
+    let mut places: Vec<_> =
+        alive.iter().filter(|id| healthy(id) && (!is_faulty || **id < 100)).map(trains).collect();
+    let place = places.first().copied().flatten().flatten();
+    places.dedup();
+    if places.len() != 1 || places[0].is_none() {
+        return failed("goes-on", format!("{alive:?} are not in one view: {:?}", seen.trains));
+    }
+    let members = place.map_or(0, |place| seen.members(*place).len());
+    let expected = alive.iter().filter(|id| healthy(id)).count();
+    if members < expected && !is_faulty {
+        return failed("goes-on", format!("{members} nodes train, and {expected} could"));
+    }
+    Ok(())
+}

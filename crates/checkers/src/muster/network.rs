@@ -1,0 +1,304 @@
+//! A network of processes in virtual time: messages that are late or lost, partitions, processes that die or
+//! stand still. It executes the programs of the processes, one step at a time.
+
+use intendant_core::{Tick, random};
+use intendant_sim::Dice;
+use intendant_views::{Answer, Asked, Muster, NoAnswer, Notice, Offer, Process, World};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Until a system says that no process is at a port.
+const REFUSAL_US: u64 = 1_000;
+
+/// The program of a process.
+pub(super) type Program = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What happens next.
+enum Event {
+    Wake(u64),
+    Question { ask: u64, from: u64, at: SocketAddr, offer: Box<Offer> },
+    Answer { ask: u64, to: u64, answer: Box<Result<Answer, NoAnswer>> },
+    Late { ask: u64, to: u64 },
+}
+
+/// A process as others see it.
+pub(super) struct Seen {
+    pub(super) muster: Muster,
+    pub(super) lives: bool,
+    /// Until then it stands still.
+    pub(super) frozen_until: u64,
+    /// Its side, while the network is divided.
+    pub(super) side: u8,
+}
+
+/// The state of the network.
+pub(super) struct Net {
+    pub(super) now: u64,
+    pub(super) dice: Dice,
+    pub(super) seen: BTreeMap<u64, Seen>,
+    /// Until then, the sides do not reach each other.
+    pub(super) divided_until: u64,
+    /// Longest delay of a message, and one of so many is lost; 0 for none.
+    pub(super) delay_us: u64,
+    pub(super) loses: u64,
+    pub(super) hash: u64,
+    pub(super) events: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    number: u64,
+    /// Places where views could meet.
+    places: u32,
+    awaited: BTreeSet<u64>,
+    answers: BTreeMap<u64, Result<Answer, NoAnswer>>,
+}
+
+/// The process with this id.
+pub(super) fn process(id: u64) -> Process {
+    Process { id, address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1_000 + id as u16)) }
+}
+
+/// Its id, by its address.
+fn id_at(address: SocketAddr) -> u64 {
+    u64::from(address.port()).saturating_sub(1_000)
+}
+
+impl Net {
+    pub(super) fn new(dice: Dice, delay_us: u64, loses: u64) -> Self {
+        Self {
+            now: 0,
+            dice,
+            seen: BTreeMap::new(),
+            divided_until: 0,
+            delay_us,
+            loses,
+            hash: 0,
+            events: 0,
+            queue: BTreeMap::new(),
+            number: 0,
+            places: 0,
+            awaited: BTreeSet::new(),
+            answers: BTreeMap::new(),
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    fn schedule(&mut self, at: u64, event: Event) {
+        let number = self.next_number();
+        self.queue.insert((at, number), event);
+    }
+
+    /// Wakes a process at a time.
+    pub(super) fn wake(&mut self, id: u64, at: u64) {
+        self.schedule(at, Event::Wake(id));
+    }
+
+    /// Whether a process lives, does not stand still, and is not behind a partition.
+    pub(super) fn reaches(&self, from: u64, to: u64) -> bool {
+        let (Some(from), Some(to)) = (self.seen.get(&from), self.seen.get(&to)) else { return false };
+        let is_divided = self.now < self.divided_until && from.side != to.side;
+        from.lives && to.lives && self.now >= to.frozen_until && !is_divided
+    }
+
+    fn is_lost(&mut self) -> bool {
+        self.loses > 0 && self.dice.once_in(self.loses)
+    }
+
+    fn delay(&mut self) -> u64 {
+        1 + self.dice.below(self.delay_us)
+    }
+
+    /// Sends the offer of a process.
+    fn ask(&mut self, from: u64, at: SocketAddr, within_us: u64) -> u64 {
+        let ask = self.next_number();
+        self.awaited.insert(ask);
+        self.schedule(self.now + within_us, Event::Late { ask, to: from });
+        if let Some(seen) = self.seen.get_mut(&from) {
+            let offer = Box::new(seen.muster.me().clone());
+            let arrives = self.now + self.delay();
+            self.schedule(arrives, Event::Question { ask, from, at, offer });
+        }
+        ask
+    }
+
+    /// A question arrives.
+    fn arrive(&mut self, ask: u64, from: u64, at: SocketAddr, offer: Box<Offer>) {
+        let (to, now) = (id_at(at), self.now);
+        let is_cut = now < self.divided_until && {
+            let side = |id: u64| self.seen.get(&id).map(|seen| seen.side);
+            side(from) != side(to)
+        };
+        if is_cut || self.is_lost() {
+            return;
+        }
+        let (answer, after) = match self.seen.get_mut(&to) {
+            // Its system takes the question in, and the process answers when it goes on.
+            Some(seen) if seen.lives && now < seen.frozen_until => {
+                let until = seen.frozen_until;
+                return self.schedule(until, Event::Question { ask, from, at, offer });
+            }
+            Some(seen) if seen.lives => {
+                (Ok(seen.muster.answer(Tick(now), Asked::Offer(*offer))), self.delay())
+            }
+            Some(_) | None => (Err(NoAnswer::Gone), REFUSAL_US),
+        };
+        if !self.is_lost() {
+            self.schedule(now + after, Event::Answer { ask, to: from, answer: Box::new(answer) });
+        }
+    }
+
+    /// The next event; the process that goes on with it.
+    fn next(&mut self, end: u64) -> Option<Option<u64>> {
+        let ((at, _), event) = self.queue.first_entry().filter(|next| next.key().0 <= end)?.remove_entry();
+        self.now = at;
+        self.events += 1;
+        let (kind, id) = match &event {
+            Event::Wake(id) => (0, *id),
+            Event::Question { ask, .. } => (1, *ask),
+            Event::Answer { ask, .. } => (2, *ask),
+            Event::Late { ask, .. } => (3, *ask),
+        };
+        self.hash = random::stream(self.hash, &[at, kind, id]);
+        Some(match event {
+            Event::Wake(id) => Some(id),
+            Event::Question { ask, from, at, offer } => {
+                self.arrive(ask, from, at, offer);
+                None
+            }
+            Event::Answer { ask, to, answer } => self.awaited.remove(&ask).then(|| {
+                self.answers.insert(ask, *answer);
+                to
+            }),
+            Event::Late { ask, to } => self.awaited.remove(&ask).then(|| {
+                self.answers.insert(ask, Err(NoAnswer::Late));
+                to
+            }),
+        })
+    }
+}
+
+/// A process's view of the network.
+#[derive(Clone)]
+pub(super) struct Outside {
+    pub(super) net: Rc<RefCell<Net>>,
+    pub(super) id: u64,
+}
+
+impl Outside {
+    /// Looks at the network, or changes it.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut Net) -> R) -> R {
+        act(&mut self.net.borrow_mut())
+    }
+
+    async fn answer(&self, ask: u64) -> Result<Answer, NoAnswer> {
+        poll_fn(|_| {
+            let answer = self.net.borrow_mut().answers.remove(&ask);
+            answer.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+impl World for Outside {
+    fn now(&self) -> Tick {
+        Tick(self.net.borrow().now)
+    }
+
+    fn muster<R>(&self, act: impl FnOnce(&mut Muster) -> R) -> R {
+        let mut net = self.net.borrow_mut();
+        act(&mut net.seen.get_mut(&self.id).expect("a process is seen as long as it runs").muster)
+    }
+
+    async fn sleep(&self, us: u64) {
+        let until = self.with(|net| {
+            let until = net.now + us;
+            net.wake(self.id, until);
+            until
+        });
+        poll_fn(|_| if self.net.borrow().now >= until { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    async fn offer(&self, at: SocketAddr, within_us: u64) -> Result<Answer, NoAnswer> {
+        let ask = self.with(|net| net.ask(self.id, at, within_us));
+        self.answer(ask).await
+    }
+
+    async fn offer_all(
+        &self,
+        at: &[SocketAddr],
+        within_us: u64,
+        tries: u32,
+    ) -> Vec<Result<Answer, NoAnswer>> {
+        let mut answers: Vec<Option<Result<Answer, NoAnswer>>> = vec![None; at.len()];
+        let one = |at: SocketAddr| async move {
+            let mut answer = self.offer(at, within_us).await;
+            for _ in 1..tries {
+                if answer != Err(NoAnswer::Late) {
+                    break;
+                }
+                answer = self.offer(at, within_us).await;
+            }
+            answer
+        };
+        let mut asked: Vec<_> = at.iter().map(|at| Box::pin(one(*at))).collect();
+        poll_fn(|context| {
+            for (answer, asked) in answers.iter_mut().zip(&mut asked) {
+                if answer.is_none()
+                    && let Poll::Ready(ready) = asked.as_mut().poll(context)
+                {
+                    *answer = Some(ready);
+                }
+            }
+            if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        answers.into_iter().flatten().collect()
+    }
+
+    fn listen(&self) -> io::Result<SocketAddr> {
+        // Each has an address of its own.
+        let place = self.with(|net| {
+            net.places += 1;
+            net.places
+        });
+        Ok(SocketAddr::from((Ipv4Addr::from_bits(u32::from(Ipv4Addr::LOCALHOST) + place), 1)))
+    }
+
+    fn say(&self, _notice: Notice) {}
+}
+
+/// Executes the programs until the time `end`. Those that have ended, or whose processes are dead, are
+/// removed.
+pub(super) fn execute(net: &Rc<RefCell<Net>>, programs: &mut BTreeMap<u64, Program>, end: u64) {
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        let Some(next) = net.borrow_mut().next(end) else { return };
+        let Some(id) = next else { continue };
+        let (lives, frozen_until) = match net.borrow().seen.get(&id) {
+            Some(seen) => (seen.lives, seen.frozen_until),
+            None => (false, 0),
+        };
+        if !lives {
+            programs.remove(&id);
+            continue;
+        }
+        let now = net.borrow().now;
+        if now < frozen_until {
+            net.borrow_mut().wake(id, frozen_until);
+            continue;
+        }
+        if let Some(program) = programs.get_mut(&id)
+            && program.as_mut().poll(&mut context).is_ready()
+        {
+            programs.remove(&id);
+        }
+    }
+}

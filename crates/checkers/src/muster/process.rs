@@ -1,0 +1,418 @@
+//! What a process of a run with copies does beside its training, as `intendant-train` does: it enters views,
+//! notices that nodes are lost, lets others in, and looks for the next view.
+
+use super::network::{Outside, process};
+use intendant_views::{Answer, Asked, Found, Next, NoAnswer, Process, SearchError, View, World, find, leave};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// How long a process looks for the next view.
+const MUSTER_US: u64 = 60_000_000;
+
+/// How long the nodes of a view wait for each other; longer after views that did not begin, up to so often.
+const MEET_US: u64 = 6_000_000;
+const MEET_LONGER: u64 = 4;
+
+/// How often a process looks whether others have come, or the view has ended.
+const LOOK_US: u64 = 20_000;
+const TRAIN_US: u64 = 300_000;
+
+/// Until a node is lost that does not reach the others.
+const LOST_US: u64 = 3_000_000;
+
+/// When the first cut of a view is settled.
+const SETTLED_US: u64 = 1_000_000;
+
+/// Between two looks of node 0 for those that want to join.
+const JOINING_US: u64 = 1_000_000;
+
+/// How long a process that leaves holds its values.
+const LEAVE_US: u64 = 3_600_000_000;
+
+/// What is wrong with a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// It cannot be connected to the others.
+    BeforeEntering,
+    /// It cannot load its values.
+    AfterEntering,
+}
+
+/// How a process has ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Its own fault.
+    Fault,
+    /// It has left the run, as it was asked to.
+    Left,
+    /// It could not be a node, and was not before.
+    NeverIn,
+    /// There is no next view for it.
+    Search(SearchError),
+}
+
+/// A view that is about to begin, has begun, or could not.
+#[derive(Debug, Default)]
+pub(super) struct Meeting {
+    next: Option<Next>,
+    /// Members that are here, that have called the first gather, and that have loaded their values.
+    here: BTreeSet<u64>,
+    called: BTreeSet<u64>,
+    loaded: BTreeSet<u64>,
+    has_met: bool,
+    /// Why it ended.
+    ended: Option<Ended>,
+}
+
+/// Why a view ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// A node was lost.
+    Lost(u64),
+    /// A node had a fault of its own.
+    Aborted(u64),
+    /// It goes on with so many of its nodes.
+    Regroups(usize),
+}
+
+/// What happened to a view for one of its processes.
+enum Over {
+    Ended(Ended),
+    /// The others did not come.
+    Late,
+}
+
+/// What all processes and the checks see of a run.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// By the place where the view meets.
+    meetings: BTreeMap<SocketAddr, Meeting>,
+    /// The views that a process has entered.
+    pub(super) entered: Vec<Next>,
+    /// The place of the view in which each process trains, and when each has trained last.
+    pub(super) trains: BTreeMap<u64, SocketAddr>,
+    pub(super) trained: BTreeMap<u64, u64>,
+    pub(super) ends: BTreeMap<u64, End>,
+    /// Views that did not begin because of a fault of a process that joined.
+    pub(super) spoilt: u64,
+    pub(super) failure: Option<String>,
+}
+
+impl Run {
+    /// Nodes of the view that meets there.
+    pub(super) fn members(&self, place: SocketAddr) -> &[Process] {
+        let next = self.meetings.get(&place).and_then(|meeting| meeting.next.as_ref());
+        next.map_or(&[], |next| &next.view.members)
+    }
+
+    fn meeting(&mut self, place: SocketAddr) -> &mut Meeting {
+        self.meetings.entry(place).or_default()
+    }
+
+    /// A process has passed the first gather of a view. Of two views that are entered, one leads to the
+    /// other.
+    fn enter(&mut self, next: &Next) {
+        let apart = self.entered.iter().find(|other| {
+            other.view != next.view && !self.leads(&other.view, next) && !self.leads(&next.view, other)
+        });
+        if let Some(other) = apart {
+            let (one, two) = (&other.view, &next.view);
+            self.failure.get_or_insert(format!("two views are entered side by side: {one:?}, and {two:?}"));
+        }
+        if !self.entered.contains(next) {
+            self.entered.push(next.clone());
+        }
+    }
+
+    /// Whether a view is one of those that another one follows, directly or indirectly.
+    fn leads(&self, view: &View, to: &Next) -> bool {
+        let mut at = to;
+        loop {
+            if at.follows == *view {
+                return true;
+            }
+            let decided = self.meetings.values().filter_map(|meeting| meeting.next.as_ref());
+            match decided.filter(|next| next.view != next.follows).find(|next| next.view == at.follows) {
+                Some(before) => at = before,
+                None => return false,
+            }
+        }
+    }
+}
+
+/// A process of the run.
+pub(super) struct Node {
+    pub(super) outside: Outside,
+    pub(super) run: Rc<RefCell<Run>>,
+    pub(super) fault: Fault,
+    /// Where it wants to join.
+    pub(super) door: Option<SocketAddr>,
+    view: Option<View>,
+    next: Option<Next>,
+    failures: u64,
+    has_trained: bool,
+}
+
+impl Node {
+    pub(super) const fn new(
+        outside: Outside,
+        run: Rc<RefCell<Run>>,
+        fault: Fault,
+        door: Option<SocketAddr>,
+    ) -> Self {
+        Self { outside, run, fault, door, view: None, next: None, failures: 0, has_trained: false }
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Run) -> R) -> R {
+        act(&mut self.run.borrow_mut())
+    }
+
+    fn now(&self) -> u64 {
+        self.outside.now().0
+    }
+
+    /// From the first view on, or from the moment at which it wants to join.
+    pub(super) async fn live(mut self, first: Option<View>, from_us: u64) {
+        self.outside.sleep(from_us).await;
+        let end = self.until_end(first).await;
+        let id = self.outside.id;
+        self.outside.with(|net| {
+            if let Some(seen) = net.seen.get_mut(&id) {
+                seen.lives = false;
+            }
+        });
+        self.with(|run| {
+            run.trains.remove(&id);
+            run.ends.insert(id, end);
+        });
+    }
+
+    async fn until_end(&mut self, first: Option<View>) -> End {
+        let mut over = None;
+        if let Some(view) = first {
+            // Before the first view there is no other.
+            let next = Next { follows: view.clone(), view, sources: Vec::new(), lost: Vec::new() };
+            let place = address(0);
+            self.with(|run| run.meeting(place).next = Some(next.clone()));
+            self.outside.muster(|muster| muster.entered(&next.view));
+            (self.view, self.has_trained) = (Some(next.view.clone()), true);
+            over = Some(self.train(place, &next).await);
+        }
+        loop {
+            if let Some(over) = over.take()
+                && let Err(end) = self.follow(over).await
+            {
+                return end;
+            }
+            let found = match find(&self.outside, self.door, MUSTER_US).await {
+                Ok(found) => found,
+                Err(error) => return End::Search(error),
+            };
+            match self.view(found).await {
+                Ok(ended) => over = Some(ended),
+                Err(end) => return end,
+            }
+        }
+    }
+
+    /// A view has ended: whether the process looks for another one.
+    async fn follow(&mut self, over: Over) -> Result<(), End> {
+        let id = self.outside.id;
+        if let Some(next) = self.next.take() {
+            let now = self.outside.now();
+            self.outside.muster(|muster| muster.failed(now, &next));
+            self.failures += 1;
+        }
+        let lost = match over {
+            Over::Ended(Ended::Regroups(stay)) => {
+                let rank = self.view.as_ref().and_then(|view| view.rank(id)).unwrap_or_default();
+                if rank >= stay {
+                    leave(&self.outside, LEAVE_US).await;
+                    return Err(End::Left);
+                }
+                return Ok(());
+            }
+            Over::Ended(Ended::Lost(lost)) => Some(lost),
+            Over::Ended(Ended::Aborted(_)) | Over::Late => None,
+        };
+        if lost.is_none() && self.door.is_some() && !self.has_trained && self.view.is_some() {
+            // It may be the reason: as a member, it would keep the others from their work.
+            return Err(End::NeverIn);
+        }
+        self.outside.muster(|muster| muster.me().gone.extend(lost));
+        Ok(())
+    }
+
+    /// Enters a view, and trains in it until it ends.
+    async fn view(&mut self, found: Found) -> Result<Over, End> {
+        let Found { next, coordinator, .. } = found;
+        self.next = Some(next.clone());
+        if let Some(over) = self.enter(coordinator, &next).await? {
+            return Ok(over);
+        }
+        (self.next, self.failures, self.has_trained) = (None, 0, true);
+        self.outside.muster(|muster| muster.began(&next));
+        Ok(self.train(coordinator, &next).await)
+    }
+
+    /// Enters a view with all others and loads its values, or says why that fails.
+    async fn enter(&mut self, place: SocketAddr, next: &Next) -> Result<Option<Over>, End> {
+        let id = self.outside.id;
+        let deadline = self.now() + MEET_US * (self.failures + 1).min(MEET_LONGER);
+        self.with(|run| {
+            let meeting = run.meeting(place);
+            meeting.next.get_or_insert(next.clone());
+            meeting.here.insert(id);
+        });
+        if self.fault == Fault::BeforeEntering {
+            return Err(self.abort(place));
+        }
+        let all = |set: &BTreeSet<u64>| next.view.members.iter().all(|member| set.contains(&member.id));
+        // They meet.
+        if let Some(over) = self
+            .wait(place, next, deadline, |meeting| {
+                meeting.has_met |= all(&meeting.here);
+                meeting.has_met
+            })
+            .await
+        {
+            self.with(|run| run.meeting(place).here.remove(&id));
+            return Ok(Some(over));
+        }
+        // The first gather.
+        self.outside.muster(|muster| muster.entering(&next.view));
+        self.with(|run| run.meeting(place).called.insert(id));
+        let deadline = self.now() + MEET_US;
+        if let Some(over) = self.wait(place, next, deadline, |meeting| all(&meeting.called)).await {
+            return Ok(Some(over));
+        }
+        self.outside.muster(|muster| muster.entered(&next.view));
+        self.view = Some(next.view.clone());
+        self.with(|run| run.enter(next));
+        // They load their values.
+        if self.fault == Fault::AfterEntering {
+            return Err(self.abort(place));
+        }
+        self.with(|run| run.meeting(place).loaded.insert(id));
+        Ok(self.wait(place, next, deadline, |meeting| all(&meeting.loaded)).await)
+    }
+
+    /// The process ends, and tells the others that it does.
+    fn abort(&self, place: SocketAddr) -> End {
+        let id = self.outside.id;
+        self.with(|run| {
+            let ended = &mut run.meeting(place).ended;
+            let is_first = ended.is_none();
+            ended.get_or_insert(Ended::Aborted(id));
+            run.spoilt += u64::from(is_first);
+        });
+        End::Fault
+    }
+
+    /// Waits until this holds of the meeting, as node 0 of the view tells it; `None` then.
+    async fn wait(
+        &self,
+        place: SocketAddr,
+        next: &Next,
+        deadline: u64,
+        mut holds: impl FnMut(&mut Meeting) -> bool,
+    ) -> Option<Over> {
+        let id = self.outside.id;
+        let first = next.view.members.first().map_or(id, |first| first.id);
+        loop {
+            let us = self.outside.with(|net| LOOK_US + net.dice.below(5 * LOOK_US));
+            self.outside.sleep(us).await;
+            if self.outside.with(|net| net.reaches(id, first)) {
+                // What node 0 has told arrives before what it tells later.
+                if self.with(|run| holds(run.meeting(place))) {
+                    return None;
+                }
+                if let Some(ended) = self.with(|run| run.meeting(place).ended) {
+                    return Some(Over::Ended(ended));
+                }
+            }
+            if self.now() >= deadline {
+                return Some(Over::Late);
+            }
+        }
+    }
+
+    /// Trains in a view until it ends.
+    async fn train(&self, place: SocketAddr, next: &Next) -> Over {
+        let id = self.outside.id;
+        let members = &next.view.members;
+        let first = members.first().map_or(id, |first| first.id);
+        let began = self.now();
+        self.with(|run| run.trains.insert(id, place));
+        let (mut unreached, mut looked) = (BTreeMap::new(), began);
+        let ended = loop {
+            let us = self.outside.with(|net| TRAIN_US + net.dice.below(TRAIN_US));
+            self.outside.sleep(us).await;
+            let now = self.now();
+            if self.outside.with(|net| net.reaches(id, first))
+                && let Some(ended) = self.with(|run| run.meeting(place).ended)
+            {
+                break ended;
+            }
+            if now >= began + SETTLED_US {
+                self.outside.muster(|muster| muster.settle(next.view.number));
+            }
+            // All messages of the training go there as well.
+            let missing = members.iter().find(|member| {
+                let reaches = self.outside.with(|net| net.reaches(id, member.id));
+                if reaches {
+                    unreached.remove(&member.id);
+                }
+                !reaches && now >= *unreached.entry(member.id).or_insert(now) + LOST_US
+            });
+            if let Some(missing) = missing {
+                let lost = Ended::Lost(missing.id);
+                break if self.outside.with(|net| net.reaches(id, first)) {
+                    self.with(|run| *run.meeting(place).ended.get_or_insert(lost))
+                } else {
+                    lost
+                };
+            }
+            if id == first && now >= looked + JOINING_US && now >= began + SETTLED_US {
+                looked = now;
+                if let Some(stay) = self.asked(members.len()) {
+                    break self.with(|run| *run.meeting(place).ended.get_or_insert(Ended::Regroups(stay)));
+                }
+            }
+        };
+        let now = self.now();
+        self.with(|run| {
+            run.trains.remove(&id);
+            run.trained.insert(id, now);
+        });
+        Over::Ended(ended)
+    }
+
+    /// How many of the nodes stay, if another number is asked for, or processes want to join.
+    fn asked(&self, nodes: usize) -> Option<usize> {
+        let now = self.outside.now();
+        self.outside.muster(|muster| {
+            let fewer = muster.take_wanted().map(usize::from).filter(|wanted| (1..nodes).contains(wanted));
+            fewer.or_else(|| (muster.joining(now) > 0).then_some(nodes))
+        })
+    }
+}
+
+/// Asks the process that has this id for another number of nodes; what it answers.
+pub(super) fn scale(outside: &Outside, id: u64, nodes: u16) -> Result<Answer, NoAnswer> {
+    outside.with(|net| {
+        let now = intendant_core::Tick(net.now);
+        match net.seen.get_mut(&id) {
+            Some(seen) if seen.lives => Ok(seen.muster.answer(now, Asked::Scale(nodes))),
+            Some(_) | None => Err(NoAnswer::Gone),
+        }
+    })
+}
+
+/// The address at which a process is asked.
+pub(super) fn address(id: u64) -> SocketAddr {
+    process(id).address
+}

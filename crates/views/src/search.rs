@@ -1,0 +1,441 @@
+//! How a process finds the next view: whom it asks, when it leads, and when it gives up.
+//!
+//! A process asks the members of its last view, those of lower rank first. The first of them that lives
+//! leads: it collects offers and [decides](crate::decide), and the others ask it until it tells the decision.
+//! A process that wants to join asks at the address that it was given. Who is asked answers by its
+//! [`Muster`].
+//!
+//! The functions of this module are programs in the order of their steps. What they need of the world is
+//! [`World`]: sockets and clocks in real runs, a simulated network in checks. They depend on no runtime.
+
+use crate::decide::{Decision, Next, Process};
+use crate::muster::{Answer, Muster};
+use intendant_core::Tick;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+
+/// Pause between two offers to a process that answered.
+const PAUSE_US: u64 = 50_000;
+
+/// Pause between two looks of the leader.
+const LOOK_US: u64 = 20_000;
+
+/// How long an answer may take.
+const ANSWER_US: u64 = 1_000_000;
+
+/// How often in a row there may be no answer before another process is asked.
+const SILENCES: u32 = 3;
+
+/// How often in a row a process may be sent elsewhere.
+const REDIRECTIONS: u32 = 40;
+
+/// How often the leader asks whether a process lives that would lead.
+const PROBE_US: u64 = 500_000;
+
+/// How long the leader hopes for others if those that are there cannot go on.
+const HOPE_US: u64 = 6_000_000;
+
+/// How long a process tells others that the run cannot go on, before it ends. Those that muster ask every
+/// [`PAUSE_US`]; one that does not ask in time finds out by itself, later.
+const TELL_US: u64 = 500_000;
+
+/// After so long a process says that it waits, if it wants to join.
+const MENTION_US: u64 = 3_000_000;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// No process is there.
+    #[error("no process is there")]
+    Gone,
+    /// It has taken too long.
+    #[error("it does not answer")]
+    Late,
+    /// This happened, and may pass.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What a process says while it searches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// It waits to be let into the run; the last obstacle.
+    WaitsOutside(String),
+    /// It is answered at this address, and waits to join the run.
+    WaitsAt(SocketAddr),
+    /// The run has gone on without it. It asks to join again.
+    StartsOver,
+}
+
+/// What a process that searches needs of the world.
+#[expect(async_fn_in_trait, reason = "a program is executed by one thread")]
+pub trait World {
+    /// The process's own clock.
+    fn now(&self) -> Tick;
+
+    /// What the process answers others, at any time.
+    fn muster<R>(&self, act: impl FnOnce(&mut Muster) -> R) -> R;
+
+    /// Waits for so many microseconds.
+    async fn sleep(&self, us: u64);
+
+    /// Sends the process's offer, as it is now, to another process; its answer, if it comes within so many
+    /// microseconds.
+    async fn offer(&self, at: SocketAddr, within_us: u64) -> Result<Answer, NoAnswer>;
+
+    /// The same to several ones at once; for each its answer. Those that do not answer are asked up to
+    /// `tries` times.
+    async fn offer_all(&self, at: &[SocketAddr], within_us: u64, tries: u32)
+    -> Vec<Result<Answer, NoAnswer>>;
+
+    /// Opens the socket where the next view would meet, if this process is its node 0.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    fn listen(&self) -> io::Result<SocketAddr>;
+
+    /// Tells the user.
+    fn say(&self, notice: Notice);
+}
+
+/// A place in the next view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The view, and where it begins.
+    pub next: Next,
+    /// Where its node 0 serves the coordinator.
+    pub coordinator: SocketAddr,
+    /// Whether this process is its node 0, and has the socket.
+    pub is_here: bool,
+}
+
+/// Why there is no next view for a process.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// The processes that are left cannot go on.
+    #[error("the run cannot go on: {0}")]
+    Stuck(String),
+    /// The others do not want it.
+    #[error("{address} refuses this process: {reason}")]
+    Refused {
+        /// Who says so.
+        address: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// The run has ended before the process was let in, or has lost the node that it asked.
+    #[error("no process is at {address} any more: the run has ended, or has lost that node")]
+    Over {
+        /// Where it was.
+        address: SocketAddr,
+    },
+    /// There was no answer, or no decision.
+    #[error("no run could be joined within {seconds} s: {detail}")]
+    Late {
+        /// How long it was tried.
+        seconds: u64,
+        /// The last obstacle.
+        detail: String,
+    },
+    /// The operating system refused a socket.
+    #[error("cannot open a socket: {0}")]
+    Socket(#[from] io::Error),
+}
+
+/// A search that is under way.
+struct Search<'a, W> {
+    world: &'a W,
+    own: Process,
+    deadline: Tick,
+    seconds: u64,
+    /// Where it asks to join.
+    door: Option<SocketAddr>,
+    /// Whether a process has answered there.
+    was_there: bool,
+    /// The last obstacle.
+    detail: String,
+    /// Until when it hopes for others, if those that are there cannot go on.
+    hopes_until: Option<Tick>,
+    /// Why the run cannot go on, of a process that has led before.
+    verdict: Option<String>,
+}
+
+/// What follows when a process has led.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
+enum Led {
+    Found(Found),
+    /// Another process leads.
+    Other,
+    /// The run is in a later view; a member of it is at this address.
+    Outside(SocketAddr),
+}
+
+/// Finds the next view, together with the others. A process that wants to join asks at `door`.
+///
+/// # Errors
+/// See [`SearchError`].
+pub async fn find<W: World>(
+    world: &W,
+    door: Option<SocketAddr>,
+    within_us: u64,
+) -> Result<Found, SearchError> {
+    let search = Search {
+        world,
+        own: world.muster(|muster| muster.me().process),
+        deadline: world.now().after(within_us),
+        seconds: within_us / 1_000_000,
+        door,
+        was_there: false,
+        detail: "no process answers".to_owned(),
+        hopes_until: None,
+        verdict: None,
+    };
+    let found = search.find().await?;
+    world.muster(|muster| muster.go(&found.next));
+    Ok(found)
+}
+
+/// A process that leaves holds its values until the others do not need them any more, or are gone, or the
+/// time is over.
+pub async fn leave<W: World>(world: &W, within_us: u64) {
+    world.muster(|muster| muster.me().leaves = true);
+    let own = world.muster(|muster| muster.me().process);
+    let deadline = world.now().after(within_us);
+    loop {
+        let others = candidates(world, None).into_iter().filter(|(id, _)| *id != Some(own.id));
+        let Some((id, address)) = others.into_iter().next() else { return };
+        match ask_until(world, address, deadline, false, &mut false).await {
+            Ok(Answer::Released) => return,
+            // Another process has the address of a node that is lost.
+            Ok(Answer::Refused(_) | Answer::Stuck(_)) | Err(_) => {
+                world.muster(|muster| muster.me().gone.extend(id));
+            }
+            Ok(_) if world.now() < deadline => {}
+            Ok(_) => return,
+        }
+    }
+}
+
+impl<W: World> Search<'_, W> {
+    async fn find(mut self) -> Result<Found, SearchError> {
+        let world = self.world;
+        let mut mention = Some(world.now().after(MENTION_US));
+        loop {
+            if let Some(found) = self.round().await? {
+                return Ok(found);
+            }
+            world.sleep(PAUSE_US).await;
+            self.check_time()?;
+            let joins = world.muster(|muster| muster.me().entered.is_none());
+            if joins && mention.take_if(|at| world.now() >= *at).is_some() {
+                world.say(Notice::WaitsOutside(self.detail.clone()));
+            }
+        }
+    }
+
+    fn check_time(&self) -> Result<(), SearchError> {
+        if self.world.now() < self.deadline {
+            return Ok(());
+        }
+        Err(SearchError::Late { seconds: self.seconds, detail: self.detail.clone() })
+    }
+
+    /// Asks all that may know, and leads if none of lower rank lives.
+    async fn round(&mut self) -> Result<Option<Found>, SearchError> {
+        let world = self.world;
+        let candidates = candidates(world, self.door);
+        let mut silent: Option<BTreeSet<SocketAddr>> = None;
+        for (place, (id, address)) in candidates.iter().copied().enumerate() {
+            if silent.as_ref().is_some_and(|silent| silent.contains(&address)) {
+                continue;
+            }
+            self.check_time()?;
+            if id == Some(self.own.id) {
+                match self.lead().await? {
+                    Led::Found(found) => return Ok(Some(found)),
+                    Led::Outside(at) => (self.door, self.was_there) = (Some(at), true),
+                    Led::Other => {}
+                }
+                return Ok(None);
+            }
+            let joins = id.is_none();
+            match ask_until(world, address, self.deadline, joins, &mut self.was_there).await {
+                Ok(Answer::Go(next, coordinator)) => {
+                    return Ok(Some(Found { next, coordinator, is_here: false }));
+                }
+                Ok(Answer::Refused(reason)) if joins => {
+                    return Err(SearchError::Refused { address, reason });
+                }
+                // A process of another run has the address of a node that is lost.
+                Ok(Answer::Refused(reason)) => self.detail = format!("{address}: {reason}"),
+                Ok(Answer::Outside(first)) => {
+                    start_over(world);
+                    (self.door, self.was_there) = (Some(first), true);
+                    return Ok(None);
+                }
+                Ok(Answer::Stuck(reason)) if joins => return Err(SearchError::Stuck(reason)),
+                // Others may be there that it does not reach. If they are not, nothing is hoped for.
+                Ok(Answer::Stuck(reason)) => {
+                    self.hopes_until.get_or_insert(world.now());
+                    self.verdict.get_or_insert(reason);
+                }
+                Ok(Answer::Wait | Answer::Elsewhere(_) | Answer::Scaling { .. } | Answer::Released) => {}
+                Err(NoAnswer::Gone) if joins && self.was_there => return Err(SearchError::Over { address }),
+                Err(NoAnswer::Gone) => {
+                    self.detail = format!("no process is at {address}");
+                    world.muster(|muster| muster.me().gone.extend(id));
+                }
+                Err(silence @ (NoAnswer::Late | NoAnswer::Failed(_))) => {
+                    self.detail = format!("{address}: {silence}");
+                    if silent.is_none() {
+                        let next = candidates[place + 1..].iter();
+                        let next = next.take_while(|(id, _)| *id != Some(self.own.id));
+                        let next: Vec<SocketAddr> = next.map(|(_, address)| *address).collect();
+                        silent = Some(self.silent(&next).await);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Those that do not answer. All are asked at once: it takes as long as one of them.
+    async fn silent(&self, addresses: &[SocketAddr]) -> BTreeSet<SocketAddr> {
+        let answers = self.world.offer_all(addresses, ANSWER_US, SILENCES).await;
+        let silent = addresses.iter().zip(answers).filter(|(_, answer)| *answer == Err(NoAnswer::Late));
+        silent.map(|(address, _)| *address).collect()
+    }
+
+    /// Leads until there is a decision, or another process leads, or is in a later view of the run.
+    async fn lead(&mut self) -> Result<Led, SearchError> {
+        let world = self.world;
+        let coordinator = world.listen()?;
+        let began = world.now();
+        world.muster(|muster| muster.lead(began));
+        let mut probe = began.after(PROBE_US);
+        loop {
+            let now = world.now();
+            match world.muster(|muster| muster.decide(now, coordinator)) {
+                Decision::Go(next) => return Ok(Led::Found(Found { next, coordinator, is_here: true })),
+                Decision::Wait(_) => {}
+                Decision::Stuck(reason) => {
+                    let until = *self.hopes_until.get_or_insert(now.after(HOPE_US));
+                    if now >= until || now >= self.deadline {
+                        // Those who come after it know less: this process is lost for them.
+                        let reason = self.verdict.take().unwrap_or(reason);
+                        world.muster(|muster| muster.give_up(reason.clone()));
+                        world.sleep(TELL_US).await;
+                        return Err(SearchError::Stuck(reason));
+                    }
+                }
+            }
+            if now >= probe {
+                probe = now.after(PROBE_US);
+                if let Some(led) = self.probe().await {
+                    return Ok(led);
+                }
+            }
+            world.sleep(LOOK_US).await;
+        }
+    }
+
+    /// Looks whether another process leads, or is in a later view.
+    async fn probe(&self) -> Option<Led> {
+        let others = self.world.muster(|muster| muster.others());
+        let addresses: Vec<SocketAddr> = others.iter().map(|(process, _)| process.address).collect();
+        let answers = self.world.offer_all(&addresses, PROBE_US, 1).await;
+        for ((process, is_before), answer) in others.into_iter().zip(answers) {
+            match answer {
+                // It leads, or does not know yet that the view has ended.
+                Ok(Answer::Wait) if is_before => return Some(Led::Other),
+                // The run is in another view. The caller asks this process, and hears of it.
+                Ok(Answer::Outside(_)) => {
+                    start_over(self.world);
+                    return Some(Led::Outside(process.address));
+                }
+                Err(NoAnswer::Gone) => self.world.muster(|muster| muster.me().gone.push(process.id)),
+                Ok(_) | Err(NoAnswer::Late | NoAnswer::Failed(_)) => {}
+            }
+        }
+        None
+    }
+}
+
+/// The run is in a later view, of which this process is no member.
+fn start_over<W: World>(world: &W) {
+    world.say(Notice::StartsOver);
+    world.muster(Muster::start_over);
+}
+
+/// Whom to ask, in this order; with an id if it is a member of the last view.
+fn candidates<W: World>(world: &W, door: Option<SocketAddr>) -> Vec<(Option<u64>, SocketAddr)> {
+    world.muster(|muster| {
+        let me = muster.me();
+        match (&me.entered, door) {
+            (Some(view), _) => {
+                let lives = |member: &&Process| !me.gone.contains(&member.id);
+                view.members.iter().filter(lives).map(|member| (Some(member.id), member.address)).collect()
+            }
+            (None, Some(door)) => vec![(None, door)],
+            (None, None) => Vec::new(),
+        }
+    })
+}
+
+/// Asks again and again, also those that are named, until there is something new.
+async fn ask_until<W: World>(
+    world: &W,
+    first: SocketAddr,
+    deadline: Tick,
+    joins: bool,
+    was_there: &mut bool,
+) -> Result<Answer, NoAnswer> {
+    let (mut at, mut silences, mut redirections) = (first, 0, 0);
+    let own = world.muster(|muster| muster.me().process.address);
+    let mut mention = world.now().after(MENTION_US);
+    world.muster(|muster| muster.follow(at));
+    // A process that wants to join waits as long as it is answered.
+    while world.now() < deadline || (joins && *was_there) {
+        match world.offer(at, ANSWER_US).await {
+            Ok(Answer::Wait) => {
+                (silences, redirections, *was_there) = (0, 0, true);
+                if joins && world.now() >= mention {
+                    world.say(Notice::WaitsAt(at));
+                    mention = mention.after(MENTION_US * 4);
+                }
+            }
+            Ok(Answer::Elsewhere(next)) if next == own => return Ok(Answer::Wait),
+            Ok(Answer::Elsewhere(next)) => {
+                redirections += 1;
+                if redirections > REDIRECTIONS {
+                    return Ok(Answer::Wait);
+                }
+                at = next;
+                world.muster(|muster| muster.follow(at));
+            }
+            // The process that leads may be lost, and another one have its address.
+            Ok(Answer::Refused(reason)) if at != first => {
+                silences += 1;
+                if silences >= SILENCES {
+                    return Err(NoAnswer::Failed(format!("{at}: {reason}")));
+                }
+                at = first;
+            }
+            Ok(answer) => return Ok(answer),
+            Err(NoAnswer::Gone) if at == first => return Err(NoAnswer::Gone),
+            Err(error) => {
+                silences += 1;
+                if silences >= SILENCES {
+                    let is_gone = error == NoAnswer::Gone;
+                    let gone = || NoAnswer::Failed("the process that leads is gone".to_owned());
+                    return Err(if is_gone { gone() } else { error });
+                }
+                at = first;
+            }
+        }
+        world.sleep(PAUSE_US).await;
+    }
+    Ok(Answer::Wait)
+}
