@@ -24,7 +24,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use tokio::task::JoinSet;
 use tokio_stream::{Stream, StreamExt};
 use tonic::metadata::MetadataMap;
 use tonic::service::interceptor::InterceptedService;
@@ -285,7 +284,7 @@ impl Standby {
 
 /// What a search needs of the world.
 struct Outside<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Shared,
     host: IpAddr,
     /// Where the next view would meet.
     listener: Mutex<Option<TcpListener>>,
@@ -305,32 +304,13 @@ impl World for Outside<'_> {
     }
 
     async fn offer(&self, at: SocketAddr, within_us: u64) -> Result<Answer, NoAnswer> {
-        self.shared.offer(at, within_us).await
-    }
-
-    async fn offer_all(
-        &self,
-        at: &[SocketAddr],
-        within_us: u64,
-        tries: u32,
-    ) -> Vec<Result<Answer, NoAnswer>> {
-        let mut asked = JoinSet::new();
-        for (number, at) in at.iter().copied().enumerate() {
-            let shared = Arc::clone(self.shared);
-            asked.spawn(async move {
-                let mut answer = shared.offer(at, within_us).await;
-                for _ in 1..tries {
-                    if answer != Err(NoAnswer::Late) {
-                        break;
-                    }
-                    answer = shared.offer(at, within_us).await;
-                }
-                (number, answer)
-            });
-        }
-        let mut answers = asked.join_all().await;
-        answers.sort_by_key(|(number, _)| *number);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        let Shared { muster, caller, .. } = self.shared;
+        let asked = Asked::Offer(lock(muster).me().clone());
+        let answer = tokio::time::timeout(Duration::from_micros(within_us), caller.ask(at, &asked)).await;
+        answer.unwrap_or_else(|_| {
+            lock(&caller.connections).remove(&at);
+            Err(NoAnswer::Late)
+        })
     }
 
     fn listen(&self) -> io::Result<SocketAddr> {
@@ -423,21 +403,6 @@ pub fn scale(
         }
         Err(unheard(at, "the run is between two views; try again"))
     })
-}
-
-impl Shared {
-    /// Sends this process's offer to another one.
-    async fn offer(&self, at: SocketAddr, within_us: u64) -> Result<Answer, NoAnswer> {
-        let asked = Asked::Offer(lock(&self.muster).me().clone());
-        let within = Duration::from_micros(within_us);
-        match tokio::time::timeout(within, self.caller.ask(at, &asked)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                lock(&self.caller.connections).remove(&at);
-                Err(NoAnswer::Late)
-            }
-        }
-    }
 }
 
 impl Caller {

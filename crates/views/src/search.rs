@@ -12,8 +12,10 @@ use crate::decide::{Decision, Next, Process};
 use crate::muster::{Answer, Muster};
 use intendant_core::Tick;
 use std::collections::BTreeSet;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::task::Poll;
 
 /// Pause between two offers to a process that answered.
 const PAUSE_US: u64 = 50_000;
@@ -83,11 +85,6 @@ pub trait World {
     /// Sends the process's offer, as it is now, to another process; its answer, if it comes within so many
     /// microseconds.
     async fn offer(&self, at: SocketAddr, within_us: u64) -> Result<Answer, NoAnswer>;
-
-    /// The same to several ones at once; for each its answer. Those that do not answer are asked up to
-    /// `tries` times.
-    async fn offer_all(&self, at: &[SocketAddr], within_us: u64, tries: u32)
-    -> Vec<Result<Answer, NoAnswer>>;
 
     /// Opens the socket where the next view would meet, if this process is its node 0.
     ///
@@ -303,7 +300,7 @@ impl<W: World> Search<'_, W> {
 
     /// Those that do not answer. All are asked at once: it takes as long as one of them.
     async fn silent(&self, addresses: &[SocketAddr]) -> BTreeSet<SocketAddr> {
-        let answers = self.world.offer_all(addresses, ANSWER_US, SILENCES).await;
+        let answers = offer_all(self.world, addresses, ANSWER_US, SILENCES).await;
         let silent = addresses.iter().zip(answers).filter(|(_, answer)| *answer == Err(NoAnswer::Late));
         silent.map(|(address, _)| *address).collect()
     }
@@ -345,7 +342,7 @@ impl<W: World> Search<'_, W> {
     async fn probe(&self) -> Option<Led> {
         let others = self.world.muster(|muster| muster.others());
         let addresses: Vec<SocketAddr> = others.iter().map(|(process, _)| process.address).collect();
-        let answers = self.world.offer_all(&addresses, PROBE_US, 1).await;
+        let answers = offer_all(self.world, &addresses, PROBE_US, 1).await;
         for ((process, is_before), answer) in others.into_iter().zip(answers) {
             match answer {
                 // It leads, or does not know yet that the view has ended.
@@ -382,6 +379,36 @@ fn candidates<W: World>(world: &W, door: Option<SocketAddr>) -> Vec<(Option<u64>
             (None, None) => Vec::new(),
         }
     })
+}
+
+/// Sends the process's offer to several ones at once; for each its answer. Those that do not answer are asked
+/// up to `tries` times.
+async fn offer_all<W: World>(
+    world: &W,
+    at: &[SocketAddr],
+    within_us: u64,
+    tries: u32,
+) -> Vec<Result<Answer, NoAnswer>> {
+    let one = |at: SocketAddr| async move {
+        for _ in 1..tries {
+            let answer = world.offer(at, within_us).await;
+            if answer != Err(NoAnswer::Late) {
+                return answer;
+            }
+        }
+        world.offer(at, within_us).await
+    };
+    let mut asked: Vec<_> = at.iter().map(|at| (Box::pin(one(*at)), None)).collect();
+    poll_fn(|context| {
+        for (asked, answer) in asked.iter_mut().filter(|(_, answer)| answer.is_none()) {
+            if let Poll::Ready(ready) = asked.as_mut().poll(context) {
+                *answer = Some(ready);
+            }
+        }
+        if asked.iter().all(|(_, answer)| answer.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    asked.into_iter().filter_map(|(_, answer)| answer).collect()
 }
 
 /// Asks again and again, also those that are named, until there is something new.

@@ -2,7 +2,7 @@
 //! command that replays the first failing seed.
 
 use clap::Parser;
-use intendant_checkers::workload::{self, Mode, Run};
+use intendant_checkers::workload::{self, Mode};
 use intendant_checkers::{lapser, muster, restart, views};
 use intendant_engine::Storage;
 use intendant_lapser::Variant;
@@ -313,34 +313,12 @@ struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, run: &Run) {
+    fn add(&mut self, calls: u64, events: u64, hash: u64, reach: &Reach) {
         self.runs += 1;
-        self.calls += run.calls;
-        self.events += run.events;
-        self.hash = self.hash.wrapping_add(run.hash);
-        self.reach.merge(&run.reach);
-    }
-
-    fn add_lapser(&mut self, run: &lapser::Run) {
-        self.runs += 1;
-        self.calls += run.calls;
-        self.events += run.events;
-        self.hash = self.hash.wrapping_add(run.hash);
-        self.reach.merge(&run.reach);
-    }
-
-    fn add_restarts(&mut self, run: &restart::Run) {
-        self.runs += 1;
-        self.events += run.events;
-        self.hash = self.hash.wrapping_add(run.hash);
-        self.reach.merge(&run.reach);
-    }
-
-    fn add_muster(&mut self, run: &muster::Run) {
-        self.runs += 1;
-        self.events += run.events;
-        self.hash = self.hash.wrapping_add(run.hash);
-        self.reach.merge(&run.reach);
+        self.calls += calls;
+        self.events += events;
+        self.hash = self.hash.wrapping_add(hash);
+        self.reach.merge(reach);
     }
 
     fn fail(&mut self, seed: u64, check: &'static str, what: String) {
@@ -468,7 +446,7 @@ fn run_calls(mode: &Mode, seed: u64, args: &Args, total: &mut Totals) -> bool {
     match catch_unwind(AssertUnwindSafe(|| workload::run(mode, seed, args.trace))) {
         Ok(run) => {
             run.trace.iter().for_each(|line| println!("{line}"));
-            total.add(&run);
+            total.add(run.calls, run.events, run.hash, &run.reach);
             match run.result {
                 Ok(_) => false,
                 Err(failure) if args.expect == Expect::Inconsistent && failure.is_of_order() => {
@@ -492,7 +470,7 @@ fn run_lapser(mode: &lapser::Mode, seed: u64, trace: bool, total: &mut Totals) -
         return panicked(seed, total);
     };
     run.trace.iter().for_each(|line| println!("{line}"));
-    total.add_lapser(&run);
+    total.add(run.calls, run.events, run.hash, &run.reach);
     match run.result {
         Ok(()) => false,
         Err(violation) => {
@@ -505,7 +483,7 @@ fn run_lapser(mode: &lapser::Mode, seed: u64, trace: bool, total: &mut Totals) -
 /// As [`run_one`], of a training that crashes and starts again.
 fn run_restarts(run: impl Fn() -> restart::Run, seed: u64, total: &mut Totals) -> bool {
     let Ok(run) = catch_unwind(AssertUnwindSafe(run)) else { return panicked(seed, total) };
-    total.add_restarts(&run);
+    total.add(0, run.events, run.hash, &run.reach);
     match run.result {
         Ok(()) => false,
         Err(failure) => {
@@ -518,7 +496,7 @@ fn run_restarts(run: impl Fn() -> restart::Run, seed: u64, total: &mut Totals) -
 /// As [`run_one`], of processes that look for the next view.
 fn run_muster(seed: u64, total: &mut Totals) -> bool {
     let Ok(run) = catch_unwind(|| muster::run(seed)) else { return panicked(seed, total) };
-    total.add_muster(&run);
+    total.add(0, run.events, run.hash, &run.reach);
     match run.result {
         Ok(()) => false,
         Err(failure) => {

@@ -15,12 +15,12 @@
 mod network;
 mod process;
 
-use intendant_core::random;
+use intendant_core::{Tick, random};
 use intendant_sim::Dice;
 use intendant_sim::reach::{Marker, Reach};
-use intendant_views::{Muster, Offer, SearchError, View};
+use intendant_views::{Answer, Asked, Muster, Offer, SearchError, View};
 use network::{Net, Outside, Program, Seen, execute, process};
-use process::{End, Fault, Node, Run as History, address, scale};
+use process::{End, Fault, Node, Run as History};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -143,7 +143,7 @@ impl Scenario {
         for _ in 0..dice.below(3) {
             joins.push((when(dice), door(dice), Fault::None));
         }
-        // A node that dies while as many as there are join, and none of them can, is one thing too many.
+        // In mild runs, not where a node dies as well.
         let faults = [Fault::None, Fault::BeforeEntering, Fault::AfterEntering];
         let faulty = if dying.is_some() { Fault::None } else { dice.pick(&faults) };
         if faulty != Fault::None {
@@ -175,7 +175,7 @@ pub fn run(seed: u64) -> Run {
         net.borrow_mut().seen.insert(id, Seen { muster, lives: true, frozen_until: 0, side: 0 });
         net.borrow_mut().wake(id, 0);
         let outside = Outside { net: Rc::clone(&net), id };
-        let node = Node::new(outside, Rc::clone(&seen), fault, door.map(address));
+        let node = Node::new(outside, Rc::clone(&seen), fault, door.map(|id| process(id).address));
         programs.insert(id, Box::pin(node.live(view, from)));
     };
     for id in 1..=scenario.nodes {
@@ -211,36 +211,32 @@ pub fn run(seed: u64) -> Run {
 
 /// Something goes wrong.
 fn strike(net: &Rc<RefCell<Net>>, at: u64, trouble: &Trouble) {
-    let outside = Outside { net: Rc::clone(net), id: 0 };
-    outside.with(|net| {
-        net.now = net.now.max(at);
-        match *trouble {
-            Trouble::Dies(id) => {
-                if let Some(seen) = net.seen.get_mut(&(id + 1)) {
-                    seen.lives = false;
-                }
+    let net = &mut *net.borrow_mut();
+    net.now = net.now.max(at);
+    match *trouble {
+        Trouble::Dies(id) => {
+            if let Some(seen) = net.seen.get_mut(&(id + 1)) {
+                seen.lives = false;
             }
-            Trouble::Freezes { id, until } => {
-                if let Some(seen) = net.seen.get_mut(&(id + 1)) {
-                    seen.frozen_until = until;
-                }
-            }
-            Trouble::Divides { sides, until } => {
-                net.divided_until = until;
-                for (at, seen) in net.seen.values_mut().enumerate() {
-                    seen.side = (sides >> (at % 64) & 1) as u8;
-                }
-            }
-            Trouble::Scales(_) => {}
         }
-    });
-    if let Trouble::Scales(nodes) = *trouble {
-        let ids: Vec<u64> = outside.with(|net| net.seen.keys().copied().collect());
-        // It is said to the first that takes it.
-        for id in ids {
-            if let Ok(intendant_views::Answer::Scaling { .. }) = scale(&outside, id, nodes) {
-                return;
+        Trouble::Freezes { id, until } => {
+            if let Some(seen) = net.seen.get_mut(&(id + 1)) {
+                seen.frozen_until = until;
             }
+        }
+        Trouble::Divides { sides, until } => {
+            net.divided_until = until;
+            for (at, seen) in net.seen.values_mut().enumerate() {
+                seen.side = (sides >> (at % 64) & 1) as u8;
+            }
+        }
+        Trouble::Scales(nodes) => {
+            // It is said to the first that takes it.
+            let now = Tick(net.now);
+            let takes = |seen: &mut Seen| {
+                matches!(seen.muster.answer(now, Asked::Scale(nodes)), Answer::Scaling { .. })
+            };
+            net.seen.values_mut().filter(|seen| seen.lives).any(takes);
         }
     }
 }
@@ -289,6 +285,7 @@ fn check(scenario: &Scenario, seen: &History, (alive, waiting): (&[u64], &[u64])
         );
     }
     let is_late = scenario.joins.iter().any(|(_, _, fault)| *fault == Fault::AfterEntering);
+    // A known fault, as decision 29 says.
     let is_in_doubt = |end: &End| matches!(end, End::Search(SearchError::Stuck(why)) if why.contains("do not know whether"));
     // A process that joins may be taken for the reason of a view that did not begin.
     let kills = !scenario.troubles.is_empty() && !scenario.joins.is_empty();

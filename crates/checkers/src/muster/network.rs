@@ -231,38 +231,6 @@ impl World for Outside {
         self.answer(ask).await
     }
 
-    async fn offer_all(
-        &self,
-        at: &[SocketAddr],
-        within_us: u64,
-        tries: u32,
-    ) -> Vec<Result<Answer, NoAnswer>> {
-        let mut answers: Vec<Option<Result<Answer, NoAnswer>>> = vec![None; at.len()];
-        let one = |at: SocketAddr| async move {
-            let mut answer = self.offer(at, within_us).await;
-            for _ in 1..tries {
-                if answer != Err(NoAnswer::Late) {
-                    break;
-                }
-                answer = self.offer(at, within_us).await;
-            }
-            answer
-        };
-        let mut asked: Vec<_> = at.iter().map(|at| Box::pin(one(*at))).collect();
-        poll_fn(|context| {
-            for (answer, asked) in answers.iter_mut().zip(&mut asked) {
-                if answer.is_none()
-                    && let Poll::Ready(ready) = asked.as_mut().poll(context)
-                {
-                    *answer = Some(ready);
-                }
-            }
-            if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        answers.into_iter().flatten().collect()
-    }
-
     fn listen(&self) -> io::Result<SocketAddr> {
         // Each has an address of its own.
         let place = self.with(|net| {

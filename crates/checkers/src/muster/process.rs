@@ -2,7 +2,7 @@
 //! notices that nodes are lost, lets others in, and looks for the next view.
 
 use super::network::{Outside, process};
-use intendant_views::{Answer, Asked, Found, Next, NoAnswer, Process, SearchError, View, World, find, leave};
+use intendant_views::{Found, Next, Process, SearchError, View, World, find, leave};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -195,7 +195,7 @@ impl Node {
         if let Some(view) = first {
             // Before the first view there is no other.
             let next = Next { follows: view.clone(), view, sources: Vec::new(), lost: Vec::new() };
-            let place = address(0);
+            let place = process(0).address;
             self.with(|run| run.meeting(place).next = Some(next.clone()));
             self.outside.muster(|muster| muster.entered(&next.view));
             (self.view, self.has_trained) = (Some(next.view.clone()), true);
@@ -399,20 +399,4 @@ impl Node {
             fewer.or_else(|| (muster.joining(now) > 0).then_some(nodes))
         })
     }
-}
-
-/// Asks the process that has this id for another number of nodes; what it answers.
-pub(super) fn scale(outside: &Outside, id: u64, nodes: u16) -> Result<Answer, NoAnswer> {
-    outside.with(|net| {
-        let now = intendant_core::Tick(net.now);
-        match net.seen.get_mut(&id) {
-            Some(seen) if seen.lives => Ok(seen.muster.answer(now, Asked::Scale(nodes))),
-            Some(_) | None => Err(NoAnswer::Gone),
-        }
-    })
-}
-
-/// The address at which a process is asked.
-pub(super) fn address(id: u64) -> SocketAddr {
-    process(id).address
 }

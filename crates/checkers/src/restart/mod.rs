@@ -220,11 +220,10 @@ fn drive<E: Element>(scenario: &Scenario, folder: &Folder, run: &mut Run) -> Res
                 let refuses = config.cuts.as_ref().is_some_and(|cuts| cuts.refuses > 0);
                 let last = last_cut(&outcome, (refuses, has_cut), watcher.committed, &cuts).map_err(found)?;
                 check_outcome((&shape, scenario.alone), &outcome, &reference).map_err(found)?;
-                let model = last.map(|last| check_model(&shape, last, &outcome));
                 let committed = watcher.committed.and_then(|cut| cuts.get(&cut));
                 let is_saved = committed.is_some_and(|cut| check_model(&shape, cut, &outcome).is_ok());
-                return match model {
-                    Some(checked) => checked.map_err(found),
+                return match last {
+                    Some(last) => check_model(&shape, last, &outcome).map_err(found),
                     None if is_saved => {
                         Err(found(("end", "the run says that its model is not saved".to_owned())))
                     }

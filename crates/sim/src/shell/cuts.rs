@@ -413,7 +413,7 @@ impl<T: Task> TaskRun<'_, T> {
             (Together::End(End::Nodes(nodes)), Some(cuts)) => cuts.ending = Some(nodes),
             (_, _) => {}
         }
-        self.wake_all(0);
+        self.wake_all();
         Ok((is_settled, next))
     }
 
@@ -443,11 +443,11 @@ impl<T: Task> TaskRun<'_, T> {
     /// All workers meet at once, or end.
     pub(super) fn go_on(&mut self, task: &CutTask) {
         self.workers.iter_mut().for_each(|state| state.cut = Some(task.clone()));
-        self.wake_all(0);
+        self.wake_all();
     }
 
     /// Wakes all workers, which have met.
-    fn wake_all(&mut self, after_ns: u64) {
+    fn wake_all(&mut self) {
         let meeting_ns = self.cluster.meeting_ns();
         let latest = self.workers.iter().map(|state| state.clock).max().unwrap_or(0);
         let clocked = self.config.technique.policy().replicas.is_some_and(Replicas::is_clocked);
@@ -458,7 +458,7 @@ impl<T: Task> TaskRun<'_, T> {
             }
             state.waiting = Waiting::No;
             self.cluster.resume(worker / self.config.workers);
-            self.cluster.wake(worker, after_ns + meeting_ns);
+            self.cluster.wake(worker, meeting_ns);
         }
     }
 
