@@ -24,7 +24,7 @@ use intendant_sim::{
 };
 use intendant_task::{Progress, Schedule, Task};
 use intendant_techniques::Technique;
-use intendant_views::{CutName, Decision, Next, Offer, Process, View, before, decide};
+use intendant_views::{CutName, Next, Offer, Process, Standing, Undecided, View, before, quorum, successor};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -231,7 +231,7 @@ impl<E: Element> Training<E> {
         let mut nodes: BTreeMap<u64, Node> = (0..count).map(|id| (id, Node::new(id))).collect();
         let members = nodes.values().map(|node| node.offer.process).collect();
         let view = View::first(members);
-        nodes.values_mut().for_each(|node| node.offer.entered = Some(view.clone()));
+        nodes.values_mut().for_each(|node| node.offer.last = Some(view.clone()));
         Ok(Self {
             technique,
             shape,
@@ -404,29 +404,21 @@ impl<E: Element> Training<E> {
                 }
             }
         }
+        let mut last = self.view.clone();
         loop {
-            let offers = self.nodes.iter().map(|(id, node)| (*id, node.offer.clone())).collect();
-            let last = self.view.members.clone();
-            let next = match decide(&offers, self.dice.once_in(2), true) {
-                Decision::Go(next) => next,
-                Decision::Wait(missing) => {
+            let next = match self.decide(&last) {
+                Ok(next) => next,
+                Err(Undecided::Wait(missing)) => {
                     return Err((
                         "goes-on",
                         format!("{missing:?} are waited for, which are known to be gone"),
                     ));
                 }
-                Decision::Stuck(reason) => {
-                    let missing = last.iter().any(|member| !self.nodes.contains_key(&member.id));
-                    let counts = |id| self.nodes.get(&id).is_some_and(|node| !missing || !node.offer.leaves);
-                    let left = last.iter().filter(|member| counts(member.id)).count();
-                    let is_quorum = left * 2 > last.len();
-                    // Whether others have begun a view is not known while it begins.
-                    let entering = self.nodes.values().any(|node| node.offer.entering.is_some());
-                    if is_quorum && self.lost <= self.spare && !entering {
-                        return Err((
-                            "goes-on",
-                            format!("{left} of {} nodes cannot go on: {reason}", last.len()),
-                        ));
+                Err(Undecided::Stuck(reason)) => {
+                    let left = last.members.iter().filter(|member| self.nodes.contains_key(&member.id));
+                    let (left, all) = (left.count(), last.members.len());
+                    if left * 2 > all && self.lost <= self.spare {
+                        return Err(("goes-on", format!("{left} of {all} nodes cannot go on: {reason}")));
                     }
                     self.reach.mark(Marker::CannotGoOn);
                     return Ok(None);
@@ -436,30 +428,18 @@ impl<E: Element> Training<E> {
                 let (cut, settled) = (next.view.begins, self.settled);
                 return Err(("newest", format!("the run goes on at {cut:?}, and {settled:?} was settled")));
             }
-            for member in &next.view.members {
-                if let Some(node) = self.nodes.get_mut(&member.id) {
-                    node.offer.seen = next.view.number;
-                    (node.offer.entered, node.offer.entering) = (Some(next.follows.clone()), None);
-                }
-            }
             if next.view.members.len() > 1 && self.dice.once_in(6) {
-                // One dies while the view begins. Some have called the first gather, and none has passed it.
+                // One dies while the view begins: it was chosen, and another one follows it.
                 let dies = next.view.members[self.dice.below(next.view.members.len() as u64) as usize].id;
-                let all = self.dice.once_in(3);
-                for member in &next.view.members {
-                    let calls = all || self.dice.once_in(2);
-                    if let Some(node) = self.nodes.get_mut(&member.id).filter(|_| calls) {
-                        node.offer.entering = Some(next.view.clone());
-                    }
-                }
                 self.nodes.remove(&dies);
                 self.nodes.values_mut().for_each(|node| node.offer.gone.push(dies));
                 self.lost += 1;
                 self.reach.mark(Marker::LostWhileEntering);
+                last = next.view;
                 continue;
             }
             let awaited = |id: &u64| self.nodes.get(id).is_some_and(|node| !node.offer.leaves);
-            let left_out = last.iter().map(|member| member.id).filter(awaited);
+            let left_out = last.members.iter().map(|member| member.id).filter(awaited);
             let left_out: Vec<u64> = left_out.filter(|id| !next.view.has(*id)).collect();
             if !left_out.is_empty() {
                 return Err(("goes-on", format!("processes {left_out:?} are there, and left out")));
@@ -474,12 +454,24 @@ impl<E: Element> Training<E> {
         }
     }
 
+    /// The view that should follow this one, of all that are there.
+    fn decide(&mut self, last: &View) -> Result<Next, Undecided> {
+        let is_patient = self.dice.once_in(2);
+        let offers: BTreeMap<u64, &Offer> = self.nodes.iter().map(|(id, node)| (*id, &node.offer)).collect();
+        // The first that is left leads.
+        let leads = |id: &u64| offers.get(id).is_some_and(|offer| !offer.leaves);
+        let leader = last.members.iter().map(|member| member.id).find(leads);
+        let leader = leader.ok_or_else(|| Undecided::Stuck("no node is left".to_owned()))?;
+        quorum(last, &offers, is_patient)?;
+        successor(last, leader, &offers, |_| Standing::Proven).map_err(Undecided::Stuck)
+    }
+
     /// The nodes of a view enter it, and load the values of the cut at which it begins.
     fn load(&mut self, next: &Next) -> Result<Option<Origin<E>>, Finding> {
         let origin = next.view.begins.map(|name| self.assemble(next, name)).transpose()?;
         for node in self.nodes.values_mut().filter(|node| !node.offer.leaves) {
             node.offer.gone.clear();
-            (node.offer.entered, node.offer.entering) = (Some(next.view.clone()), None);
+            node.offer.last = Some(next.view.clone());
         }
         // Those that leave hold their parts until the view has a cut.
         self.nodes.retain(|id, node| next.view.has(*id) || node.offer.leaves);

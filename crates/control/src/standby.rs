@@ -154,7 +154,7 @@ impl Standby {
 
     /// Says which cuts this process holds from now on.
     pub fn holds(&self, cuts: Vec<HeldCut>) {
-        lock(&self.shared.muster).me().cuts = cuts;
+        lock(&self.shared.muster).hold(cuts);
     }
 
     /// All nodes of this node's view hold what they should of one of its cuts.
@@ -162,12 +162,7 @@ impl Standby {
         lock(&self.shared.muster).settle(view);
     }
 
-    /// The process calls the first gather of a view.
-    pub fn entering(&self, view: &View) {
-        lock(&self.shared.muster).entering(view);
-    }
-
-    /// It has passed that gather.
+    /// The process has entered a view together with all other members.
     pub fn entered(&self, view: &View) {
         lock(&self.shared.muster).entered(view);
     }
@@ -177,8 +172,8 @@ impl Standby {
         lock(&self.shared.muster).began(next);
     }
 
-    /// The process could not enter this view, or not begin to work in it. If others have joined with it, no
-    /// process may join for some time.
+    /// The process could not enter this view, or not begin to work in it. If others have joined with it, none
+    /// may join from their machines for some time.
     pub fn failed(&self, next: &Next) {
         lock(&self.shared.muster).failed(self.shared.clock.now(), next);
     }
@@ -206,7 +201,7 @@ impl Standby {
         door: Option<SocketAddr>,
         within: Duration,
     ) -> Result<Mustered, SearchError> {
-        lock(&self.shared.muster).me().gone.extend(gone);
+        lock(&self.shared.muster).lose(gone.iter().copied());
         let outside = Outside { shared: &self.shared, host: self.host, listener: Mutex::default() };
         let within_us = within.as_micros() as u64;
         let found = self.runtime().block_on(intendant_views::find(&outside, door, within_us))?;
@@ -395,7 +390,16 @@ pub fn scale(
                 Ok(Ok(Answer::Elsewhere(address))) => at = address,
                 Ok(Ok(Answer::Refused(detail))) => return Err(unheard(at, &detail)),
                 Ok(Ok(Answer::Stuck(detail))) => return Err(unheard(at, &detail)),
-                Ok(Ok(Answer::Wait | Answer::Go(..) | Answer::Released | Answer::Outside(_))) => {}
+                // Those that are about an offer are no answer to this question.
+                Ok(Ok(
+                    Answer::Wait
+                    | Answer::Promise(_)
+                    | Answer::Accept(..)
+                    | Answer::Chosen(_)
+                    | Answer::Go(..)
+                    | Answer::Released
+                    | Answer::Outside(_),
+                )) => {}
                 Ok(Err(failure)) => return Err(unheard(at, &failure.to_string())),
                 Err(_) => return Err(unheard(at, &NoAnswer::Late.to_string())),
             }

@@ -18,27 +18,18 @@ use intendant::control::standby::{Mustered, Standby};
 use intendant::{Endpoint, Lobby, NodeId, Rendezvous};
 use intendant_core::{Element, Layout};
 use intendant_task::Task;
-use intendant_views::{CutName, Next, Process, View};
+use intendant_views::{Change, Course, CutName, Ended, Process, Then, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 /// How long a process looks for the next view of a run that goes on.
 const MUSTER: Duration = Duration::from_secs(60);
 
-/// How long the nodes of a later view wait for each other: they have just agreed on it.
-const MEET: Duration = Duration::from_secs(6);
-
-/// After views that did not begin they wait longer, up to so many times.
-const MEET_LONGER: u32 = 4;
-
 /// How long a process that leaves holds values for the others.
 const LEAVE: Duration = Duration::from_secs(3600);
-
-/// Views in a row whose values could not be loaded, at most.
-const UNLOADED_MAX: u32 = 5;
 
 /// The changes of a run's nodes, as far as this process has seen them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,14 +51,9 @@ pub struct Changes {
 pub(crate) struct Views<E> {
     standby: Arc<Standby>,
     pub(crate) copies: Arc<Copies<E>>,
-    /// The view that this process has entered.
-    view: Option<View>,
-    /// The view that it is to enter, or has entered last.
-    next: Option<Mustered>,
-    /// Whether the training of that view has not begun.
-    is_beginning: bool,
-    /// Whether this process has trained in a view.
-    has_trained: bool,
+    course: Course,
+    /// Where node 0 of the next view serves the coordinator, and the socket for that at node 0.
+    meets: Option<(SocketAddr, Option<TcpListener>)>,
     /// Where it wants to join.
     door: Option<SocketAddr>,
     /// As it was started.
@@ -76,10 +62,6 @@ pub(crate) struct Views<E> {
     changes: Changes,
     /// When the last view ended.
     ended: Option<Instant>,
-    /// Views in a row whose values could not be loaded.
-    unloaded: u32,
-    /// Views in a row that did not begin.
-    failures: u32,
 }
 
 /// What the cuts of a view need to copy parts.
@@ -130,22 +112,18 @@ impl<E: Element> Views<E> {
         let standby = Arc::new(standby);
         let copies = Arc::new(Copies::new(layout.clone(), Arc::clone(&standby), plan.copies));
         let mut views = Self {
+            course: Course::new(standby.process().id, door.is_some()),
             standby,
             copies,
-            view: None,
-            next: None,
-            is_beginning: false,
-            has_trained: false,
+            meets: None,
             door,
             rendezvous: Some(rendezvous),
             loaded: None,
             changes: Changes::default(),
             ended: None,
-            unloaded: 0,
-            failures: 0,
         };
         if door.is_some() {
-            views.muster(&[])?;
+            views.muster(Vec::new())?;
         }
         Ok(Some(views))
     }
@@ -153,8 +131,8 @@ impl<E: Element> Views<E> {
     /// The plan of the view that is next.
     pub(crate) fn plan(&self, plan: &Plan) -> Plan {
         let mut plan = plan.clone();
-        if let (Some(Mustered { next, coordinator, listener }), Some(rendezvous)) =
-            (&self.next, &self.rendezvous)
+        if let (Some(next), Some((coordinator, listener)), Some(rendezvous)) =
+            (self.course.next(), &self.meets, &self.rendezvous)
         {
             let members = &next.view.members;
             let own = self.standby.process();
@@ -166,7 +144,7 @@ impl<E: Element> Views<E> {
             let listener = listener.as_ref().and_then(|listener| listener.try_clone().ok());
             let later =
                 rendezvous.later(NodeId(rank as u16), members.len(), (local, here.len()), coordinator);
-            let later = later.deadline(MEET * (self.failures + 1).min(MEET_LONGER));
+            let later = later.deadline(Duration::from_micros(self.course.meet_us()));
             plan.rendezvous = Some(match listener {
                 Some(listener) => later.listener(listener),
                 None => later,
@@ -180,39 +158,24 @@ impl<E: Element> Views<E> {
 
     /// The process enters the view, together with all others.
     pub(crate) fn enter(&mut self, lobby: &Lobby<E>) -> Result<(), TrainError> {
-        let next = self.next.as_ref().map(|mustered| &mustered.next.view);
-        if let Some(view) = next {
-            self.standby.entering(view);
-        }
         let own = postcard::to_stdvec(&self.standby.process()).expect("a process can be serialised");
         let told = lobby.gather("standby", own)?;
         let members: Result<Vec<Process>, _> = told.iter().map(|told| postcard::from_bytes(told)).collect();
         let members =
             members.map_err(|error| TrainError::Stopped(format!("a node cannot be read: {error}")))?;
-        let view = match next {
-            Some(next) if next.members == members => next.clone(),
-            Some(next) => {
-                return Err(TrainError::Stopped(format!(
-                    "view {} has other nodes than it should",
-                    next.number
-                )));
-            }
-            None => View::first(members),
-        };
+        let view = self.course.enter(members).map_err(TrainError::Stopped)?.clone();
         self.standby.entered(&view);
         if let Some(rank) = view.rank(self.standby.process().id) {
             crate::logging::rank_is(rank as u16);
         }
         self.tell(&view);
         self.changes.count += 1;
-        self.view = Some(view);
         Ok(())
     }
 
     /// Node 0 tells of a view that follows another one.
     fn tell(&self, view: &View) {
-        let Some(Mustered { next: Next { lost, .. }, .. }) = &self.next else { return };
-        if view.rank(self.standby.process().id) != Some(0) {
+        if self.course.next().is_none() || view.rank(self.standby.process().id) != Some(0) {
             return;
         }
         let nodes = view.members.len();
@@ -220,7 +183,7 @@ impl<E: Element> Views<E> {
             Some(cut) => format!("cut {} of view {}", cut.number, cut.view),
             None => "the start of the run".to_owned(),
         };
-        let lost = match lost.len() {
+        let lost = match self.course.change(view).lost {
             0 => String::new(),
             1 => ", without one that is lost".to_owned(),
             lost => format!(", without {lost} that are lost"),
@@ -236,7 +199,7 @@ impl<E: Element> Views<E> {
         layout: &Layout,
         replicated: impl FnOnce() -> BTreeSet<u64>,
     ) -> Result<Option<(Origin, Loaded<E>)>, TrainError> {
-        let Some(Mustered { next, .. }) = &self.next else { return Ok(None) };
+        let Some(next) = self.course.next() else { return Ok(None) };
         let Some(cut) = next.view.begins else { return Ok(None) };
         let state = self.copies.state(next, cut)?;
         let table = self.copies.load((next, cut), usize::from(plan.rank()), layout, replicated())?;
@@ -253,19 +216,26 @@ impl<E: Element> Views<E> {
             let ms = (now() - ended).as_secs_f64() * 1e3;
             self.changes.change_ms += (ms - self.changes.change_ms) / changes.max(1.0);
         }
-        self.unloaded = 0;
-        self.failures = 0;
-        if let Some(Mustered { next, .. }) = &self.next {
+        if let Some(next) = self.course.next() {
             self.standby.began(next);
         }
-        (self.is_beginning, self.has_trained) = (false, true);
+        let Change { lost, joined, left } = self.course.begin();
+        self.changes.lost += lost;
+        self.changes.joined += joined;
+        self.changes.left += left;
         self.changes
     }
 
     /// What cuts of the view need.
     pub(crate) fn copying(&self, rank: u16, is_dense: bool) -> Option<Copying<E>> {
         let (copies, loaded) = (Arc::clone(&self.copies), self.loaded.clone());
-        self.view.clone().map(|view| Copying { copies, view, rank: rank.into(), loaded, is_dense })
+        self.course.entered().cloned().map(|view| Copying {
+            copies,
+            view,
+            rank: rank.into(),
+            loaded,
+            is_dense,
+        })
     }
 
     /// The view has ended with this error: finds the next one, if there can be one.
@@ -276,67 +246,34 @@ impl<E: Element> Views<E> {
         self.loaded = None;
         // An attempt that fails is a part of the same change.
         self.ended.get_or_insert_with(now);
-        if let TrainError::Unloaded(_) = &error {
-            self.unloaded += 1;
-            if self.unloaded > UNLOADED_MAX {
-                return Err(error);
-            }
-        }
-        // A node that cannot be one of the next view ends that view, and not the run. It need not be the node
-        // that says so: a node that does not muster again is lost.
-        let is_of_another = || error.ended_by().is_some_and(|node| node.0 != plan.rank());
-        let loses_node = error.loses_node() || (self.is_beginning && is_of_another());
-        let goes_on = loses_node || matches!(error, TrainError::Regroups { .. });
-        if let Some(signal) = plan.interrupt.delivered().filter(|_| goes_on) {
+        let ended = ended(&error);
+        if let Some(signal) = plan.interrupt.delivered().filter(|_| self.course.goes_on(ended)) {
             // All nodes may have got it, and lose each other.
             tracing::warn!("{error}");
             return Err(TrainError::Interrupted(signal));
         }
-        let Some(view) = &self.view else {
-            // It has been let in, and the view did not come to be.
-            return if self.next.is_some() && loses_node { self.muster(&[]) } else { Err(error) };
-        };
-        let has_only_joined = self.door.is_some() && !self.has_trained;
-        if loses_node && has_only_joined && error.lost_node().is_none() {
-            // It may be the reason: as a member, it would keep the others from their work again and again.
-            return Err(error);
-        }
-        let mut gone = Vec::new();
-        if let TrainError::Regroups { nodes } = error {
-            let stay = usize::from(nodes);
-            if usize::from(plan.rank()) >= stay {
+        match self.course.end(ended) {
+            Then::Ends => Err(error),
+            Then::Leaves => {
                 self.standby.leave(LEAVE);
-                return Err(TrainError::Left);
+                Err(TrainError::Left)
             }
-            // Those that leave only hold what they have.
-            self.changes.left += view.members.len().saturating_sub(stay) as u64;
-        } else if loses_node {
-            tracing::warn!("{error}; looking for the nodes that are left");
-            // The ranks of a view that could not be entered are those of the next one.
-            let ranks = self.next.as_ref().map_or(view, |mustered| &mustered.next.view);
-            let lost = error.lost_node().and_then(|node| ranks.members.get(node.index()));
-            gone.extend(lost.map(|lost| lost.id));
-        } else {
-            return Err(error);
+            Then::Musters(gone) => {
+                if !matches!(ended, Ended::Regroups(_)) {
+                    tracing::warn!("{error}; looking for the nodes that are left");
+                }
+                self.muster(gone)
+            }
         }
-        self.muster(&gone)
     }
 
-    fn muster(&mut self, gone: &[u64]) -> Result<(), TrainError> {
-        let before = self.view.clone();
-        if let Some(Mustered { next, .. }) = self.next.as_ref().filter(|_| self.is_beginning) {
+    fn muster(&mut self, gone: Vec<u64>) -> Result<(), TrainError> {
+        if let Some(next) = self.course.beginning() {
             self.standby.failed(next);
-            self.failures += 1;
         }
-        let mustered = self.standby.muster(gone, self.door, MUSTER)?;
-        let Next { view, lost, .. } = &mustered.next;
-        self.changes.lost += lost.len() as u64;
-        if let Some(before) = before {
-            let joined = view.members.iter().filter(|member| !before.has(member.id)).count();
-            self.changes.joined += joined as u64;
-        }
-        self.next = Some(mustered);
-        self.is_beginning = true;
+        let Mustered { next, coordinator, listener } = self.standby.muster(&gone, self.door, MUSTER)?;
+        self.course.find(next);
+        self.meets = Some((coordinator, listener));
         Ok(())
     }
 
@@ -350,6 +287,17 @@ impl<E: Element> Views<E> {
                 "no other nodes can join this run: set INTENDANT_TOKEN to let them (openssl rand -hex 32)",
             );
         }
+    }
+}
+
+/// Why a view has ended.
+fn ended(error: &TrainError) -> Ended {
+    match (error, error.lost_node(), error.ended_by()) {
+        (TrainError::Regroups { nodes }, _, _) => Ended::Regroups(usize::from(*nodes)),
+        (TrainError::Unloaded(_), _, _) => Ended::Unloaded,
+        (_, lost, _) if error.loses_node() => Ended::Lost(lost.map(NodeId::index)),
+        (_, _, Some(node)) => Ended::By(node.index()),
+        (_, _, None) => Ended::Other,
     }
 }
 

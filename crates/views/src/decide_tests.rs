@@ -1,5 +1,7 @@
 use super::*;
+use crate::view::HeldCut;
 use intendant_core::random;
+use std::net::SocketAddr;
 
 fn process(id: u64) -> Process {
     Process { id, address: SocketAddr::from(([127, 0, 0, 1], 1000 + id as u16)) }
@@ -10,17 +12,8 @@ fn view(number: u64, ids: &[u64]) -> View {
     View { number, ..first }
 }
 
-fn offer(id: u64, entered: Option<&View>) -> Offer {
-    Offer {
-        process: process(id),
-        settings: 0,
-        entered: entered.cloned(),
-        entering: None,
-        cuts: Vec::new(),
-        gone: Vec::new(),
-        leaves: false,
-        seen: entered.map_or(0, |view| view.number),
-    }
+fn offer(id: u64) -> Offer {
+    Offer::of(process(id), None)
 }
 
 /// What node `rank` of `nodes` holds of a cut with one copy.
@@ -29,25 +22,35 @@ fn held(view: u64, number: u64, rank: usize, nodes: usize) -> HeldCut {
     HeldCut { name, parts: nodes, held: vec![rank, (rank + nodes - 1) % nodes], settled: true }
 }
 
-fn offers(all: impl IntoIterator<Item = Offer>) -> BTreeMap<u64, Offer> {
-    all.into_iter().map(|offer| (offer.process.id, offer)).collect()
+fn proven(_: &Process) -> Standing {
+    Standing::Proven
 }
 
-fn next(decision: Decision) -> Next {
-    match decision {
-        Decision::Go(next) => next,
-        other @ (Decision::Wait(_) | Decision::Stuck(_)) => panic!("{other:?}"),
-    }
+/// The decision of all that offer; the first of them leads.
+fn decide(
+    last: &View,
+    offers: &[Offer],
+    is_patient: bool,
+    standing: impl Fn(&Process) -> Standing,
+) -> Result<Next, Undecided> {
+    let leader = offers.first().map_or(0, |offer| offer.process.id);
+    let offers = offers.iter().map(|offer| (offer.process.id, offer)).collect();
+    quorum(last, &offers, is_patient)?;
+    successor(last, leader, &offers, standing).map_err(Undecided::Stuck)
+}
+
+fn go(last: &View, offers: &[Offer]) -> Next {
+    decide(last, offers, false, proven).expect("they can go on")
 }
 
 fn ids(next: &Next) -> Vec<u64> {
     next.view.members.iter().map(|member| member.id).collect()
 }
 
-fn stuck(decision: Decision) -> String {
-    match decision {
-        Decision::Stuck(reason) => reason,
-        other @ (Decision::Wait(_) | Decision::Go(_)) => panic!("{other:?}"),
+fn stuck(last: &View, offers: &[Offer]) -> String {
+    match decide(last, offers, false, proven) {
+        Err(Undecided::Stuck(reason)) => reason,
+        other @ (Err(Undecided::Wait(_)) | Ok(_)) => panic!("{other:?}"),
     }
 }
 
@@ -57,15 +60,13 @@ fn the_others_go_on_at_the_newest_cut_that_is_whole() {
     let of = |id: u64, rank| Offer {
         cuts: vec![held(1, 4, rank, 4), HeldCut { settled: false, held: vec![rank], ..held(1, 5, rank, 4) }],
         gone: vec![11],
-        ..offer(id, Some(&first))
+        ..offer(id)
     };
-    let three = offers([of(10, 0), of(12, 2), of(13, 3)]);
-    let next = next(decide(&three, true, true));
+    let next = decide(&first, &[of(10, 0), of(12, 2), of(13, 3)], true, proven).expect("three are left");
     let begins = Some(CutName { view: 1, number: 4 });
     assert_eq!(ids(&next), [10, 12, 13]);
     assert_eq!((&next.view.names[..], next.view.next_name), (&[0, 2, 3][..], 4));
     assert_eq!((next.view.number, next.view.begins, next.view.settled), (2, begins, true));
-    assert_eq!(next.lost, [1]);
     let sources: Vec<Vec<u64>> =
         next.sources.iter().map(|part| part.iter().map(|holder| holder.id).collect()).collect();
     assert_eq!(sources, [vec![10], vec![12], vec![12, 13], vec![10, 13]]);
@@ -74,99 +75,86 @@ fn the_others_go_on_at_the_newest_cut_that_is_whole() {
 #[test]
 fn members_that_may_live_are_waited_for() {
     let first = view(1, &[10, 11, 12]);
-    let two = offers([offer(10, Some(&first)), offer(12, Some(&first))]);
-    assert_eq!(decide(&two, true, true), Decision::Wait(vec![process(11)]));
-    assert_eq!(ids(&next(decide(&two, false, true))), [10, 12]);
+    let two = [offer(10), offer(12)];
+    assert_eq!(decide(&first, &two, true, proven), Err(Undecided::Wait(vec![process(11)])));
+    assert_eq!(ids(&go(&first, &two)), [10, 12]);
 }
 
 #[test]
 fn a_minority_does_not_go_on() {
     let first = view(1, &[10, 11, 12, 13]);
-    let of = |ids: &[u64]| offers(ids.iter().map(|id| offer(*id, Some(&first))));
-    assert!(stuck(decide(&of(&[12]), false, true)).starts_with("1 of 4 nodes are left"));
-    assert!(stuck(decide(&of(&[11, 13]), false, true)).starts_with("2 of 4 nodes are left"));
-    assert_eq!(ids(&next(decide(&of(&[10, 13]), false, true))), [10, 13]);
-    assert_eq!(ids(&next(decide(&of(&[11, 12, 13]), false, true))), [11, 12, 13]);
+    let of = |ids: &[u64]| ids.iter().map(|id| offer(*id)).collect::<Vec<Offer>>();
+    assert!(stuck(&first, &of(&[12])).starts_with("1 of 4 nodes are left"));
+    assert!(stuck(&first, &of(&[11, 13])).starts_with("2 of 4 nodes are left"));
+    assert_eq!(ids(&go(&first, &of(&[10, 13]))), [10, 13]);
+    assert_eq!(ids(&go(&first, &of(&[11, 12, 13]))), [11, 12, 13]);
+}
+
+#[test]
+fn the_process_that_leads_is_node_0() {
+    let first = view(1, &[10, 11, 12]);
+    let next = go(&first, &[offer(12), offer(10), offer(11)]);
+    assert_eq!((ids(&next), &next.view.names[..]), (vec![12, 10, 11], &[2, 0, 1][..]));
 }
 
 #[test]
 fn a_part_of_which_no_copy_is_left_ends_the_run() {
     let first = view(1, &[10, 11, 12, 13, 14]);
-    let of = |id: u64, rank| Offer { cuts: vec![held(1, 1, rank, 5)], ..offer(id, Some(&first)) };
-    let reason = stuck(decide(&offers([of(12, 2), of(13, 3), of(14, 4)]), false, true));
+    let of = |id: u64, rank| Offer { cuts: vec![held(1, 1, rank, 5)], ..offer(id) };
+    let reason = stuck(&first, &[of(12, 2), of(13, 3), of(14, 4)]);
     assert!(reason.starts_with("all copies of the values of node 0 are lost"), "{reason}");
     // Those of one node and of another that is not its neighbour are no problem.
-    assert_eq!(next(decide(&offers([of(11, 1), of(13, 3), of(14, 4)]), false, true)).lost, [0, 2]);
+    assert_eq!(ids(&go(&first, &[of(11, 1), of(13, 3), of(14, 4)])), [11, 13, 14]);
 }
 
 #[test]
 fn a_run_without_a_settled_cut_may_begin_again() {
     let again = view(2, &[10, 11, 12]);
-    let of = |id, view: &View| offer(id, Some(view));
-    assert_eq!(ids(&next(decide(&offers([of(10, &again), of(12, &again)]), false, true))), [10, 12]);
+    let two = [offer(10), offer(12)];
+    assert_eq!(ids(&go(&again, &two)), [10, 12]);
     let unsettled = View { begins: Some(CutName { view: 1, number: 3 }), ..again.clone() };
-    let begins = next(decide(&offers([of(10, &unsettled), of(12, &unsettled)]), false, true)).view.begins;
-    assert_eq!(begins, None);
+    assert_eq!(go(&unsettled, &two).view.begins, None);
     let later = View { settled: true, ..again };
-    let reason = stuck(decide(&offers([of(10, &later), of(12, &later)]), false, true));
+    let reason = stuck(&later, &two);
     assert!(reason.starts_with("no copies"), "{reason}");
 }
 
 #[test]
 fn nodes_join_and_leave() {
     let first = view(1, &[10, 11, 12]);
-    let of = |id: u64, rank| Offer { cuts: vec![held(1, 9, rank, 3)], ..offer(id, Some(&first)) };
-    let leaves = Offer { leaves: true, ..of(11, 1) };
-    let next = next(decide(&offers([of(10, 0), leaves, of(12, 2), offer(5, None)]), true, true));
+    let of = |id: u64, rank| Offer { cuts: vec![held(1, 9, rank, 3)], ..offer(id) };
+    let leaves = |id, rank| Offer { leaves: true, ..of(id, rank) };
+    let next = go(&first, &[of(10, 0), leaves(11, 1), of(12, 2), offer(5)]);
     assert_eq!(ids(&next), [10, 12, 5]);
     assert_eq!((&next.view.names[..], next.view.next_name), (&[0, 2, 3][..], 4));
     // It holds its part until the others have it.
     assert!(next.sources[1].contains(&process(11)));
-    assert_eq!(next.lost, [0usize; 0]);
-    assert!(stuck(decide(&offers([offer(5, None)]), false, true)).starts_with("no process"));
-    let leaves = |id, rank| Offer { leaves: true, ..of(id, rank) };
-    assert_eq!(
-        ids(&self::next(decide(&offers([of(10, 0), leaves(11, 1), leaves(12, 2)]), true, true))),
-        [10]
-    );
-    let all_leave = offers([leaves(10, 0), leaves(11, 1), leaves(12, 2), offer(5, None)]);
-    assert_eq!(stuck(decide(&all_leave, true, true)), "all nodes leave");
-    // Process 12 may be in another group, with process 11 as well.
-    assert!(stuck(decide(&offers([of(10, 0), leaves(11, 1)]), false, true)).starts_with("1 of 3 nodes"));
-    let four = offers([of(10, 0), of(11, 1), of(12, 2), offer(5, None)]);
-    assert_eq!(ids(&self::next(decide(&four, true, false))), [10, 11, 12]);
+    assert_eq!(ids(&go(&first, &[of(10, 0), leaves(11, 1), leaves(12, 2)])), [10]);
+    let all_leave = [leaves(10, 0), leaves(11, 1), leaves(12, 2), offer(5)];
+    assert_eq!(stuck(&first, &all_leave), "all nodes leave");
+    // One that leaves counts among those that are left.
+    assert_eq!(ids(&go(&first, &[of(12, 2), leaves(11, 1)])), [12]);
+    let four = [of(10, 0), of(11, 1), of(12, 2), offer(5)];
+    let barred = |process: &Process| if process.id == 5 { Standing::Barred } else { Standing::Proven };
+    assert_eq!(ids(&decide(&first, &four, true, barred).expect("all are there")), [10, 11, 12]);
 }
 
 #[test]
-fn a_view_that_may_have_been_entered_by_others_is_not_passed_over() {
-    let (first, second) = (view(1, &[10, 11, 12, 13]), view(2, &[10, 11, 13]));
-    let entering = |id| Offer { entering: Some(second.clone()), seen: 2, ..offer(id, Some(&first)) };
-    let entered = |id| offer(id, Some(&second));
-    let before = |id| offer(id, Some(&first));
-    // Node 13 has called the gather, and does not know whether the others have passed it.
-    assert!(stuck(decide(&offers([before(12), entering(13)]), false, true)).contains("do not know whether"));
-    assert!(
-        stuck(decide(&offers([before(12), entering(13), entering(11)]), false, true)).contains("do not know")
-    );
-    // One member has not called it: no process has passed it.
-    let two = offers([before(10), before(12), entering(13)]);
-    assert_eq!(ids(&next(decide(&two, false, true))), [10, 12, 13]);
-    // One has passed it, or all of them tell that they have not.
-    let values = |mut offer: Offer, rank| {
-        offer.cuts = vec![held(1, 1, rank, 4)];
-        offer
+fn those_that_were_there_before_are_a_quorum_without_those_that_join() {
+    let first = view(1, &[10, 11]);
+    let offers: Vec<Offer> = [10, 11, 20, 21, 22].map(offer).into();
+    let next = go(&first, &offers);
+    assert_eq!(ids(&next), [10, 11, 20, 21]);
+    assert!(next.view.is_quorum(|id| first.has(id)));
+    assert_eq!(ids(&go(&next.view, &offers)), [10, 11, 20, 21, 22]);
+    // Those that have not worked since stand behind those that were there before.
+    let standing = |process: &Process| match process.id {
+        10 | 11 => Standing::Proven,
+        20 => Standing::Barred,
+        _ => Standing::Welcome,
     };
-    let two = offers([values(entered(11), 1), values(entering(13), 3)]);
-    assert_eq!(ids(&next(decide(&two, false, true))), [11, 13]);
-    let three = offers([values(entering(10), 0), values(entering(11), 1), values(entering(13), 3)]);
-    assert_eq!(ids(&next(decide(&three, false, true))), [10, 11, 13]);
-}
-
-/// A process in the test below.
-#[derive(Clone)]
-struct Model {
-    offer: Offer,
-    lives: bool,
+    let third = decide(&next.view, &offers, true, standing).expect("all are there");
+    assert_eq!((ids(&third), &third.view.names[..]), (vec![10, 11, 21, 22], &[0, 1, 3, 4][..]));
 }
 
 struct Dice(u64);
@@ -182,79 +170,45 @@ impl Dice {
     }
 }
 
-/// Processes that die, are cut off from each other, lose the answers of gathers, and join: never do two views
-/// follow one, and never is a settled cut passed over of which all parts are there.
+/// Processes that die, are cut off from each other, and join: never is a settled cut passed over of which all
+/// parts are there, and never does a view begin with a part that no process holds.
 #[test]
-fn views_follow_each_other() {
+fn views_begin_at_cuts_that_are_whole() {
     let (mut entered, mut stuck) = (0, 0);
     for seed in 0..20_000u64 {
         let mut dice = Dice(random::stream(seed, &[7]));
         let count = 2 + dice.below(5);
         let ids: Vec<u64> = (0..count).collect();
-        let first = view(1, &ids);
-        let mut all: BTreeMap<u64, Model> = ids
-            .iter()
-            .map(|id| {
-                let cuts = vec![held(1, 1, *id as usize, ids.len())];
-                (*id, Model { offer: Offer { cuts, ..offer(*id, Some(&first)) }, lives: true })
-            })
-            .collect();
-        let mut last = first;
-        let mut decided: Vec<(View, View)> = Vec::new();
+        let mut last = view(1, &ids);
+        let start = |id: &u64| {
+            let cuts = vec![held(1, 1, *id as usize, ids.len())];
+            (*id, Offer { cuts, ..offer(*id) })
+        };
+        let mut all: BTreeMap<u64, Offer> = ids.iter().map(start).collect();
         let (mut settled, mut nodes_of_settled) = (CutName { view: 1, number: 1 }, ids.len());
         for step in 0..12 {
             if dice.below(4) == 0 {
-                let id = 100 + step;
-                all.insert(id, Model { offer: offer(id, None), lives: true });
+                all.insert(100 + step, offer(100 + step));
             }
-            let alive: Vec<u64> = all.iter().filter(|(_, model)| model.lives).map(|(id, _)| *id).collect();
+            let alive: Vec<u64> = all.keys().copied().collect();
             if dice.below(3) == 0
                 && let Some(dies) = alive.get(dice.below(alive.len().max(1) as u64) as usize)
             {
-                all.get_mut(dies).expect("it is one of them").lives = false;
+                all.remove(dies);
             }
-            let alive: Vec<u64> = all.iter().filter(|(_, model)| model.lives).map(|(id, _)| *id).collect();
-            let group = dice.some_of(&alive);
-            let offers = offers(group.iter().map(|id| all[id].offer.clone()));
-            let next = match decide(&offers, false, true) {
-                Decision::Go(next) => next,
-                Decision::Stuck(_) => {
+            let alive: Vec<u64> = all.keys().copied().collect();
+            let group: Vec<Offer> = dice.some_of(&alive).iter().map(|id| all[id].clone()).collect();
+            let next = match decide(&last, &group, false, proven) {
+                Ok(next) => next,
+                Err(Undecided::Stuck(_)) => {
                     stuck += 1;
                     continue;
                 }
-                Decision::Wait(missing) => panic!("{missing:?} are waited for"),
+                Err(Undecided::Wait(missing)) => panic!("{missing:?} are waited for"),
             };
-            decided.push((next.view.clone(), next.follows.clone()));
-            for member in &next.view.members {
-                let offer = &mut all.get_mut(&member.id).expect("a member offered").offer;
-                offer.seen = offer.seen.max(next.view.number);
-                (offer.entered, offer.entering) = (Some(next.follows.clone()), None);
-            }
-            let members: Vec<u64> = next.view.members.iter().map(|member| member.id).collect();
-            let called = if dice.below(2) == 0 { members.clone() } else { dice.some_of(&members) };
-            for id in &called {
-                all.get_mut(id).expect("a member").offer.entering = Some(next.view.clone());
-            }
-            if called.len() < members.len() {
-                continue;
-            }
-            let passed = if dice.below(2) == 0 { members.clone() } else { dice.some_of(&members) };
-            if passed.is_empty() {
-                continue;
-            }
             entered += 1;
-            assert!(next.view.number > last.number, "seed {seed}: {:?} after {last:?}", next.view);
-            let mut follows = &next.view;
-            while *follows != last {
-                let before = decided.iter().rev().find(|(view, _)| view == follows);
-                follows =
-                    &before.unwrap_or_else(|| panic!("seed {seed}: {:?} passes {last:?} over", next.view)).1;
-            }
-            let parts: BTreeSet<usize> = offers
-                .values()
-                .flat_map(|offer| offer.cuts.iter().filter(|cut| cut.name == settled))
-                .flat_map(|cut| cut.held.iter().copied())
-                .collect();
+            let cuts = group.iter().flat_map(|offer| offer.cuts.iter().filter(|cut| cut.name == settled));
+            let parts: BTreeSet<usize> = cuts.flat_map(|cut| cut.held.iter().copied()).collect();
             let is_whole = parts.len() == nodes_of_settled;
             assert!(
                 !is_whole || next.view.begins >= Some(settled),
@@ -265,18 +219,15 @@ fn views_follow_each_other() {
                 next.view.begins.is_some() && next.sources.iter().all(|part| !part.is_empty()),
                 "seed {seed}"
             );
-            last = next.view.clone();
-            for id in &passed {
-                let offer = &mut all.get_mut(id).expect("a member").offer;
-                (offer.entered, offer.entering) = (Some(next.view.clone()), None);
-            }
-            if passed.len() == members.len() && dice.below(2) == 0 {
+            last = next.view;
+            if dice.below(2) == 0 {
                 // All hold their parts of a cut; some know it.
-                (settled, nodes_of_settled) = (CutName { view: next.view.number, number: 1 }, members.len());
-                for (rank, id) in members.iter().enumerate() {
+                let nodes = last.members.len();
+                (settled, nodes_of_settled) = (CutName { view: last.number, number: 1 }, nodes);
+                for (rank, member) in last.members.iter().enumerate() {
                     let knows = dice.below(2) == 0;
-                    let cut = HeldCut { settled: knows, ..held(settled.view, 1, rank, members.len()) };
-                    let cuts = &mut all.get_mut(id).expect("a member").offer.cuts;
+                    let cut = HeldCut { settled: knows, ..held(settled.view, 1, rank, nodes) };
+                    let cuts = &mut all.get_mut(&member.id).expect("a member").cuts;
                     if knows {
                         cuts.clear();
                     }

@@ -1,7 +1,7 @@
 //! What a process holds of cuts, from the copy of its own values until they are not needed any more. It
 //! knows neither the values nor how they travel.
 
-use crate::decide::{CutName, HeldCut};
+use crate::view::{CutName, HeldCut};
 use std::collections::BTreeMap;
 
 /// A cut of which a process holds parts.

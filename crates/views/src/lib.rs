@@ -1,15 +1,25 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`decide`]. [`Muster`] is what a process answers others, [`find`] how it asks them and leads, and
-//! [`Holdings`] the parts of cuts that are decided about.
+//! Start at [`Vote`], by which the members of a view choose the next one, and [`successor`], the one that
+//! they should choose. [`Muster`] is what a process answers others, [`find`] how it asks them and leads, and
+//! [`Course`] what it does from view to view. [`Holdings`] are the parts of cuts that are decided about.
 #![forbid(unsafe_code)]
 
+mod course;
 mod decide;
 mod holdings;
+mod lead;
+mod message;
 mod muster;
 mod search;
+mod view;
+mod vote;
 
-pub use decide::{CutName, Decision, HeldCut, Next, Offer, Process, View, decide};
+pub use course::{Change, Course, Ended, Then};
+pub use decide::{Standing, Undecided, quorum, successor};
 pub use holdings::{Holdings, before};
-pub use muster::{Answer, Asked, Muster};
+pub use message::{Answer, Asked, Offer};
+pub use muster::{Decision, Muster};
 pub use search::{Found, NoAnswer, Notice, SearchError, World, find, leave};
+pub use view::{CutName, HeldCut, Next, Process, View};
+pub use vote::{Ballot, Vote};

@@ -6,15 +6,18 @@
 //! - *in a view*, which goes on for all that it knows. It remembers who wants to join, and that another
 //!   number of nodes was asked for.
 //! - *following*: it asks another process, and names it.
-//! - *leading*: it collects offers, and decides.
-//! - *decided*: it tells the decision to those who ask.
+//! - *leading*: it collects offers, and has the members of the last view [vote](crate::Vote) on the next one.
+//! - *decided*: it tells those who ask which view was chosen.
 //! - *giving up*: it tells those who ask why the run cannot go on.
 
-use crate::decide::{Decision, Next, Offer, Process, View, decide};
+use crate::decide::{Standing, Undecided};
+use crate::lead::{Chosen, Lead, Offers};
+use crate::message::{Answer, Asked, Offer};
+use crate::view::{HeldCut, Next, Process, View};
+use crate::vote::Ballot;
 use intendant_core::{Tick, limits};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 
 /// How long an offer counts that is not repeated.
 const OFFER_US: u64 = 2_000_000;
@@ -22,9 +25,9 @@ const OFFER_US: u64 = 2_000_000;
 /// How long members are waited for of which nothing is known.
 const PATIENCE_US: u64 = 5_000_000;
 
-/// For so long no process may join after a view with one that joined could not be entered; twice as long
-/// after each further such view in a row, up to the second number. A process that cannot be a node would keep
-/// the others from their work again and again.
+/// For so long no process of a machine may join after a view with one that joined from there could not be
+/// entered; twice as long after each further such view, up to the second number. A process that cannot be a
+/// node would keep the others from their work again and again.
 const CLOSED_US: u64 = 10_000_000;
 const CLOSED_US_MAX: u64 = 320_000_000;
 
@@ -32,56 +35,36 @@ const CLOSED_US_MAX: u64 = 320_000_000;
 /// with many cuts.
 const OFFERS_MAX: usize = 4 * limits::NODES_MAX;
 
-/// What is asked of a process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
-pub enum Asked {
-    /// To be a node of the next view.
-    Offer(Offer),
-    /// That the run goes on with so many nodes.
-    Scale(u16),
-}
-
-/// The answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
-pub enum Answer {
-    /// Ask again.
-    Wait,
-    /// Ask this process.
-    Elsewhere(SocketAddr),
-    /// The run is in a later view, of which the process is no member. It may join it, at this address.
-    Outside(SocketAddr),
-    /// The process that asks has no place in the run, for this reason.
-    Refused(String),
-    /// The next view, whose node 0 serves the coordinator at this address.
-    Go(Next, SocketAddr),
-    /// The run cannot go on with those who have come, for this reason.
-    Stuck(String),
-    /// The process may end: the others have all values that it holds.
-    Released,
-    /// The run has so many nodes, and the wish is known.
-    Scaling {
-        /// How many it has.
-        nodes: u16,
-    },
-}
-
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a process has one")]
 enum Phase {
     InView,
     Following(SocketAddr),
-    Leading {
-        since: Tick,
-    },
-    /// With what the decision took the members to have entered and to be entering.
-    Decided(Next, SocketAddr, BTreeMap<u64, Position>),
+    Leading(Lead),
+    Decided(Next, SocketAddr),
     GivingUp(String),
 }
 
-/// The view that a process has entered, and the one that it was entering.
-type Position = (Option<View>, Option<View>);
+/// What follows when a process leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// This view was chosen, as the process wanted.
+    Go(Next),
+    /// Nothing yet.
+    Wait,
+    /// Nothing can follow without others, for this reason.
+    Stuck(String),
+    /// A view was chosen of which the process is no member. One of its members is at this address.
+    Passed(SocketAddr),
+}
+
+/// A machine from which a process has spoilt a view.
+#[derive(Clone, Copy, Debug, Default)]
+struct Closed {
+    /// Views in a row.
+    spoilt: u32,
+    /// Until then no process may join from there.
+    until: Tick,
+}
 
 /// What a process answers to those that muster. It is in a view, follows another process, leads, has
 /// decided, or gives up.
@@ -89,11 +72,10 @@ type Position = (Option<View>, Option<View>);
 pub struct Muster {
     me: Offer,
     phase: Phase,
-    offers: BTreeMap<u64, (Tick, Offer)>,
-    /// Views in a row in which a process joined and that could not be entered.
-    spoilt: u32,
-    /// Until then no process may join.
-    closed: Tick,
+    offers: Offers,
+    /// The last view in which this process has worked.
+    worked: Option<View>,
+    closed: BTreeMap<IpAddr, Closed>,
     /// The number of nodes that was asked for last.
     wanted: Option<u16>,
     /// Processes that leave: what they hold is not needed any more from this view on, once its first cut is
@@ -104,36 +86,56 @@ pub struct Muster {
 impl Muster {
     /// That of a process that is in a view, or wants to be in one.
     #[must_use]
-    pub fn new(me: Offer) -> Self {
-        let (offers, spoilt, closed) = (BTreeMap::new(), 0, Tick(0));
-        Self { me, phase: Phase::InView, offers, spoilt, closed, wanted: None, released: None }
+    pub const fn new(me: Offer) -> Self {
+        Self {
+            me,
+            phase: Phase::InView,
+            offers: Offers::new(),
+            worked: None,
+            closed: BTreeMap::new(),
+            wanted: None,
+            released: None,
+        }
     }
 
     /// What this process would tell others.
-    pub fn me(&mut self) -> &mut Offer {
-        &mut self.me
+    #[must_use]
+    pub const fn me(&self) -> &Offer {
+        &self.me
+    }
+
+    /// Says which cuts this process holds from now on.
+    pub fn hold(&mut self, cuts: Vec<HeldCut>) {
+        self.me.cuts = cuts;
+    }
+
+    /// These processes are lost.
+    pub fn lose(&mut self, gone: impl IntoIterator<Item = u64>) {
+        self.me.gone.extend(gone);
+    }
+
+    /// This process will be no member of the next view.
+    pub const fn leave(&mut self) {
+        self.me.leaves = true;
     }
 
     /// Processes that may join, and have asked lately.
     #[must_use]
     pub fn joining(&self, now: Tick) -> usize {
-        if now < self.closed {
-            return 0;
-        }
-        let fresh = |since: Tick| now.0.saturating_sub(since.0) < OFFER_US;
         let wants = |offer: &Offer| {
-            !offer.leaves && !self.me.entered.as_ref().is_some_and(|view| view.has(offer.process.id))
+            let is_member = self.me.last.as_ref().is_some_and(|view| view.has(offer.process.id));
+            !offer.leaves && !is_member && is_open(&self.closed, now, &offer.process)
         };
-        self.offers.values().filter(|(since, offer)| fresh(*since) && wants(offer)).count()
+        self.offers.values().filter(|(since, offer)| is_fresh(*since, now) && wants(offer)).count()
     }
 
     /// The number of nodes that was asked for since this was called last.
-    pub fn take_wanted(&mut self) -> Option<u16> {
+    pub const fn take_wanted(&mut self) -> Option<u16> {
         self.wanted.take()
     }
 
     /// A cut of the view is settled: those who left may end.
-    pub fn settle(&mut self, view: u64) {
+    pub const fn settle(&mut self, view: u64) {
         self.released = Some(view);
     }
 
@@ -142,9 +144,9 @@ impl Muster {
         self.phase = Phase::Following(at);
     }
 
-    /// The process decides from now on.
+    /// The process leads from now on.
     pub fn lead(&mut self, now: Tick) {
-        self.phase = Phase::Leading { since: now };
+        self.phase = Phase::Leading(Lead::new(now, &mut self.me));
     }
 
     /// The process has led, and cannot go on.
@@ -158,7 +160,7 @@ impl Muster {
             Asked::Scale(nodes) if nodes == 0 || usize::from(nodes) > limits::NODES_MAX => {
                 Answer::Refused(format!("{nodes} nodes; allowed are 1 to {}", limits::NODES_MAX))
             }
-            Asked::Scale(nodes) => match (&self.phase, &self.me.entered) {
+            Asked::Scale(nodes) => match (&self.phase, &self.me.last) {
                 (Phase::InView, Some(view)) => match view.members.first() {
                     Some(first) if first.id != self.me.process.id => Answer::Elsewhere(first.address),
                     Some(_) | None => {
@@ -180,93 +182,123 @@ impl Muster {
                     .to_owned(),
             );
         }
-        if offer.leaves && self.released.is_some_and(|view| view > offer.seen) {
+        let is_released = |view: u64| offer.last.as_ref().is_none_or(|last| view > last.number);
+        if offer.leaves && self.released.is_some_and(is_released) {
             return Answer::Released;
         }
         if let Some(what) = offer.nonsense() {
             return Answer::Refused(format!("its offer makes no sense: {what}"));
         }
-        let id = offer.process.id;
         match &self.phase {
-            Phase::InView => {
-                let view = self.me.entered.as_ref();
-                let is_later =
-                    |view: &View| offer.entered.as_ref().is_some_and(|old| old.number < view.number);
-                if let Some(first) = view
-                    .filter(|view| is_later(view) && !view.has(id) && !offer.leaves)
-                    .and_then(|view| view.members.first())
-                {
-                    return Answer::Outside(first.address);
-                }
-                let answer = match view.and_then(|view| view.members.first()) {
-                    Some(first)
-                        if first.id != self.me.process.id && !view.is_some_and(|view| view.has(id)) =>
-                    {
-                        Answer::Elsewhere(first.address)
-                    }
-                    Some(_) | None => Answer::Wait,
-                };
-                self.keep(now, offer);
-                answer
-            }
             Phase::Following(at) => Answer::Elsewhere(*at),
             Phase::GivingUp(reason) => Answer::Stuck(reason.clone()),
-            Phase::Leading { .. } => {
+            Phase::InView => self.answer_from_view(now, offer),
+            Phase::Leading(_) => self.answer_as_leader(now, offer),
+            Phase::Decided(next, coordinator)
+                if offer.is_before(&next.view) && next.view.has(offer.process.id) =>
+            {
+                Answer::Go(next.clone(), *coordinator)
+            }
+            Phase::Decided(..) => {
+                // It leaves, has come too late, or could not enter the view.
                 self.keep(now, offer);
                 Answer::Wait
             }
-            Phase::Decided(next, coordinator, taken) => {
-                // A member that has called the gather of another view meanwhile must not call that of this
-                // one, or both could be entered, and would follow the same view.
-                let is_as_taken = taken.get(&id).is_some_and(|taken| *taken == position(&offer));
-                if is_as_taken && offer.seen < next.view.number {
-                    Answer::Go(next.clone(), *coordinator)
-                } else {
-                    // It leaves, has come too late or gone another way, or the view has failed for it.
-                    self.keep(now, offer);
-                    Answer::Wait
-                }
+        }
+    }
+
+    fn answer_from_view(&mut self, now: Tick, offer: Offer) -> Answer {
+        let Some(view) = &self.me.last else {
+            self.keep(now, offer);
+            return Answer::Wait;
+        };
+        let (id, was_member) = (offer.process.id, offer.last.is_some());
+        let first = view.members.first().filter(|_| !view.has(id));
+        if let Some(first) = first.filter(|_| was_member && offer.is_before(view) && !offer.leaves) {
+            return Answer::Outside(first.address);
+        }
+        let first = first.map(|first| first.address).filter(|first| *first != self.me.process.address);
+        self.keep(now, offer);
+        first.map_or(Answer::Wait, Answer::Elsewhere)
+    }
+
+    fn answer_as_leader(&mut self, now: Tick, offer: Offer) -> Answer {
+        if let Some(later) = &offer.last {
+            self.me.learn(later);
+        }
+        let last = self.me.last.clone();
+        self.keep(now, offer.clone());
+        match (&self.phase, last) {
+            // It has missed it, or was not told that it was chosen.
+            (_, Some(last)) if offer.is_before(&last) && last.has(offer.process.id) => Answer::Chosen(last),
+            (Phase::Leading(lead), Some(last)) => lead.answer(&last, &offer),
+            (_, _) => Answer::Wait,
+        }
+    }
+
+    /// The process has been given this answer. Whether it has another offer now.
+    pub fn hear(&mut self, answer: &Answer) -> bool {
+        let votes = |ballot: &Ballot, me: &Offer| {
+            !ballot.is_nonsense() && me.last.as_ref().is_some_and(|last| last.number == ballot.view)
+        };
+        match answer {
+            Answer::Promise(ballot) => votes(ballot, &self.me) && self.me.vote.promise(*ballot),
+            Answer::Accept(ballot, next) => {
+                votes(ballot, &self.me) && !next.is_nonsense() && self.me.vote.accept(*ballot, next)
             }
+            Answer::Chosen(view) => !view.is_nonsense() && self.me.learn(view),
+            Answer::Wait
+            | Answer::Elsewhere(_)
+            | Answer::Outside(_)
+            | Answer::Refused(_)
+            | Answer::Go(..)
+            | Answer::Stuck(_)
+            | Answer::Released
+            | Answer::Scaling { .. } => false,
         }
     }
 
     /// The leader decides if it can. `coordinator` is where the next view would meet.
     pub fn decide(&mut self, now: Tick, coordinator: SocketAddr) -> Decision {
-        let Phase::Leading { since } = self.phase else { return Decision::Wait(Vec::new()) };
-        self.offers.retain(|_, (since, _)| now.0.saturating_sub(since.0) < OFFER_US);
-        let others = self.offers.iter().map(|(id, (_, offer))| (*id, offer.clone()));
-        let all: BTreeMap<u64, Offer> = others.chain([(self.me.process.id, self.me.clone())]).collect();
-        let decision = decide(&all, now.0.saturating_sub(since.0) < PATIENCE_US, now >= self.closed);
-        if let Decision::Go(next) = &decision {
-            let members = all.iter().filter(|(id, _)| next.view.has(**id));
-            let taken = members.map(|(id, offer)| (*id, position(offer))).collect();
-            self.phase = Phase::Decided(next.clone(), coordinator, taken);
+        let Phase::Leading(lead) = &mut self.phase else { return Decision::Wait };
+        self.offers.retain(|_, (since, _)| is_fresh(*since, now));
+        let is_patient = now.0.saturating_sub(lead.since.0) < PATIENCE_US;
+        let standing = |process: &Process| {
+            if self.worked.as_ref().is_none_or(|view| view.has(process.id)) {
+                Standing::Proven
+            } else if is_open(&self.closed, now, process) {
+                Standing::Welcome
+            } else {
+                Standing::Barred
+            }
+        };
+        loop {
+            match lead.step(&mut self.me, &self.offers, is_patient, standing) {
+                Err(Undecided::Wait(_)) => return Decision::Wait,
+                Err(Undecided::Stuck(reason)) => return Decision::Stuck(reason),
+                Ok(Chosen::Next(next)) => {
+                    self.phase = Phase::Decided(next.clone(), coordinator);
+                    return Decision::Go(next);
+                }
+                // The one that follows it is chosen by those of its members that are there.
+                Ok(Chosen::Void(view)) if self.me.learn(&view) => {}
+                Ok(Chosen::Void(view)) => return Decision::Passed(view.members[0].address),
+            }
         }
-        decision
     }
 
-    /// The process is about to enter this view.
+    /// The process is about to enter this view, which was chosen.
     pub fn go(&mut self, next: &Next) {
-        self.me.seen = self.me.seen.max(next.view.number);
-        // Else a process that is lost while the next view begins could make this one pass that view over.
-        if self.me.entered.as_ref().is_none_or(|entered| entered.number <= next.follows.number) {
-            self.me.entered = Some(next.follows.clone());
-            // A gather that it has called since then is not forgotten before it calls that of this view, when
-            // all members have met: until then, one of them may call the other one.
-            self.me.entering.take_if(|entering| entering.number <= next.follows.number);
-        }
+        self.me.learn(&next.view);
     }
 
-    /// The process calls the first gather of a view.
-    pub fn entering(&mut self, view: &View) {
-        self.me.seen = self.me.seen.max(view.number);
-        self.me.entering = Some(view.clone());
-    }
-
-    /// It has passed that gather.
+    /// It has entered it together with all other members.
     pub fn entered(&mut self, view: &View) {
-        self.me.seen = self.me.seen.max(view.number);
-        (self.me.entered, self.me.entering, self.me.leaves) = (Some(view.clone()), None, false);
+        self.me.learn(view);
+        if view.number == 1 {
+            self.worked = Some(view.clone());
+        }
+        self.me.leaves = false;
         self.me.gone.clear();
         self.phase = Phase::InView;
         self.offers.clear();
@@ -274,25 +306,34 @@ impl Muster {
 
     /// The process begins to work in this view, which it has entered.
     pub fn began(&mut self, next: &Next) {
-        if next.has_joined() {
-            self.spoilt = 0;
+        for machine in self.joined(next) {
+            self.closed.remove(&machine);
+        }
+        self.worked = Some(next.view.clone());
+    }
+
+    /// The process could not enter this view, or not begin to work in it. If others have joined with it, none
+    /// may join from their machines for some time.
+    pub fn failed(&mut self, now: Tick, next: &Next) {
+        for machine in self.joined(next) {
+            let closed = self.closed.entry(machine).or_default();
+            let pause = (CLOSED_US << closed.spoilt.min(16)).min(CLOSED_US_MAX);
+            *closed = Closed { spoilt: closed.spoilt + 1, until: now.after(pause) };
         }
     }
 
-    /// The process could not enter this view, or not begin to work in it.
-    pub fn failed(&mut self, now: Tick, next: &Next) {
-        if next.has_joined() {
-            let closed = (CLOSED_US << self.spoilt.min(16)).min(CLOSED_US_MAX);
-            (self.spoilt, self.closed) = (self.spoilt + 1, now.after(closed));
-        }
+    /// The machines of those that are new in a view.
+    fn joined(&self, next: &Next) -> BTreeSet<IpAddr> {
+        let is_new = |member: &&Process| self.worked.as_ref().is_some_and(|view| !view.has(member.id));
+        next.view.members.iter().filter(is_new).map(|member| member.address.ip()).collect()
     }
 
     /// Keeps an offer, unless too many others want to join: it counts if it is repeated when some have gone.
     fn keep(&mut self, now: Tick, offer: Offer) {
         let id = offer.process.id;
-        let is_member = self.me.entered.as_ref().is_some_and(|view| view.has(id));
+        let is_member = self.me.last.as_ref().is_some_and(|view| view.has(id));
         if self.offers.len() >= OFFERS_MAX && !is_member && !self.offers.contains_key(&id) {
-            self.offers.retain(|_, (since, _)| now.0.saturating_sub(since.0) < OFFER_US);
+            self.offers.retain(|_, (since, _)| is_fresh(*since, now));
             if self.offers.len() >= OFFERS_MAX {
                 return;
             }
@@ -304,7 +345,7 @@ impl Muster {
     /// if it lives.
     #[must_use]
     pub fn others(&self) -> Vec<(Process, bool)> {
-        let Some(view) = &self.me.entered else { return Vec::new() };
+        let Some(view) = &self.me.last else { return Vec::new() };
         let own = view.rank(self.me.process.id).unwrap_or(0);
         let ranked = view.members.iter().enumerate().filter(|(rank, _)| *rank != own);
         let lives = |(_, member): &(usize, &Process)| !self.me.gone.contains(&member.id);
@@ -313,14 +354,19 @@ impl Muster {
 
     /// The process wants to join the run, of which it was a node: it holds nothing that is needed.
     pub fn start_over(&mut self) {
-        (self.me.entered, self.me.entering) = (None, None);
-        self.me.cuts.clear();
-        self.me.gone.clear();
+        self.me.start_over();
+        self.worked = None;
     }
 }
 
-fn position(offer: &Offer) -> Position {
-    (offer.entered.clone(), offer.entering.clone())
+/// Whether an offer still counts.
+const fn is_fresh(since: Tick, now: Tick) -> bool {
+    now.0.saturating_sub(since.0) < OFFER_US
+}
+
+/// Whether a process may join.
+fn is_open(closed: &BTreeMap<IpAddr, Closed>, now: Tick, process: &Process) -> bool {
+    closed.get(&process.address.ip()).is_none_or(|closed| now >= closed.until)
 }
 
 #[cfg(test)]

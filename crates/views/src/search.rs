@@ -1,15 +1,16 @@
 //! How a process finds the next view: whom it asks, when it leads, and when it gives up.
 //!
 //! A process asks the members of its last view, those of lower rank first. The first of them that lives
-//! leads: it collects offers and [decides](crate::decide), and the others ask it until it tells the decision.
-//! A process that wants to join asks at the address that it was given. Who is asked answers by its
+//! leads: it collects offers, and has the members vote. The others ask it until it tells which view was
+//! chosen. A process that wants to join asks at the address that it was given. Who is asked answers by its
 //! [`Muster`].
 //!
 //! The functions of this module are programs in the order of their steps. What they need of the world is
 //! [`World`]: sockets and clocks in real runs, a simulated network in checks. They depend on no runtime.
 
-use crate::decide::{Decision, Next, Process};
-use crate::muster::{Answer, Muster};
+use crate::message::Answer;
+use crate::muster::{Decision, Muster};
+use crate::view::{Next, Process};
 use intendant_core::Tick;
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -197,7 +198,7 @@ pub async fn find<W: World>(
 /// A process that leaves holds its values until the others do not need them any more, or are gone, or the
 /// time is over.
 pub async fn leave<W: World>(world: &W, within_us: u64) {
-    world.muster(|muster| muster.me().leaves = true);
+    world.muster(Muster::leave);
     let own = world.muster(|muster| muster.me().process);
     let deadline = world.now().after(within_us);
     loop {
@@ -207,7 +208,7 @@ pub async fn leave<W: World>(world: &W, within_us: u64) {
             Ok(Answer::Released) => return,
             // Another process has the address of a node that is lost.
             Ok(Answer::Refused(_) | Answer::Stuck(_)) | Err(_) => {
-                world.muster(|muster| muster.me().gone.extend(id));
+                world.muster(|muster| muster.lose(id));
             }
             Ok(_) if world.now() < deadline => {}
             Ok(_) => return,
@@ -225,7 +226,7 @@ impl<W: World> Search<'_, W> {
             }
             world.sleep(PAUSE_US).await;
             self.check_time()?;
-            let joins = world.muster(|muster| muster.me().entered.is_none());
+            let joins = world.muster(|muster| muster.me().last.is_none());
             if joins && mention.take_if(|at| world.now() >= *at).is_some() {
                 world.say(Notice::WaitsOutside(self.detail.clone()));
             }
@@ -278,11 +279,19 @@ impl<W: World> Search<'_, W> {
                     self.hopes_until.get_or_insert(world.now());
                     self.verdict.get_or_insert(reason);
                 }
-                Ok(Answer::Wait | Answer::Elsewhere(_) | Answer::Scaling { .. } | Answer::Released) => {}
+                Ok(
+                    Answer::Wait
+                    | Answer::Promise(_)
+                    | Answer::Accept(..)
+                    | Answer::Chosen(_)
+                    | Answer::Elsewhere(_)
+                    | Answer::Scaling { .. }
+                    | Answer::Released,
+                ) => {}
                 Err(NoAnswer::Gone) if joins && self.was_there => return Err(SearchError::Over { address }),
                 Err(NoAnswer::Gone) => {
                     self.detail = format!("no process is at {address}");
-                    world.muster(|muster| muster.me().gone.extend(id));
+                    world.muster(|muster| muster.lose(id));
                 }
                 Err(silence @ (NoAnswer::Late | NoAnswer::Failed(_))) => {
                     self.detail = format!("{address}: {silence}");
@@ -316,7 +325,11 @@ impl<W: World> Search<'_, W> {
             let now = world.now();
             match world.muster(|muster| muster.decide(now, coordinator)) {
                 Decision::Go(next) => return Ok(Led::Found(Found { next, coordinator, is_here: true })),
-                Decision::Wait(_) => {}
+                Decision::Wait => self.check_time()?,
+                Decision::Passed(at) => {
+                    start_over(world);
+                    return Ok(Led::Outside(at));
+                }
                 Decision::Stuck(reason) => {
                     let until = *self.hopes_until.get_or_insert(now.after(HOPE_US));
                     if now >= until || now >= self.deadline {
@@ -346,13 +359,17 @@ impl<W: World> Search<'_, W> {
         for ((process, is_before), answer) in others.into_iter().zip(answers) {
             match answer {
                 // It leads, or does not know yet that the view has ended.
-                Ok(Answer::Wait) if is_before => return Some(Led::Other),
+                Ok(Answer::Wait | Answer::Promise(_) | Answer::Accept(..) | Answer::Chosen(_))
+                    if is_before =>
+                {
+                    return Some(Led::Other);
+                }
                 // The run is in another view. The caller asks this process, and hears of it.
                 Ok(Answer::Outside(_)) => {
                     start_over(self.world);
                     return Some(Led::Outside(process.address));
                 }
-                Err(NoAnswer::Gone) => self.world.muster(|muster| muster.me().gone.push(process.id)),
+                Err(NoAnswer::Gone) => self.world.muster(|muster| muster.lose([process.id])),
                 Ok(_) | Err(NoAnswer::Late | NoAnswer::Failed(_)) => {}
             }
         }
@@ -370,7 +387,7 @@ fn start_over<W: World>(world: &W) {
 fn candidates<W: World>(world: &W, door: Option<SocketAddr>) -> Vec<(Option<u64>, SocketAddr)> {
     world.muster(|muster| {
         let me = muster.me();
-        match (&me.entered, door) {
+        match (&me.last, door) {
             (Some(view), _) => {
                 let lives = |member: &&Process| !me.gone.contains(&member.id);
                 view.members.iter().filter(lives).map(|member| (Some(member.id), member.address)).collect()
@@ -422,12 +439,18 @@ async fn ask_until<W: World>(
     let (mut at, mut silences, mut redirections) = (first, 0, 0);
     let own = world.muster(|muster| muster.me().process.address);
     let mut mention = world.now().after(MENTION_US);
-    world.muster(|muster| muster.follow(at));
+    // Others are sent to the same process.
+    let follow = |at| world.muster(|muster| muster.follow(at));
+    follow(at);
     // A process that wants to join waits as long as it is answered.
     while world.now() < deadline || (joins && *was_there) {
         match world.offer(at, ANSWER_US).await {
-            Ok(Answer::Wait) => {
+            Ok(answer @ (Answer::Wait | Answer::Promise(_) | Answer::Accept(..) | Answer::Chosen(_))) => {
                 (silences, redirections, *was_there) = (0, 0, true);
+                // The one that leads waits for what it has asked for.
+                if world.muster(|muster| muster.hear(&answer)) {
+                    continue;
+                }
                 if joins && world.now() >= mention {
                     world.say(Notice::WaitsAt(at));
                     mention = mention.after(MENTION_US * 4);
@@ -440,7 +463,7 @@ async fn ask_until<W: World>(
                     return Ok(Answer::Wait);
                 }
                 at = next;
-                world.muster(|muster| muster.follow(at));
+                follow(at);
             }
             // The process that leads may be lost, and another one have its address.
             Ok(Answer::Refused(reason)) if at != first => {
@@ -449,6 +472,7 @@ async fn ask_until<W: World>(
                     return Err(NoAnswer::Failed(format!("{at}: {reason}")));
                 }
                 at = first;
+                follow(at);
             }
             Ok(answer) => return Ok(answer),
             Err(NoAnswer::Gone) if at == first => return Err(NoAnswer::Gone),
@@ -460,6 +484,7 @@ async fn ask_until<W: World>(
                     return Err(if is_gone { gone() } else { error });
                 }
                 at = first;
+                follow(at);
             }
         }
         world.sleep(PAUSE_US).await;

@@ -6,10 +6,10 @@
 //!
 //! | check | what holds |
 //! | --- | --- |
-//! | `follows` | of two views that are entered, one leads to the other |
+//! | `follows` | one view at most has each number, so that one at most follows another one |
 //! | `ends` | where few things go wrong, no process looks for a view for ever |
 //! | `goes-on` | where few things go wrong, all healthy processes end up in one view, and none of them ends |
-//! | | it is not checked where nodes die and others join, or those that join fail late (decision 29) |
+//! | | a process that joins may end where another one that joins fails, or a node dies |
 //! | `spoilt` | processes that cannot be nodes do not keep the others from their work again and again |
 
 mod network;
@@ -19,7 +19,7 @@ use intendant_core::{Tick, random};
 use intendant_sim::Dice;
 use intendant_sim::reach::{Marker, Reach};
 use intendant_views::{Answer, Asked, Muster, Offer, SearchError, View};
-use network::{Net, Outside, Program, Seen, execute, process};
+use network::{Net, Outside, Program, Seen, execute, process, process_on};
 use process::{End, Fault, Node, Run as History};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -36,6 +36,9 @@ const SEARCH_US_MAX: u64 = 130_000_000;
 
 /// For so long a change of nodes lasts at most, if a process cannot be one.
 const CHANGE_US_MAX: u64 = 40_000_000;
+
+/// Where they are.
+const FAULTY_MACHINE: u64 = 999;
 
 /// Faulty processes that want to join at most.
 const FAULTY_MAX: u64 = 10;
@@ -84,8 +87,24 @@ pub fn expected() -> Vec<(Marker, u64)> {
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     Dies(u64),
-    Freezes { id: u64, until: u64 },
-    Divides { sides: u64, until: u64 },
+    /// When it has changed what it promises, accepts or knows so often.
+    DiesWhen {
+        id: u64,
+        changes: u64,
+    },
+    Unlinks {
+        id: u64,
+        other: u64,
+        until: u64,
+    },
+    Freezes {
+        id: u64,
+        until: u64,
+    },
+    Divides {
+        sides: u64,
+        until: u64,
+    },
     Scales(u16),
 }
 
@@ -111,8 +130,10 @@ impl Scenario {
         let mut troubles = Vec::new();
         if is_mild {
             // One that is not the only one left, and time to get over it.
-            if dice.once_in(2) {
-                troubles.push((when(dice), Trouble::Dies(dice.below(nodes))));
+            match dice.below(4) {
+                0 => troubles.push((when(dice), Trouble::Dies(dice.below(nodes)))),
+                1 => troubles.push((0, dies_when(dice, nodes))),
+                _ => {}
             }
         } else {
             for _ in 0..dice.between(1, 5) {
@@ -120,10 +141,12 @@ impl Scenario {
                 let until = (at + dice.between(1, 20) * 1_000_000).min(QUIET_US);
                 troubles.push((
                     at,
-                    match dice.below(4) {
+                    match dice.below(6) {
                         0 => Trouble::Dies(dice.below(nodes)),
-                        1 => Trouble::Freezes { id: dice.below(nodes), until },
-                        2 => Trouble::Divides { sides: dice.word(), until },
+                        1 => dies_when(dice, nodes),
+                        2 => Trouble::Unlinks { id: dice.below(nodes), other: dice.below(nodes), until },
+                        3 => Trouble::Freezes { id: dice.below(nodes), until },
+                        4 => Trouble::Divides { sides: dice.word(), until },
                         _ => Trouble::Scales(dice.between(1, nodes + 1) as u16),
                     },
                 ));
@@ -133,8 +156,13 @@ impl Scenario {
         let mut joins = Vec::new();
         // They ask a process that lives.
         let dying = troubles.iter().find_map(|(_, trouble)| match trouble {
-            Trouble::Dies(id) if is_mild => Some(*id),
-            Trouble::Dies(_) | Trouble::Freezes { .. } | Trouble::Divides { .. } | Trouble::Scales(_) => None,
+            Trouble::Dies(id) | Trouble::DiesWhen { id, .. } if is_mild => Some(*id),
+            Trouble::Dies(_)
+            | Trouble::DiesWhen { .. }
+            | Trouble::Unlinks { .. }
+            | Trouble::Freezes { .. }
+            | Trouble::Divides { .. }
+            | Trouble::Scales(_) => None,
         });
         let door = |dice: &mut Dice| match dice.below(nodes) {
             id if Some(id) == dying => (id + 1) % nodes,
@@ -161,6 +189,11 @@ impl Scenario {
     }
 }
 
+/// A node dies at a moment of the protocol.
+fn dies_when(dice: &mut Dice, nodes: u64) -> Trouble {
+    Trouble::DiesWhen { id: dice.below(nodes), changes: dice.between(2, 12) }
+}
+
 /// Runs one seed.
 #[must_use]
 pub fn run(seed: u64) -> Run {
@@ -172,7 +205,7 @@ pub fn run(seed: u64) -> Run {
     let first = View::first((1..=scenario.nodes).map(process).collect());
     let mut add = |id: u64, offer: Offer, fault: Fault, view: Option<View>, door: Option<u64>, from: u64| {
         let muster = Muster::new(offer);
-        net.borrow_mut().seen.insert(id, Seen { muster, lives: true, frozen_until: 0, side: 0 });
+        net.borrow_mut().seen.insert(id, Seen::new(muster));
         net.borrow_mut().wake(id, 0);
         let outside = Outside { net: Rc::clone(&net), id };
         let node = Node::new(outside, Rc::clone(&seen), fault, door.map(|id| process(id).address));
@@ -183,7 +216,9 @@ pub fn run(seed: u64) -> Run {
     }
     for (number, (at, door, fault)) in (0..).zip(&scenario.joins) {
         let id = 100 + number;
-        add(id, Offer::of(process(id), None), *fault, None, Some(door + 1), *at);
+        // One that is faulty is started again and again on its machine.
+        let machine = if *fault == Fault::None { id } else { FAULTY_MACHINE };
+        add(id, Offer::of(process_on(id, machine), None), *fault, None, Some(door + 1), *at);
     }
     let mut reach = Reach::default();
     for (at, trouble) in &scenario.troubles {
@@ -201,12 +236,16 @@ pub fn run(seed: u64) -> Run {
     // Those that want to join, also again, wait as long as they are answered, and those that leave as long as
     // they are needed.
     let waits = |id: &u64| {
-        let mut net = net.borrow_mut();
-        let me = net.seen.get_mut(id).map(|seen| seen.muster.me());
-        me.is_some_and(|me| me.leaves || me.entered.is_none())
+        let net = net.borrow();
+        let me = net.seen.get(id).map(|seen| seen.muster.me());
+        me.is_some_and(|me| me.leaves || me.last.is_none())
     };
     let waiting: Vec<u64> = alive.iter().copied().filter(waits).collect();
-    Run { result: check(&scenario, &seen, (&alive, &waiting)), hash, events, reach }
+    let result = match net.borrow().apart.clone() {
+        Some(what) => Err(Failure { check: "follows", what }),
+        None => check(&scenario, &seen, (&alive, &waiting)),
+    };
+    Run { result, hash, events, reach }
 }
 
 /// Something goes wrong.
@@ -218,6 +257,14 @@ fn strike(net: &Rc<RefCell<Net>>, at: u64, trouble: &Trouble) {
             if let Some(seen) = net.seen.get_mut(&(id + 1)) {
                 seen.lives = false;
             }
+        }
+        Trouble::DiesWhen { id, changes } => {
+            if let Some(seen) = net.seen.get_mut(&(id + 1)) {
+                seen.dies_at = Some(seen.changes + changes);
+            }
+        }
+        Trouble::Unlinks { id, other, until } => {
+            net.unlinked.push((id.min(other) + 1, id.max(other) + 1, until));
         }
         Trouble::Freezes { id, until } => {
             if let Some(seen) = net.seen.get_mut(&(id + 1)) {
@@ -263,9 +310,6 @@ fn mark(reach: &mut Reach, seen: &History) {
 
 fn check(scenario: &Scenario, seen: &History, (alive, waiting): (&[u64], &[u64])) -> Result<(), Failure> {
     let failed = |check, what| Err(Failure { check, what });
-    if let Some(what) = &seen.failure {
-        return failed("follows", what.clone());
-    }
     let searches = |id: &&u64| {
         let since = seen.trained.get(*id).map_or(0, |trained| END_US - trained);
         !waiting.contains(*id) && !seen.trains.contains_key(*id) && since > SEARCH_US_MAX
@@ -275,27 +319,20 @@ fn check(scenario: &Scenario, seen: &History, (alive, waiting): (&[u64], &[u64])
         return failed("ends", format!("process {id} still looks for a view"));
     }
     let is_faulty = scenario.joins.iter().any(|(_, _, fault)| *fault != Fault::None);
-    let joins = scenario.joins.iter().any(|(_, _, fault)| *fault == Fault::None);
-    // One that joins and can be a node makes up for others before it; so does one that was cut off, and comes
-    // back.
-    if scenario.is_mild && !joins && seen.spoilt > SPOILT_MAX {
+    if scenario.is_mild && seen.spoilt > SPOILT_MAX {
         return failed(
             "spoilt",
             format!("{} views did not begin because of a process that joined", seen.spoilt),
         );
     }
-    let is_late = scenario.joins.iter().any(|(_, _, fault)| *fault == Fault::AfterEntering);
-    // A known fault, as decision 29 says.
-    let is_in_doubt = |end: &End| matches!(end, End::Search(SearchError::Stuck(why)) if why.contains("do not know whether"));
-    // A process that joins may be taken for the reason of a view that did not begin.
-    let kills = !scenario.troubles.is_empty() && !scenario.joins.is_empty();
-    if !scenario.is_mild || is_late || kills || seen.ends.values().any(is_in_doubt) {
+    if !scenario.is_mild {
         return Ok(());
     }
+    let kills = !scenario.troubles.is_empty();
     let healthy = |id: &u64| *id < 100 || scenario.joins[(*id - 100) as usize].2 == Fault::None;
     if let Some((id, end)) = seen.ends.iter().find(|(id, _)| healthy(id)) {
         // A process that joins may be taken for the reason of what another one does.
-        if !(is_faulty && *id >= 100) {
+        if !((is_faulty || kills) && *id >= 100) {
             return failed("goes-on", format!("process {id} has ended: {end:?}"));
         }
     }
@@ -306,7 +343,7 @@ fn check(scenario: &Scenario, seen: &History, (alive, waiting): (&[u64], &[u64])
         None => None,
     };
     let mut places: Vec<_> =
-        alive.iter().filter(|id| healthy(id) && (!is_faulty || **id < 100)).map(trains).collect();
+        alive.iter().filter(|id| healthy(id) && (!is_faulty && !kills || **id < 100)).map(trains).collect();
     let place = places.first().copied().flatten().flatten();
     places.dedup();
     if places.len() != 1 || places[0].is_none() {

@@ -3,7 +3,7 @@
 
 use intendant_core::{Tick, random};
 use intendant_sim::Dice;
-use intendant_views::{Answer, Asked, Muster, NoAnswer, Notice, Offer, Process, World};
+use intendant_views::{Answer, Asked, Ballot, Muster, NoAnswer, Notice, Offer, Process, View, World};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
@@ -35,6 +35,21 @@ pub(super) struct Seen {
     pub(super) frozen_until: u64,
     /// Its side, while the network is divided.
     pub(super) side: u8,
+    /// Changes of what it has promised, accepted and learned; it dies at this one.
+    pub(super) changes: u64,
+    pub(super) dies_at: Option<u64>,
+    /// The last one.
+    position: Position,
+}
+
+/// What a process has promised, accepted and learned.
+type Position = (Ballot, Option<Ballot>, u64);
+
+impl Seen {
+    pub(super) const fn new(muster: Muster) -> Self {
+        let position = (Ballot { view: 0, round: 0, leader: 0 }, None, 0);
+        Self { muster, lives: true, frozen_until: 0, side: 0, changes: 0, dies_at: None, position }
+    }
 }
 
 /// The state of the network.
@@ -44,6 +59,12 @@ pub(super) struct Net {
     pub(super) seen: BTreeMap<u64, Seen>,
     /// Until then, the sides do not reach each other.
     pub(super) divided_until: u64,
+    /// Processes that do not reach each other, until then.
+    pub(super) unlinked: Vec<(u64, u64, u64)>,
+    /// The views that were chosen, by number, as the processes have learned.
+    chosen: BTreeMap<u64, View>,
+    /// Two views with one number.
+    pub(super) apart: Option<String>,
     /// Longest delay of a message, and one of so many is lost; 0 for none.
     pub(super) delay_us: u64,
     pub(super) loses: u64,
@@ -57,9 +78,15 @@ pub(super) struct Net {
     answers: BTreeMap<u64, Result<Answer, NoAnswer>>,
 }
 
-/// The process with this id.
+/// The process with this id, on a machine of its own.
 pub(super) fn process(id: u64) -> Process {
-    Process { id, address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1_000 + id as u16)) }
+    process_on(id, id)
+}
+
+/// The process with this id.
+pub(super) fn process_on(id: u64, machine: u64) -> Process {
+    let machine = Ipv4Addr::new(127, 1, (machine >> 8) as u8, machine as u8);
+    Process { id, address: SocketAddr::from((machine, 1_000 + id as u16)) }
 }
 
 /// Its id, by its address.
@@ -74,6 +101,9 @@ impl Net {
             dice,
             seen: BTreeMap::new(),
             divided_until: 0,
+            unlinked: Vec::new(),
+            chosen: BTreeMap::new(),
+            apart: None,
             delay_us,
             loses,
             hash: 0,
@@ -103,9 +133,38 @@ impl Net {
 
     /// Whether a process lives, does not stand still, and is not behind a partition.
     pub(super) fn reaches(&self, from: u64, to: u64) -> bool {
+        let is_cut = self.is_cut(from, to);
         let (Some(from), Some(to)) = (self.seen.get(&from), self.seen.get(&to)) else { return false };
-        let is_divided = self.now < self.divided_until && from.side != to.side;
-        from.lives && to.lives && self.now >= to.frozen_until && !is_divided
+        from.lives && to.lives && self.now >= to.frozen_until && !is_cut
+    }
+
+    /// Whether no message gets from one process to another one.
+    fn is_cut(&self, from: u64, to: u64) -> bool {
+        let side = |id: u64| self.seen.get(&id).map(|seen| seen.side);
+        let is_divided = self.now < self.divided_until && side(from) != side(to);
+        let link = (from.min(to), from.max(to));
+        is_divided || self.unlinked.iter().any(|(a, b, until)| (*a, *b) == link && self.now < *until)
+    }
+
+    /// Looks whether a process has another position than before. There is one view at most with each number.
+    fn look(&mut self, id: u64) {
+        let Some(seen) = self.seen.get_mut(&id) else { return };
+        let me = seen.muster.me();
+        let accepted = me.vote.accepted().map(|(ballot, _)| *ballot);
+        let position = (me.vote.promised(), accepted, me.last.as_ref().map_or(0, |view| view.number));
+        if position == seen.position {
+            return;
+        }
+        (seen.position, seen.changes) = (position, seen.changes + 1);
+        if seen.dies_at == Some(seen.changes) {
+            seen.lives = false;
+        }
+        if let Some(view) = &me.last {
+            let known = self.chosen.entry(view.number).or_insert_with(|| view.clone());
+            if known != view {
+                self.apart.get_or_insert(format!("two views have one number: {known:?}, and {view:?}"));
+            }
+        }
     }
 
     fn is_lost(&mut self) -> bool {
@@ -132,11 +191,7 @@ impl Net {
     /// A question arrives.
     fn arrive(&mut self, ask: u64, from: u64, at: SocketAddr, offer: Box<Offer>) {
         let (to, now) = (id_at(at), self.now);
-        let is_cut = now < self.divided_until && {
-            let side = |id: u64| self.seen.get(&id).map(|seen| seen.side);
-            side(from) != side(to)
-        };
-        if is_cut || self.is_lost() {
+        if self.is_cut(from, to) || self.is_lost() {
             return;
         }
         let (answer, after) = match self.seen.get_mut(&to) {
@@ -150,6 +205,7 @@ impl Net {
             }
             Some(_) | None => (Err(NoAnswer::Gone), REFUSAL_US),
         };
+        self.look(to);
         if !self.is_lost() {
             self.schedule(now + after, Event::Answer { ask, to: from, answer: Box::new(answer) });
         }
@@ -196,6 +252,10 @@ impl Outside {
     /// Looks at the network, or changes it.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Net) -> R) -> R {
         act(&mut self.net.borrow_mut())
+    }
+
+    pub(super) fn lives(&self, id: u64) -> bool {
+        self.with(|net| net.seen.get(&id).is_some_and(|seen| seen.lives))
     }
 
     async fn answer(&self, ask: u64) -> Result<Answer, NoAnswer> {
@@ -268,5 +328,6 @@ pub(super) fn execute(net: &Rc<RefCell<Net>>, programs: &mut BTreeMap<u64, Progr
         {
             programs.remove(&id);
         }
+        net.borrow_mut().look(id);
     }
 }

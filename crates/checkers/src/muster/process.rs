@@ -2,7 +2,7 @@
 //! notices that nodes are lost, lets others in, and looks for the next view.
 
 use super::network::{Outside, process};
-use intendant_views::{Found, Next, Process, SearchError, View, World, find, leave};
+use intendant_views::{Course, Ended, Found, Next, Process, SearchError, Then, View, World, find, leave};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -11,9 +11,8 @@ use std::rc::Rc;
 /// How long a process looks for the next view.
 const MUSTER_US: u64 = 60_000_000;
 
-/// How long the nodes of a view wait for each other; longer after views that did not begin, up to so often.
-const MEET_US: u64 = 6_000_000;
-const MEET_LONGER: u64 = 4;
+/// How long the nodes of a view wait for each other's values.
+const LOAD_US: u64 = 6_000_000;
 
 /// How often a process looks whether others have come, or the view has ended.
 const LOOK_US: u64 = 20_000;
@@ -58,31 +57,12 @@ pub(super) enum End {
 #[derive(Debug, Default)]
 pub(super) struct Meeting {
     next: Option<Next>,
-    /// Members that are here, that have called the first gather, and that have loaded their values.
+    /// Members that are here, and that have loaded their values.
     here: BTreeSet<u64>,
-    called: BTreeSet<u64>,
     loaded: BTreeSet<u64>,
     has_met: bool,
     /// Why it ended.
     ended: Option<Ended>,
-}
-
-/// Why a view ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    /// A node was lost.
-    Lost(u64),
-    /// A node had a fault of its own.
-    Aborted(u64),
-    /// It goes on with so many of its nodes.
-    Regroups(usize),
-}
-
-/// What happened to a view for one of its processes.
-enum Over {
-    Ended(Ended),
-    /// The others did not come.
-    Late,
 }
 
 /// What all processes and the checks see of a run.
@@ -98,7 +78,6 @@ pub(super) struct Run {
     pub(super) ends: BTreeMap<u64, End>,
     /// Views that did not begin because of a fault of a process that joined.
     pub(super) spoilt: u64,
-    pub(super) failure: Option<String>,
 }
 
 impl Run {
@@ -111,36 +90,6 @@ impl Run {
     fn meeting(&mut self, place: SocketAddr) -> &mut Meeting {
         self.meetings.entry(place).or_default()
     }
-
-    /// A process has passed the first gather of a view. Of two views that are entered, one leads to the
-    /// other.
-    fn enter(&mut self, next: &Next) {
-        let apart = self.entered.iter().find(|other| {
-            other.view != next.view && !self.leads(&other.view, next) && !self.leads(&next.view, other)
-        });
-        if let Some(other) = apart {
-            let (one, two) = (&other.view, &next.view);
-            self.failure.get_or_insert(format!("two views are entered side by side: {one:?}, and {two:?}"));
-        }
-        if !self.entered.contains(next) {
-            self.entered.push(next.clone());
-        }
-    }
-
-    /// Whether a view is one of those that another one follows, directly or indirectly.
-    fn leads(&self, view: &View, to: &Next) -> bool {
-        let mut at = to;
-        loop {
-            if at.follows == *view {
-                return true;
-            }
-            let decided = self.meetings.values().filter_map(|meeting| meeting.next.as_ref());
-            match decided.filter(|next| next.view != next.follows).find(|next| next.view == at.follows) {
-                Some(before) => at = before,
-                None => return false,
-            }
-        }
-    }
 }
 
 /// A process of the run.
@@ -150,10 +99,7 @@ pub(super) struct Node {
     pub(super) fault: Fault,
     /// Where it wants to join.
     pub(super) door: Option<SocketAddr>,
-    view: Option<View>,
-    next: Option<Next>,
-    failures: u64,
-    has_trained: bool,
+    course: Course,
 }
 
 impl Node {
@@ -163,7 +109,8 @@ impl Node {
         fault: Fault,
         door: Option<SocketAddr>,
     ) -> Self {
-        Self { outside, run, fault, door, view: None, next: None, failures: 0, has_trained: false }
+        let course = Course::new(outside.id, door.is_some());
+        Self { outside, run, fault, door, course }
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Run) -> R) -> R {
@@ -191,19 +138,20 @@ impl Node {
     }
 
     async fn until_end(&mut self, first: Option<View>) -> End {
-        let mut over = None;
+        let mut ended = None;
         if let Some(view) = first {
             // Before the first view there is no other.
-            let next = Next { follows: view.clone(), view, sources: Vec::new(), lost: Vec::new() };
+            let next = Next { follows: view.clone(), view, sources: Vec::new() };
             let place = process(0).address;
             self.with(|run| run.meeting(place).next = Some(next.clone()));
             self.outside.muster(|muster| muster.entered(&next.view));
-            (self.view, self.has_trained) = (Some(next.view.clone()), true);
-            over = Some(self.train(place, &next).await);
+            self.course.enter(next.view.members.clone()).expect("it is the first view");
+            self.course.begin();
+            ended = Some(self.train(place, &next).await);
         }
         loop {
-            if let Some(over) = over.take()
-                && let Err(end) = self.follow(over).await
+            if let Some(ended) = ended.take()
+                && let Err(end) = self.follow(ended).await
             {
                 return end;
             }
@@ -212,67 +160,58 @@ impl Node {
                 Err(error) => return End::Search(error),
             };
             match self.view(found).await {
-                Ok(ended) => over = Some(ended),
+                Ok(it) => ended = Some(it),
                 Err(end) => return end,
             }
         }
     }
 
     /// A view has ended: whether the process looks for another one.
-    async fn follow(&mut self, over: Over) -> Result<(), End> {
-        let id = self.outside.id;
-        if let Some(next) = self.next.take() {
+    async fn follow(&mut self, ended: Ended) -> Result<(), End> {
+        if let Some(next) = self.course.beginning() {
             let now = self.outside.now();
-            self.outside.muster(|muster| muster.failed(now, &next));
-            self.failures += 1;
+            self.outside.muster(|muster| muster.failed(now, next));
         }
-        let lost = match over {
-            Over::Ended(Ended::Regroups(stay)) => {
-                let rank = self.view.as_ref().and_then(|view| view.rank(id)).unwrap_or_default();
-                if rank >= stay {
-                    leave(&self.outside, LEAVE_US).await;
-                    return Err(End::Left);
-                }
-                return Ok(());
+        match self.course.end(ended) {
+            Then::Musters(gone) => {
+                self.outside.muster(|muster| muster.lose(gone));
+                Ok(())
             }
-            Over::Ended(Ended::Lost(lost)) => Some(lost),
-            Over::Ended(Ended::Aborted(_)) | Over::Late => None,
-        };
-        if lost.is_none() && self.door.is_some() && !self.has_trained && self.view.is_some() {
-            // It may be the reason: as a member, it would keep the others from their work.
-            return Err(End::NeverIn);
+            Then::Leaves => {
+                leave(&self.outside, LEAVE_US).await;
+                Err(End::Left)
+            }
+            Then::Ends => Err(End::NeverIn),
         }
-        self.outside.muster(|muster| muster.me().gone.extend(lost));
-        Ok(())
     }
 
     /// Enters a view, and trains in it until it ends.
-    async fn view(&mut self, found: Found) -> Result<Over, End> {
+    async fn view(&mut self, found: Found) -> Result<Ended, End> {
         let Found { next, coordinator, .. } = found;
-        self.next = Some(next.clone());
-        if let Some(over) = self.enter(coordinator, &next).await? {
-            return Ok(over);
+        self.course.find(next.clone());
+        if let Some(ended) = self.enter(coordinator, &next).await? {
+            return Ok(ended);
         }
-        (self.next, self.failures, self.has_trained) = (None, 0, true);
+        self.course.begin();
         self.outside.muster(|muster| muster.began(&next));
         Ok(self.train(coordinator, &next).await)
     }
 
     /// Enters a view with all others and loads its values, or says why that fails.
-    async fn enter(&mut self, place: SocketAddr, next: &Next) -> Result<Option<Over>, End> {
+    async fn enter(&mut self, place: SocketAddr, next: &Next) -> Result<Option<Ended>, End> {
         let id = self.outside.id;
-        let deadline = self.now() + MEET_US * (self.failures + 1).min(MEET_LONGER);
+        let deadline = self.now() + self.course.meet_us();
         self.with(|run| {
             let meeting = run.meeting(place);
             meeting.next.get_or_insert(next.clone());
             meeting.here.insert(id);
         });
         if self.fault == Fault::BeforeEntering {
-            return Err(self.abort(place));
+            return Err(self.abort(place, next));
         }
         let all = |set: &BTreeSet<u64>| next.view.members.iter().all(|member| set.contains(&member.id));
         // They meet.
-        if let Some(over) = self
+        if let Some(ended) = self
             .wait(place, next, deadline, |meeting| {
                 meeting.has_met |= all(&meeting.here);
                 meeting.has_met
@@ -280,33 +219,31 @@ impl Node {
             .await
         {
             self.with(|run| run.meeting(place).here.remove(&id));
-            return Ok(Some(over));
-        }
-        // The first gather.
-        self.outside.muster(|muster| muster.entering(&next.view));
-        self.with(|run| run.meeting(place).called.insert(id));
-        let deadline = self.now() + MEET_US;
-        if let Some(over) = self.wait(place, next, deadline, |meeting| all(&meeting.called)).await {
-            return Ok(Some(over));
+            return Ok(Some(ended));
         }
         self.outside.muster(|muster| muster.entered(&next.view));
-        self.view = Some(next.view.clone());
-        self.with(|run| run.enter(next));
+        self.course.enter(next.view.members.clone()).expect("these are its members");
+        self.with(|run| {
+            if !run.entered.contains(next) {
+                run.entered.push(next.clone());
+            }
+        });
+        let deadline = self.now() + LOAD_US;
         // They load their values.
         if self.fault == Fault::AfterEntering {
-            return Err(self.abort(place));
+            return Err(self.abort(place, next));
         }
         self.with(|run| run.meeting(place).loaded.insert(id));
         Ok(self.wait(place, next, deadline, |meeting| all(&meeting.loaded)).await)
     }
 
     /// The process ends, and tells the others that it does.
-    fn abort(&self, place: SocketAddr) -> End {
-        let id = self.outside.id;
+    fn abort(&self, place: SocketAddr, next: &Next) -> End {
+        let rank = next.view.rank(self.outside.id).unwrap_or_default();
         self.with(|run| {
             let ended = &mut run.meeting(place).ended;
             let is_first = ended.is_none();
-            ended.get_or_insert(Ended::Aborted(id));
+            ended.get_or_insert(Ended::By(rank));
             run.spoilt += u64::from(is_first);
         });
         End::Fault
@@ -319,7 +256,7 @@ impl Node {
         next: &Next,
         deadline: u64,
         mut holds: impl FnMut(&mut Meeting) -> bool,
-    ) -> Option<Over> {
+    ) -> Option<Ended> {
         let id = self.outside.id;
         let first = next.view.members.first().map_or(id, |first| first.id);
         loop {
@@ -331,17 +268,24 @@ impl Node {
                     return None;
                 }
                 if let Some(ended) = self.with(|run| run.meeting(place).ended) {
-                    return Some(Over::Ended(ended));
+                    return Some(ended);
                 }
             }
+            // Those that have met are connected, and notice the end of another one.
+            if self.with(|run| run.meeting(place).has_met)
+                && let Some(dead) = next.view.members.iter().position(|member| !self.outside.lives(member.id))
+            {
+                return Some(Ended::Lost(Some(dead)));
+            }
             if self.now() >= deadline {
-                return Some(Over::Late);
+                // The others have not come.
+                return Some(Ended::Lost(None));
             }
         }
     }
 
     /// Trains in a view until it ends.
-    async fn train(&self, place: SocketAddr, next: &Next) -> Over {
+    async fn train(&self, place: SocketAddr, next: &Next) -> Ended {
         let id = self.outside.id;
         let members = &next.view.members;
         let first = members.first().map_or(id, |first| first.id);
@@ -361,15 +305,15 @@ impl Node {
                 self.outside.muster(|muster| muster.settle(next.view.number));
             }
             // All messages of the training go there as well.
-            let missing = members.iter().find(|member| {
+            let missing = members.iter().position(|member| {
                 let reaches = self.outside.with(|net| net.reaches(id, member.id));
                 if reaches {
                     unreached.remove(&member.id);
                 }
                 !reaches && now >= *unreached.entry(member.id).or_insert(now) + LOST_US
             });
-            if let Some(missing) = missing {
-                let lost = Ended::Lost(missing.id);
+            if missing.is_some() {
+                let lost = Ended::Lost(missing);
                 break if self.outside.with(|net| net.reaches(id, first)) {
                     self.with(|run| *run.meeting(place).ended.get_or_insert(lost))
                 } else {
@@ -388,7 +332,7 @@ impl Node {
             run.trains.remove(&id);
             run.trained.insert(id, now);
         });
-        Over::Ended(ended)
+        ended
     }
 
     /// How many of the nodes stay, if another number is asked for, or processes want to join.

@@ -1,0 +1,125 @@
+//! What processes that muster tell each other.
+
+use crate::view::{HeldCut, NUMBER_MAX, Next, Process, View};
+use crate::vote::{Ballot, Vote};
+use intendant_core::limits;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// Cuts that a process holds, and processes that it takes for lost, at most: views that failed early leave
+/// some.
+const LISTED_MAX: usize = 4096;
+
+/// What a process tells when it musters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Itself.
+    pub process: Process,
+    /// A digest of its settings and data. Processes with different ones cannot train together.
+    pub settings: u64,
+    /// The last view that it knows to be chosen; it is a member of it. `None` if it wants to join.
+    pub last: Option<View>,
+    /// What it has promised and accepted about the view that follows.
+    pub vote: Vote,
+    /// The cuts of which it holds parts.
+    pub cuts: Vec<HeldCut>,
+    /// Processes that it takes for lost. They are not waited for.
+    pub gone: Vec<u64>,
+    /// Whether it will be no member of the next view.
+    pub leaves: bool,
+}
+
+impl Offer {
+    /// That of a process that holds nothing; `last` is the view that it comes from.
+    #[must_use]
+    pub fn of(process: Process, last: Option<View>) -> Self {
+        let (vote, cuts, gone) = (Vote::default(), Vec::new(), Vec::new());
+        Self { process, settings: 0, last, vote, cuts, gone, leaves: false }
+    }
+
+    /// Whether the process is a member of this view, and knows of no later one: its vote is about the view
+    /// that follows this one.
+    pub(crate) fn votes_in(&self, view: &View) -> bool {
+        view.has(self.process.id) && self.last.as_ref().is_some_and(|last| last.number == view.number)
+    }
+
+    /// Whether the process knows of no view as late as this one.
+    pub(crate) fn is_before(&self, view: &View) -> bool {
+        self.last.as_ref().is_none_or(|last| last.number < view.number)
+    }
+
+    /// The process learns that a view was chosen; whether it did not know. It takes no notice of a view of
+    /// which it is no member.
+    pub(crate) fn learn(&mut self, view: &View) -> bool {
+        let is_news = self.is_before(view) && view.has(self.process.id);
+        // One that starts over has forgotten how it voted in the views before.
+        if is_news && view.number >= self.vote.promised().view {
+            (self.last, self.vote) = (Some(view.clone()), Vote::default());
+            return true;
+        }
+        false
+    }
+
+    /// The process wants to join the run, of which it was a node: it holds nothing that is needed.
+    pub(crate) fn start_over(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.vote = Vote::from_view(last.number + 1);
+        }
+        self.cuts.clear();
+        self.gone.clear();
+    }
+
+    /// Says what no process can offer.
+    pub(crate) fn nonsense(&self) -> Option<&'static str> {
+        if self.last.as_ref().is_some_and(View::is_nonsense) || self.vote.is_nonsense() {
+            return Some("a view that cannot be");
+        }
+        let is_wrong = |cut: &HeldCut| {
+            !(1..=limits::NODES_MAX).contains(&cut.parts)
+                || cut.held.iter().any(|part| *part >= cut.parts)
+                || cut.name.view.max(cut.name.number) > NUMBER_MAX
+        };
+        let too_many = self.cuts.len() > LISTED_MAX || self.gone.len() > LISTED_MAX;
+        (too_many || self.cuts.iter().any(is_wrong)).then_some("a cut that cannot be")
+    }
+}
+
+/// What is asked of a process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
+pub enum Asked {
+    /// To be a node of the next view.
+    Offer(Offer),
+    /// That the run goes on with so many nodes.
+    Scale(u16),
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Ask again.
+    Wait,
+    /// Promise this ballot, and ask again.
+    Promise(Ballot),
+    /// Accept this view in this ballot, and ask again.
+    Accept(Ballot, Next),
+    /// This view was chosen, and the process that asks is a member. Ask again.
+    Chosen(View),
+    /// Ask this process.
+    Elsewhere(SocketAddr),
+    /// The run is in a later view, of which the process is no member. It may join it, at this address.
+    Outside(SocketAddr),
+    /// The process that asks has no place in the run, for this reason.
+    Refused(String),
+    /// The next view was chosen. Its node 0 serves the coordinator at this address.
+    Go(Next, SocketAddr),
+    /// The run cannot go on with those who have come, for this reason.
+    Stuck(String),
+    /// The process may end: the others have all values that it holds.
+    Released,
+    /// The run has so many nodes, and the wish is known.
+    Scaling {
+        /// How many it has.
+        nodes: u16,
+    },
+}
