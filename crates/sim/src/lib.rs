@@ -15,6 +15,7 @@
 //! | `invariants/` | invariants of messages, calls and nodes ([`cluster::Checks`]: at events or at rest) |
 //! | [`reach`] | counts of the situations that a run has reached |
 //! | [`onesided`] | segments that nodes read and write one-sidedly: torn reads, lost hints, nodes that end |
+//! | [`muster`] | processes that agree on the next view of a run whose nodes change |
 //! | [`meeting`] | quiescence and snapshots, for programs that drive a cluster |
 //!
 //! This crate has no threads, reads no clock and prints nothing. It writes files only if a run is to make
@@ -33,6 +34,7 @@ mod invariants;
 mod lane;
 mod machine;
 pub mod meeting;
+pub mod muster;
 mod network;
 pub mod onesided;
 pub mod presets;

@@ -29,7 +29,7 @@ use intendant_sim::cluster::Checks;
 use intendant_sim::presets::{self, PresetError};
 use intendant_sim::{
     Charge, Cut, CutConfig, Delays, Episode, EpochOutcome, Fault, Faults, Machine, Moment, Network, Observer,
-    Origin, Spread, TaskConfig, TaskFailure, TaskOutcome, Unevenness, resume_task, run_task,
+    Origin, Spread, TaskConfig, TaskFailure, TaskOutcome, Unevenness, muster, resume_task, run_task,
 };
 use intendant_task::Task;
 use intendant_trace::Header;
@@ -98,10 +98,6 @@ pub(crate) struct Crash {
     /// Virtual.
     pub(crate) seconds: f64,
 }
-
-/// The time from the loss of a node until the others have agreed on the next view and met, without that for
-/// the values: as long as it takes four processes of one machine (`scripts/copies.sh`).
-const AGREE_NS: u64 = 100_000_000;
 
 /// Batches that take longer than this are no batches.
 const UNEVEN_MAX: f64 = 1000.0;
@@ -213,17 +209,22 @@ impl Simulation {
         let fault = Fault::Crash { node: NodeId(crash.node) };
         let faults = Faults::new(vec![Episode { from_ns, until_ns: u64::MAX, fault }]);
         let faults = faults.map_err(|error| TaskFailure::Checkpoint(error.to_string()))?;
-        let at_ns = match run_task(task, &TaskConfig { faults, ..config.clone() }, watcher) {
-            Err(TaskFailure::Crashed { at_ns, .. }) => at_ns,
+        let (node, at_ns) = match run_task(task, &TaskConfig { faults, ..config.clone() }, watcher) {
+            Err(TaskFailure::Crashed { node, at_ns }) => (node, at_ns),
             // It has ended before.
             ended => return Ok((ended?, Some(Changes { count: 1, ..Changes::default() }))),
+        };
+        // Without the time to meet, some messages.
+        let delay_us = (2 * self.delays.network.latency.max_ns).div_ceil(1_000).max(1);
+        let Some(agree_us) = muster::agree(config.nodes, crash.node, delay_us, plan.seed) else {
+            return Err(TaskFailure::Crashed { node, at_ns });
         };
         let cut = watcher.settled.take();
         let done = cut.as_ref().map_or(0, |cut| cut.trained.epochs.len());
         let mut epochs = std::mem::take(&mut watcher.epochs);
         epochs.truncate(done);
         let before_ns = at_ns - epochs.iter().map(|epoch| epoch.virtual_ns).sum::<u64>();
-        let change_ns = AGREE_NS + self.travel_ns(part_bytes(task.as_ref(), plan));
+        let change_ns = agree_us * 1_000 + self.travel_ns(part_bytes(task.as_ref(), plan));
         let origin = cut.map(|cut| Origin::of_cut(task.as_ref(), cut)).transpose()?;
         let config = TaskConfig { nodes: config.nodes - 1, ..config.clone() };
         let mut outcome = resume_task(task, &config, origin.as_ref(), watcher)?;

@@ -21,8 +21,11 @@ use std::task::Poll;
 /// Pause between two offers to a process that answered.
 const PAUSE_US: u64 = 50_000;
 
-/// Pause between two looks of the leader.
+/// Pause between two looks of the leader, and between two offers while the leader counts votes.
 const LOOK_US: u64 = 20_000;
+
+/// Offers after a vote until a process takes its time again.
+const QUICK: u32 = 10;
 
 /// How long an answer may take.
 const ANSWER_US: u64 = 1_000_000;
@@ -436,7 +439,7 @@ async fn ask_until<W: World>(
     joins: bool,
     was_there: &mut bool,
 ) -> Result<Answer, NoAnswer> {
-    let (mut at, mut silences, mut redirections) = (first, 0, 0);
+    let (mut at, mut silences, mut redirections, mut quick) = (first, 0, 0, 0);
     let own = world.muster(|muster| muster.me().process.address);
     let mut mention = world.now().after(MENTION_US);
     // Others are sent to the same process.
@@ -449,6 +452,7 @@ async fn ask_until<W: World>(
                 (silences, redirections, *was_there) = (0, 0, true);
                 // The one that leads waits for what it has asked for.
                 if world.muster(|muster| muster.hear(&answer)) {
+                    quick = QUICK;
                     continue;
                 }
                 if joins && world.now() >= mention {
@@ -487,7 +491,8 @@ async fn ask_until<W: World>(
                 follow(at);
             }
         }
-        world.sleep(PAUSE_US).await;
+        world.sleep(if quick > 0 { LOOK_US } else { PAUSE_US }).await;
+        quick = quick.saturating_sub(1);
     }
     Ok(Answer::Wait)
 }

@@ -12,14 +12,13 @@
 //! | | a process that joins may end where another one that joins fails, or a node dies |
 //! | `spoilt` | processes that cannot be nodes do not keep the others from their work again and again |
 
-mod network;
 mod process;
 
 use intendant_core::{Tick, random};
 use intendant_sim::Dice;
+use intendant_sim::muster::{Net, Outside, Program, Seen, execute, process, process_on};
 use intendant_sim::reach::{Marker, Reach};
 use intendant_views::{Answer, Asked, Muster, Offer, SearchError, View};
-use network::{Net, Outside, Program, Seen, execute, process, process_on};
 use process::{End, Fault, Node, Run as History};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

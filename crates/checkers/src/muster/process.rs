@@ -1,7 +1,7 @@
 //! What a process of a run with copies does beside its training, as `intendant-train` does: it enters views,
 //! notices that nodes are lost, lets others in, and looks for the next view.
 
-use super::network::{Outside, process};
+use intendant_sim::muster::{Outside, process};
 use intendant_views::{Course, Ended, Found, Next, Process, SearchError, Then, View, World, find, leave};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

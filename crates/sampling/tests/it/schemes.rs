@@ -104,6 +104,50 @@ fn local_sampling_finds_what_is_here_if_anything_is() {
     assert_eq!(manager.stats().strayed, 1_000);
 }
 
+/// One of four nodes, which owns one of `of` keys.
+struct Owns {
+    of: u64,
+}
+
+impl Locality for Owns {
+    fn is_local(&self, key: Key) -> bool {
+        key.0.is_multiple_of(self.of)
+    }
+
+    fn part(&self, key: Key) -> u32 {
+        4 * u32::from(self.is_local(key))
+    }
+
+    fn nodes(&self) -> u32 {
+        4
+    }
+
+    fn now(&self) -> Tick {
+        Tick(0)
+    }
+}
+
+/// A node counts the draws that it accepts: too few, and it would take its share for smaller than it is, and
+/// draw elsewhere.
+#[test]
+fn a_node_draws_elsewhere_what_its_share_lacks_and_no_more() {
+    for (of, elsewhere) in [(4, 0.0), (8, 0.45), (20, 0.78)] {
+        let (manager, id) = manager(uniform(10_000), Scheme::Local, 3, 0);
+        let place = Owns { of };
+        let (mut chosen, mut all) = (0, 0);
+        for batch in 0..20_000 {
+            let mut handle = manager.prepare(id, 20, batch, &place).unwrap();
+            // At the start it takes its share for granted.
+            if batch >= 2_000 {
+                (chosen, all) = (chosen + handle.ahead().count(), all + 20);
+            }
+            manager.draw(&mut handle, 20, &place, &mut Vec::new(), &mut Vec::new()).unwrap();
+        }
+        let fraction = chosen as f64 / f64::from(all);
+        assert!((fraction - elsewhere).abs() < 0.01, "one of {of} keys: {fraction}, not {elsewhere}");
+    }
+}
+
 #[test]
 fn repurposing_takes_what_was_pulled_lately() {
     let (manager, id) = manager(Distribution::uniform(10..20).unwrap(), Scheme::Repurposing, 3, 0);

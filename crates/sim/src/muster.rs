@@ -1,9 +1,13 @@
-//! A network of processes in virtual time: messages that are late or lost, partitions, processes that die or
-//! stand still. It executes the programs of the processes, one step at a time.
+//! Processes that look for the next view of a run, in virtual time: messages are late or lost, processes die
+//! or stand still, and some do not reach others.
+//!
+//! What a process asks, answers and decides is that of real runs (`intendant_views`); this module is their
+//! network and their clock. It executes the programs of the processes, one step at a time. [`agree`] is how
+//! long they take to agree when one is lost.
 
+use crate::dice::Dice;
 use intendant_core::{Tick, random};
-use intendant_sim::Dice;
-use intendant_views::{Answer, Asked, Ballot, Muster, NoAnswer, Notice, Offer, Process, View, World};
+use intendant_views::{Answer, Asked, Ballot, Muster, NoAnswer, Notice, Offer, Process, View, World, find};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
@@ -16,8 +20,11 @@ use std::task::{Context, Poll, Waker};
 /// Until a system says that no process is at a port.
 const REFUSAL_US: u64 = 1_000;
 
+/// For so long processes look for the next view.
+const AGREE_US_MAX: u64 = 60_000_000;
+
 /// The program of a process.
-pub(super) type Program = Pin<Box<dyn Future<Output = ()>>>;
+pub type Program = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What happens next.
 enum Event {
@@ -28,16 +35,20 @@ enum Event {
 }
 
 /// A process as others see it.
-pub(super) struct Seen {
-    pub(super) muster: Muster,
-    pub(super) lives: bool,
+#[derive(Debug)]
+pub struct Seen {
+    /// What it answers.
+    pub muster: Muster,
+    /// Whether it has not died or ended.
+    pub lives: bool,
     /// Until then it stands still.
-    pub(super) frozen_until: u64,
+    pub frozen_until: u64,
     /// Its side, while the network is divided.
-    pub(super) side: u8,
-    /// Changes of what it has promised, accepted and learned; it dies at this one.
-    pub(super) changes: u64,
-    pub(super) dies_at: Option<u64>,
+    pub side: u8,
+    /// Changes of what it has promised, accepted and learned.
+    pub changes: u64,
+    /// It dies at this change.
+    pub dies_at: Option<u64>,
     /// The last one.
     position: Position,
 }
@@ -46,30 +57,38 @@ pub(super) struct Seen {
 type Position = (Ballot, Option<Ballot>, u64);
 
 impl Seen {
-    pub(super) const fn new(muster: Muster) -> Self {
+    /// A process that lives.
+    #[must_use]
+    pub const fn new(muster: Muster) -> Self {
         let position = (Ballot { view: 0, round: 0, leader: 0 }, None, 0);
         Self { muster, lives: true, frozen_until: 0, side: 0, changes: 0, dies_at: None, position }
     }
 }
 
-/// The state of the network.
-pub(super) struct Net {
-    pub(super) now: u64,
-    pub(super) dice: Dice,
-    pub(super) seen: BTreeMap<u64, Seen>,
+/// The state of the network. Times are in microseconds.
+pub struct Net {
+    /// The time.
+    pub now: u64,
+    /// All randomness.
+    pub dice: Dice,
+    /// The processes, by id.
+    pub seen: BTreeMap<u64, Seen>,
     /// Until then, the sides do not reach each other.
-    pub(super) divided_until: u64,
+    pub divided_until: u64,
     /// Processes that do not reach each other, until then.
-    pub(super) unlinked: Vec<(u64, u64, u64)>,
+    pub unlinked: Vec<(u64, u64, u64)>,
     /// The views that were chosen, by number, as the processes have learned.
     chosen: BTreeMap<u64, View>,
     /// Two views with one number.
-    pub(super) apart: Option<String>,
-    /// Longest delay of a message, and one of so many is lost; 0 for none.
-    pub(super) delay_us: u64,
-    pub(super) loses: u64,
-    pub(super) hash: u64,
-    pub(super) events: u64,
+    pub apart: Option<String>,
+    /// Longest delay of a message.
+    delay_us: u64,
+    /// One of so many messages is lost; 0 for none.
+    loses: u64,
+    /// Hash of all events.
+    pub hash: u64,
+    /// Their number.
+    pub events: u64,
     queue: BTreeMap<(u64, u64), Event>,
     number: u64,
     /// Places where views could meet.
@@ -78,13 +97,15 @@ pub(super) struct Net {
     answers: BTreeMap<u64, Result<Answer, NoAnswer>>,
 }
 
-/// The process with this id, on a machine of its own.
-pub(super) fn process(id: u64) -> Process {
+/// The process with this id, on a machine of its own. Ids are below 64,536.
+#[must_use]
+pub fn process(id: u64) -> Process {
     process_on(id, id)
 }
 
-/// The process with this id.
-pub(super) fn process_on(id: u64, machine: u64) -> Process {
+/// The process with this id, on this machine.
+#[must_use]
+pub fn process_on(id: u64, machine: u64) -> Process {
     let machine = Ipv4Addr::new(127, 1, (machine >> 8) as u8, machine as u8);
     Process { id, address: SocketAddr::from((machine, 1_000 + id as u16)) }
 }
@@ -94,8 +115,16 @@ fn id_at(address: SocketAddr) -> u64 {
     u64::from(address.port()).saturating_sub(1_000)
 }
 
+impl std::fmt::Debug for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Net").field("now", &self.now).field("seen", &self.seen).finish_non_exhaustive()
+    }
+}
+
 impl Net {
-    pub(super) fn new(dice: Dice, delay_us: u64, loses: u64) -> Self {
+    /// A network without processes. Messages take up to `delay_us`, and one of `loses` is lost; 0 for none.
+    #[must_use]
+    pub fn new(dice: Dice, delay_us: u64, loses: u64) -> Self {
         Self {
             now: 0,
             dice,
@@ -127,12 +156,13 @@ impl Net {
     }
 
     /// Wakes a process at a time.
-    pub(super) fn wake(&mut self, id: u64, at: u64) {
+    pub fn wake(&mut self, id: u64, at: u64) {
         self.schedule(at, Event::Wake(id));
     }
 
-    /// Whether a process lives, does not stand still, and is not behind a partition.
-    pub(super) fn reaches(&self, from: u64, to: u64) -> bool {
+    /// Whether both processes live, the second does not stand still, and messages get from one to the other.
+    #[must_use]
+    pub fn reaches(&self, from: u64, to: u64) -> bool {
         let is_cut = self.is_cut(from, to);
         let (Some(from), Some(to)) = (self.seen.get(&from), self.seen.get(&to)) else { return false };
         from.lives && to.lives && self.now >= to.frozen_until && !is_cut
@@ -241,20 +271,24 @@ impl Net {
     }
 }
 
-/// A process's view of the network.
-#[derive(Clone)]
-pub(super) struct Outside {
-    pub(super) net: Rc<RefCell<Net>>,
-    pub(super) id: u64,
+/// What a process sees of the network.
+#[derive(Clone, Debug)]
+pub struct Outside {
+    /// The network.
+    pub net: Rc<RefCell<Net>>,
+    /// The process.
+    pub id: u64,
 }
 
 impl Outside {
     /// Looks at the network, or changes it.
-    pub(super) fn with<R>(&self, act: impl FnOnce(&mut Net) -> R) -> R {
+    pub fn with<R>(&self, act: impl FnOnce(&mut Net) -> R) -> R {
         act(&mut self.net.borrow_mut())
     }
 
-    pub(super) fn lives(&self, id: u64) -> bool {
+    /// Whether another process lives.
+    #[must_use]
+    pub fn lives(&self, id: u64) -> bool {
         self.with(|net| net.seen.get(&id).is_some_and(|seen| seen.lives))
     }
 
@@ -305,7 +339,7 @@ impl World for Outside {
 
 /// Executes the programs until the time `end`. Those that have ended, or whose processes are dead, are
 /// removed.
-pub(super) fn execute(net: &Rc<RefCell<Net>>, programs: &mut BTreeMap<u64, Program>, end: u64) {
+pub fn execute(net: &Rc<RefCell<Net>>, programs: &mut BTreeMap<u64, Program>, end: u64) {
     let mut context = Context::from_waker(Waker::noop());
     loop {
         let Some(next) = net.borrow_mut().next(end) else { return };
@@ -329,5 +363,51 @@ pub(super) fn execute(net: &Rc<RefCell<Net>>, programs: &mut BTreeMap<u64, Progr
             programs.remove(&id);
         }
         net.borrow_mut().look(id);
+    }
+}
+
+/// How long the nodes of a view take that has lost one, from the loss until all others have found the next
+/// view; `None` if they cannot go on. Messages take up to `delay_us`. All of them notice the loss at once.
+#[must_use]
+pub fn agree(nodes: usize, lost: u16, delay_us: u64, seed: u64) -> Option<u64> {
+    let net = Rc::new(RefCell::new(Net::new(Dice::new(seed), delay_us, 0)));
+    let ids = 0..nodes as u64;
+    let first = View::first(ids.clone().map(process).collect());
+    let found = Rc::new(RefCell::new(Vec::new()));
+    let mut programs: BTreeMap<u64, Program> = BTreeMap::new();
+    for id in ids.filter(|id| *id != u64::from(lost)) {
+        let mut muster = Muster::new(Offer::of(process(id), Some(first.clone())));
+        muster.entered(&first);
+        muster.lose([u64::from(lost)]);
+        net.borrow_mut().seen.insert(id, Seen::new(muster));
+        net.borrow_mut().wake(id, 0);
+        let (outside, found) = (Outside { net: Rc::clone(&net), id }, Rc::clone(&found));
+        programs.insert(
+            id,
+            Box::pin(async move {
+                if find(&outside, None, AGREE_US_MAX).await.is_ok() {
+                    found.borrow_mut().push(outside.now().0);
+                }
+            }),
+        );
+    }
+    execute(&net, &mut programs, AGREE_US_MAX);
+    let found = found.borrow();
+    let all = found.len() + 1 == nodes;
+    found.iter().max().copied().filter(|_| all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_agree_within_a_tenth_of_a_second() {
+        for (nodes, lost) in [(3, 0), (4, 3), (8, 0), (64, 17)] {
+            let us = agree(nodes, lost, 100, 1).expect("more than half are left");
+            assert!((1_000..150_000).contains(&us), "{nodes} nodes without {lost}: {us} us");
+        }
+        assert_eq!(agree(2, 0, 100, 1), None, "half of the nodes, without node 0");
+        assert!(agree(2, 1, 100, 1).is_some());
     }
 }
