@@ -397,8 +397,7 @@ pub fn scale(
                     | Answer::Accept(..)
                     | Answer::Chosen(_)
                     | Answer::Go(..)
-                    | Answer::Released
-                    | Answer::Outside(_),
+                    | Answer::Released,
                 )) => {}
                 Ok(Err(failure)) => return Err(unheard(at, &failure.to_string())),
                 Err(_) => return Err(unheard(at, &NoAnswer::Late.to_string())),

@@ -78,7 +78,7 @@ pub struct Net {
     /// Processes that do not reach each other, until then.
     pub unlinked: Vec<(u64, u64, u64)>,
     /// The views that were chosen, by number, as the processes have learned.
-    chosen: BTreeMap<u64, View>,
+    pub chosen: BTreeMap<u64, View>,
     /// Two views with one number.
     pub apart: Option<String>,
     /// Longest delay of a message.

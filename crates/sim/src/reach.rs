@@ -273,6 +273,8 @@ markers! {
     JoinedView = "joined_view",
     /// A view did not begin because of a process that joined.
     ViewSpoilt = "view_spoilt",
+    /// A view was chosen that no process entered.
+    ViewVoid = "view_void",
     /// A process left a run that went on.
     LeftView = "left_view",
     /// Some processes did not reach others for a while.

@@ -133,6 +133,10 @@ impl Course {
             Some(next) => return Err(format!("view {} has other nodes than it should", next.view.number)),
             None => View::first(members),
         };
+        if self.next.is_none() {
+            // From now on, whom it loses counts.
+            self.worked = Some(view.clone());
+        }
         Ok(self.entered.insert(view))
     }
 
@@ -225,7 +229,7 @@ mod tests {
     }
 
     fn next(number: u64, ids: &[u64]) -> Next {
-        Next { view: view(number, ids), follows: view(number - 1, ids), sources: Vec::new() }
+        Next { view: view(number, ids), sources: Vec::new() }
     }
 
     /// Process 1, which has worked in the first view.

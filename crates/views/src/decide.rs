@@ -58,7 +58,8 @@ pub fn quorum(last: &View, offers: &BTreeMap<u64, &Offer>, is_patient: bool) -> 
     )))
 }
 
-/// The view that should follow `last`, with `leader` as its node 0.
+/// The view that should follow `last`, with `leader` as its node 0. It need not be a member of `last`: then
+/// it has led before that view was chosen.
 ///
 /// # Errors
 /// A sentence that says what is missing.
@@ -70,7 +71,9 @@ pub fn successor(
 ) -> Result<Next, String> {
     let (begins, sources) = begins(last, offers)?;
     let wants = offers.values().filter(|offer| !offer.leaves).map(|offer| offer.process);
-    let stays = |process: &Process| last.has(process.id) && standing(process) == Standing::Proven;
+    let stays = |process: &Process| {
+        process.id == leader || last.has(process.id) && standing(process) == Standing::Proven
+    };
     let (mut staying, mut joining): (Vec<Process>, Vec<Process>) = wants.partition(stays);
     if staying.is_empty() {
         return Err("all nodes leave".to_owned());
@@ -88,9 +91,10 @@ pub fn successor(
     };
     let members: Vec<Process> = staying.into_iter().chain(joining).collect();
     let names = members.iter().map(&mut name).collect();
-    let settled = last.settled || offers.values().flat_map(|offer| &offer.cuts).any(|cut| cut.settled);
+    let mut cuts = offers.values().filter(|offer| last.has(offer.process.id)).flat_map(|offer| &offer.cuts);
+    let settled = last.settled || cuts.any(|cut| cut.settled);
     let view = View { number: last.number + 1, members, names, next_name, begins, settled };
-    Ok(Next { view, follows: last.clone(), sources })
+    Ok(Next { view, sources })
 }
 
 /// The newest cut of which all parts are held, and who holds them.
@@ -107,7 +111,8 @@ fn begins(last: &View, offers: &BTreeMap<u64, &Offer>) -> Result<Begins, String>
                     part.push(offer.process);
                 }
             }
-            *settled |= cut.settled;
+            // What others know may be older than the beginning of this view.
+            *settled |= cut.settled && last.has(offer.process.id);
         }
     }
     let mut lost = None;

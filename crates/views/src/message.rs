@@ -17,7 +17,8 @@ pub struct Offer {
     pub process: Process,
     /// A digest of its settings and data. Processes with different ones cannot train together.
     pub settings: u64,
-    /// The last view that it knows to be chosen; it is a member of it. `None` if it wants to join.
+    /// The last view that it knows to be chosen; `None` if it knows none. If it is no member, it wants to
+    /// join.
     pub last: Option<View>,
     /// What it has promised and accepted about the view that follows.
     pub vote: Vote,
@@ -37,6 +38,11 @@ impl Offer {
         Self { process, settings: 0, last, vote, cuts, gone, leaves: false }
     }
 
+    /// Whether the process is a member of the last view that it knows.
+    pub(crate) fn is_member(&self) -> bool {
+        self.last.as_ref().is_some_and(|last| last.has(self.process.id))
+    }
+
     /// Whether the process is a member of this view, and knows of no later one: its vote is about the view
     /// that follows this one.
     pub(crate) fn votes_in(&self, view: &View) -> bool {
@@ -48,25 +54,14 @@ impl Offer {
         self.last.as_ref().is_none_or(|last| last.number < view.number)
     }
 
-    /// The process learns that a view was chosen; whether it did not know. It takes no notice of a view of
-    /// which it is no member.
+    /// The process learns that a view was chosen; whether it did not know. One that leaves takes no notice of
+    /// the views without it.
     pub(crate) fn learn(&mut self, view: &View) -> bool {
-        let is_news = self.is_before(view) && view.has(self.process.id);
-        // One that starts over has forgotten how it voted in the views before.
-        if is_news && view.number >= self.vote.promised().view {
+        let is_news = self.is_before(view) && (!self.leaves || view.has(self.process.id));
+        if is_news {
             (self.last, self.vote) = (Some(view.clone()), Vote::default());
-            return true;
         }
-        false
-    }
-
-    /// The process wants to join the run, of which it was a node: it holds nothing that is needed.
-    pub(crate) fn start_over(&mut self) {
-        if let Some(last) = self.last.take() {
-            self.vote = Vote::from_view(last.number + 1);
-        }
-        self.cuts.clear();
-        self.gone.clear();
+        is_news
     }
 
     /// Says what no process can offer.
@@ -103,12 +98,10 @@ pub enum Answer {
     Promise(Ballot),
     /// Accept this view in this ballot, and ask again.
     Accept(Ballot, Next),
-    /// This view was chosen, and the process that asks is a member. Ask again.
+    /// This view was chosen. Ask again: the process that asks is a member, or may join it.
     Chosen(View),
     /// Ask this process.
     Elsewhere(SocketAddr),
-    /// The run is in a later view, of which the process is no member. It may join it, at this address.
-    Outside(SocketAddr),
     /// The process that asks has no place in the run, for this reason.
     Refused(String),
     /// The next view was chosen. Its node 0 serves the coordinator at this address.

@@ -53,8 +53,6 @@ pub enum Decision {
     Wait,
     /// Nothing can follow without others, for this reason.
     Stuck(String),
-    /// A view was chosen of which the process is no member. One of its members is at this address.
-    Passed(SocketAddr),
 }
 
 /// A machine from which a process has spoilt a view.
@@ -109,9 +107,25 @@ impl Muster {
         self.me.cuts = cuts;
     }
 
+    /// Whether this process is a member of the last view that it knows. If not, it wants to join.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        self.me.is_member()
+    }
+
     /// These processes are lost.
     pub fn lose(&mut self, gone: impl IntoIterator<Item = u64>) {
-        self.me.gone.extend(gone);
+        let own = self.me.process.id;
+        for id in gone.into_iter().filter(|id| *id != own) {
+            if !self.me.gone.contains(&id) {
+                self.me.gone.push(id);
+            }
+        }
+    }
+
+    /// This process lives. One whose view has ended closes its connections, and is taken for lost.
+    pub fn find(&mut self, id: u64) {
+        self.me.gone.retain(|gone| *gone != id);
     }
 
     /// This process will be no member of the next view.
@@ -183,7 +197,8 @@ impl Muster {
             );
         }
         let is_released = |view: u64| offer.last.as_ref().is_none_or(|last| view > last.number);
-        if offer.leaves && self.released.is_some_and(is_released) {
+        // One that leaves asks another one that does if all that stay are gone.
+        if offer.leaves && (self.me.leaves || self.released.is_some_and(is_released)) {
             return Answer::Released;
         }
         if let Some(what) = offer.nonsense() {
@@ -199,57 +214,57 @@ impl Muster {
             {
                 Answer::Go(next.clone(), *coordinator)
             }
-            Phase::Decided(..) => {
-                // It leaves, has come too late, or could not enter the view.
-                self.keep(now, offer);
-                Answer::Wait
-            }
+            // It leaves, has come too late, or could not enter the view.
+            Phase::Decided(..) => self.answer_others(now, offer),
         }
     }
 
     fn answer_from_view(&mut self, now: Tick, offer: Offer) -> Answer {
-        let Some(view) = &self.me.last else {
-            self.keep(now, offer);
-            return Answer::Wait;
-        };
-        let (id, was_member) = (offer.process.id, offer.last.is_some());
-        let first = view.members.first().filter(|_| !view.has(id));
-        if let Some(first) = first.filter(|_| was_member && offer.is_before(view) && !offer.leaves) {
-            return Answer::Outside(first.address);
+        let first = self.me.last.as_ref().and_then(|view| view.members.first()).copied();
+        let is_member = self.me.last.as_ref().is_some_and(|view| view.has(offer.process.id));
+        match (self.answer_others(now, offer), first) {
+            // Node 0 lets others in.
+            (Answer::Wait, Some(first)) if !is_member && first != self.me.process => {
+                Answer::Elsewhere(first.address)
+            }
+            (answer, _) => answer,
         }
-        let first = first.map(|first| first.address).filter(|first| *first != self.me.process.address);
-        self.keep(now, offer);
-        first.map_or(Answer::Wait, Answer::Elsewhere)
     }
 
     fn answer_as_leader(&mut self, now: Tick, offer: Offer) -> Answer {
         if let Some(later) = &offer.last {
             self.me.learn(later);
         }
-        let last = self.me.last.clone();
-        self.keep(now, offer.clone());
-        match (&self.phase, last) {
-            // It has missed it, or was not told that it was chosen.
-            (_, Some(last)) if offer.is_before(&last) && last.has(offer.process.id) => Answer::Chosen(last),
-            (Phase::Leading(lead), Some(last)) => lead.answer(&last, &offer),
-            (_, _) => Answer::Wait,
+        match (self.answer_others(now, offer.clone()), &self.phase, &self.me.last) {
+            (Answer::Wait, Phase::Leading(lead), Some(last)) => lead.answer(last, &offer),
+            (answer, _, _) => answer,
         }
+    }
+
+    /// Keeps an offer, and tells the last view to those that do not know it.
+    fn answer_others(&mut self, now: Tick, offer: Offer) -> Answer {
+        let news = self.me.last.as_ref().filter(|last| offer.is_before(last) && !offer.leaves).cloned();
+        self.keep(now, offer);
+        news.map_or(Answer::Wait, Answer::Chosen)
     }
 
     /// The process has been given this answer. Whether it has another offer now.
     pub fn hear(&mut self, answer: &Answer) -> bool {
         let votes = |ballot: &Ballot, me: &Offer| {
-            !ballot.is_nonsense() && me.last.as_ref().is_some_and(|last| last.number == ballot.view)
+            !ballot.is_nonsense()
+                && me.is_member()
+                && me.last.as_ref().map(|last| last.number) == Some(ballot.view)
         };
         match answer {
             Answer::Promise(ballot) => votes(ballot, &self.me) && self.me.vote.promise(*ballot),
             Answer::Accept(ballot, next) => {
-                votes(ballot, &self.me) && !next.is_nonsense() && self.me.vote.accept(*ballot, next)
+                votes(ballot, &self.me)
+                    && !ballot.is_no_ballot_for(next)
+                    && self.me.vote.accept(*ballot, next)
             }
             Answer::Chosen(view) => !view.is_nonsense() && self.me.learn(view),
             Answer::Wait
             | Answer::Elsewhere(_)
-            | Answer::Outside(_)
             | Answer::Refused(_)
             | Answer::Go(..)
             | Answer::Stuck(_)
@@ -280,16 +295,17 @@ impl Muster {
                     self.phase = Phase::Decided(next.clone(), coordinator);
                     return Decision::Go(next);
                 }
-                // The one that follows it is chosen by those of its members that are there.
-                Ok(Chosen::Void(view)) if self.me.learn(&view) => {}
-                Ok(Chosen::Void(view)) => return Decision::Passed(view.members[0].address),
+                // Those of its members that are there choose the one that follows it.
+                Ok(Chosen::Void(view)) => {
+                    self.me.learn(&view);
+                }
             }
         }
     }
 
-    /// The process is about to enter this view, which was chosen.
-    pub fn go(&mut self, next: &Next) {
-        self.me.learn(&next.view);
+    /// The process is about to enter this view, which was chosen; whether it is a member, and the view news.
+    pub fn go(&mut self, next: &Next) -> bool {
+        !next.is_nonsense() && next.view.has(self.me.process.id) && self.me.learn(&next.view)
     }
 
     /// It has entered it together with all other members.
@@ -331,6 +347,7 @@ impl Muster {
     /// Keeps an offer, unless too many others want to join: it counts if it is repeated when some have gone.
     fn keep(&mut self, now: Tick, offer: Offer) {
         let id = offer.process.id;
+        self.find(id);
         let is_member = self.me.last.as_ref().is_some_and(|view| view.has(id));
         if self.offers.len() >= OFFERS_MAX && !is_member && !self.offers.contains_key(&id) {
             self.offers.retain(|_, (since, _)| is_fresh(*since, now));
@@ -341,21 +358,14 @@ impl Muster {
         self.offers.insert(id, (now, offer));
     }
 
-    /// The other members of the last view, and whether each has a lower rank than this process: it would lead
-    /// if it lives.
+    /// The other members of the last view, also those that it takes for lost, and whether each has a lower
+    /// rank than this process: it would lead if it lives.
     #[must_use]
     pub fn others(&self) -> Vec<(Process, bool)> {
         let Some(view) = &self.me.last else { return Vec::new() };
-        let own = view.rank(self.me.process.id).unwrap_or(0);
+        let own = view.rank(self.me.process.id).unwrap_or(usize::MAX);
         let ranked = view.members.iter().enumerate().filter(|(rank, _)| *rank != own);
-        let lives = |(_, member): &(usize, &Process)| !self.me.gone.contains(&member.id);
-        ranked.filter(lives).map(|(rank, member)| (*member, rank < own)).collect()
-    }
-
-    /// The process wants to join the run, of which it was a node: it holds nothing that is needed.
-    pub fn start_over(&mut self) {
-        self.me.start_over();
-        self.worked = None;
+        ranked.map(|(rank, member)| (*member, rank < own)).collect()
     }
 }
 

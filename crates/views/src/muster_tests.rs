@@ -64,10 +64,11 @@ fn the_leader_decides_when_the_others_have_voted() {
     assert_eq!(next.view, second());
     assert_eq!(ask(&mut leader, 70, &mut last), Answer::Go(next, COORDINATOR));
     // Node 11 lives. It has come too late, and may join later.
-    assert_eq!(ask(&mut leader, 80, &mut at(11)), Answer::Wait);
+    let mut late = at(11);
+    assert_eq!(ask(&mut leader, 80, &mut late), Answer::Wait);
     leader.entered(&second());
     assert_eq!(leader.joining(Tick(90)), 0);
-    assert_eq!(leader.answer(Tick(100), Asked::Offer(offer(11, false))), Answer::Wait);
+    assert_eq!(ask(&mut leader, 100, &mut late), Answer::Wait);
     assert_eq!(leader.joining(Tick(110)), 1);
     assert_eq!(leader.joining(Tick(110 + OFFER_US)), 0);
 }
@@ -101,7 +102,7 @@ fn a_view_that_may_have_been_chosen_is_followed() {
     }
     second.lead(Tick(2));
     let after = chosen(&mut second, 3, &mut [&mut third]);
-    assert_eq!((&after.follows, after.view.number), (&next.view, 3));
+    assert_eq!((next.view.number, after.view.number), (2, 3));
     assert_eq!(after.view.members, [process(11), process(12)]);
     // Node 0 lives. It counts only its own vote.
     first.lead(Tick(4));
@@ -131,15 +132,22 @@ fn a_leader_of_an_earlier_ballot_is_not_heard() {
 }
 
 #[test]
-fn a_process_that_starts_over_does_not_vote_again() {
-    let mut old = at(11);
-    assert!(old.hear(&Answer::Promise(Ballot { view: 1, round: 1, leader: 10 })));
-    old.start_over();
-    assert!(!old.hear(&Answer::Chosen(view())), "it has forgotten what it has promised");
-    assert!(!old.hear(&Answer::Promise(Ballot { view: 1, round: 2, leader: 10 })));
-    let later = View { number: 2, ..view() };
-    assert!(old.hear(&Answer::Chosen(later.clone())));
-    assert_eq!(old.me().last, Some(later));
+fn a_leader_that_is_passed_over_leads_those_who_are_left() {
+    let four: Vec<Process> = (10..14).map(process).collect();
+    let at = |id: u64| {
+        Muster::new(Offer { settings: SETTINGS, ..Offer::of(process(id), Some(View::first(four.clone()))) })
+    };
+    let (mut first, mut second, mut third, mut fourth) = (at(10), at(11), at(12), at(13));
+    // Node 0 stands still, and the others accept a view without it. The process that leads is lost.
+    second.lose([10]);
+    second.lead(Tick(0));
+    let next = chosen(&mut second, 1, &mut [&mut third, &mut fourth]);
+    assert_eq!(next.view.members, four[1..]);
+    // Node 0 has no place in that view, which counts. It may lead to the next one all the same.
+    first.lose([11]);
+    first.lead(Tick(2));
+    let after = chosen(&mut first, 3, &mut [&mut third, &mut fourth]);
+    assert_eq!((after.view.number, after.view.members), (3, vec![four[0], four[2], four[3]]));
 }
 
 #[test]
@@ -157,7 +165,8 @@ fn a_leader_that_gives_up_says_why() {
 #[test]
 fn others_are_sent_to_node_0_or_to_the_leader() {
     let mut member = at(11);
-    assert_eq!(member.answer(Tick(0), Asked::Offer(offer(5, false))), Answer::Elsewhere(process(10).address));
+    let mut joins = Muster::new(offer(5, false));
+    assert_eq!(ask(&mut member, 0, &mut joins), Answer::Elsewhere(process(10).address));
     assert_eq!(member.answer(Tick(0), Asked::Scale(5)), Answer::Elsewhere(process(10).address));
     member.follow(process(12).address);
     assert_eq!(member.answer(Tick(0), Asked::Offer(offer(10, true))), Answer::Elsewhere(process(12).address));
@@ -168,15 +177,28 @@ fn others_are_sent_to_node_0_or_to_the_leader() {
 
 #[test]
 fn a_process_that_was_passed_over_hears_of_the_later_view() {
-    let mut first = at(10);
-    first.entered(&second());
-    assert_eq!(first.answer(Tick(0), Asked::Offer(offer(11, true))), Answer::Outside(process(10).address));
-    let mut third = at(12);
-    third.entered(&second());
-    assert_eq!(third.answer(Tick(0), Asked::Offer(offer(11, true))), Answer::Outside(process(10).address));
-    let mut passed_over = at(11);
-    passed_over.start_over();
-    assert_eq!(passed_over.me().last, None);
+    for id in [10, 12] {
+        let (mut member, mut passed_over) = (at(id), at(11));
+        member.entered(&second());
+        let told = member.answer(Tick(0), Asked::Offer(passed_over.me().clone()));
+        assert_eq!(told, Answer::Chosen(second()));
+        assert!(passed_over.is_member() && passed_over.hear(&told) && !passed_over.is_member());
+        // Node 0 lets it in.
+        let then = member.answer(Tick(1), Asked::Offer(passed_over.me().clone()));
+        let expected = if id == 10 { Answer::Wait } else { Answer::Elsewhere(process(10).address) };
+        assert_eq!((then, member.joining(Tick(1))), (expected, 1));
+        // It votes no more on what follows the view that it was in.
+        assert!(!passed_over.hear(&Answer::Promise(Ballot { view: 1, round: 9, leader: 12 })));
+        assert!(!passed_over.hear(&Answer::Promise(Ballot { view: 2, round: 9, leader: 12 })));
+    }
+}
+
+#[test]
+fn those_that_leave_let_each_other_go_if_no_others_are_left() {
+    let (mut one, mut other) = (at(10), at(11));
+    one.leave();
+    other.leave();
+    assert_eq!(one.answer(Tick(0), Asked::Offer(other.me().clone())), Answer::Released);
 }
 
 #[test]
@@ -200,7 +222,7 @@ fn offers_that_cannot_be_are_refused() {
         offer.vote.promise(Ballot { view: 1, round: u64::MAX, leader: 1 });
     }));
     assert!(refused(|offer| {
-        let next = Next { view: View { number: 3, ..view() }, follows: view(), sources: Vec::new() };
+        let next = Next { view: View { number: 3, ..view() }, sources: Vec::new() };
         offer.vote.accept(Ballot { view: 1, round: 1, leader: 1 }, &next);
     }));
     let of = |cut: HeldCut| {
@@ -238,7 +260,6 @@ fn a_process_that_leaves_is_released_when_the_next_view_has_a_cut() {
 
 /// What a process of the model does.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a process has one")]
 enum Doing {
     InView,
     /// It waits for the answer with this number.
@@ -332,7 +353,7 @@ impl Model {
                 *doing = Doing::Asks(0);
             }
             Doing::InView => {}
-            Doing::Asks(_) if !muster.me().leaves && dice == 0 && muster.me().last.is_some() => {
+            Doing::Asks(_) if !muster.me().leaves && dice == 0 && muster.is_member() => {
                 muster.lead(now);
                 *doing = Doing::Leads;
             }
@@ -349,10 +370,6 @@ impl Model {
                     muster.go(&next);
                     *doing = Doing::Goes(next);
                 }
-                Decision::Passed(_) => {
-                    muster.start_over();
-                    *doing = Doing::Asks(0);
-                }
                 Decision::Wait | Decision::Stuck(_) if dice == 0 => *doing = Doing::Asks(0),
                 Decision::Wait | Decision::Stuck(_) => {}
             },
@@ -363,6 +380,11 @@ impl Model {
                 if next.view.members.iter().all(|member| self.has_come(member.id, &next.view)) {
                     let (muster, doing) = self.processes.get_mut(&id).expect("it is one");
                     muster.entered(&next.view);
+                    if dice < 8 {
+                        muster.failed(Tick(self.now), &next);
+                    } else {
+                        muster.began(&next);
+                    }
                     *doing = Doing::InView;
                     self.entered += 1;
                 }
@@ -388,8 +410,8 @@ impl Model {
                 assert_eq!(known, last, "seed {}", self.seed);
             }
             if let Doing::Goes(next) = doing {
-                let known = self.chosen.entry(next.follows.number).or_insert_with(|| next.follows.clone());
-                assert_eq!(*known, next.follows, "seed {}", self.seed);
+                let known = self.chosen.entry(next.view.number).or_insert_with(|| next.view.clone());
+                assert_eq!(*known, next.view, "seed {}", self.seed);
             }
         }
     }
@@ -420,20 +442,14 @@ impl Model {
         }
         muster.hear(&answer);
         *doing = match answer {
-            Answer::Go(next, _) => {
-                muster.go(&next);
-                Doing::Goes(next)
-            }
-            Answer::Outside(_) => {
-                muster.start_over();
-                Doing::Asks(0)
-            }
+            Answer::Go(next, _) if muster.go(&next) => Doing::Goes(next),
             Answer::Refused(reason) => panic!("seed {}: {reason}", self.seed),
             Answer::Wait
             | Answer::Promise(_)
             | Answer::Accept(..)
             | Answer::Chosen(_)
             | Answer::Elsewhere(_)
+            | Answer::Go(..)
             | Answer::Stuck(_)
             | Answer::Released => Doing::Asks(0),
             Answer::Scaling { .. } => panic!("no process was asked to scale"),
@@ -465,7 +481,7 @@ fn machines_that_spoil_views_wait_longer_and_longer() {
         next_name: 4,
         ..View::first((10..14).map(process).collect())
     };
-    let next = Next { view: joined.clone(), follows: view(), sources: Vec::new() };
+    let next = Next { view: joined.clone(), sources: Vec::new() };
     let on = |id: u64, machine: u8| {
         let address = SocketAddr::from(([127, 0, 0, machine], 1));
         Offer { settings: SETTINGS, ..Offer::of(Process { id, address }, None) }

@@ -164,13 +164,10 @@ struct Search<'a, W> {
 }
 
 /// What follows when a process has led.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
 enum Led {
     Found(Found),
-    /// Another process leads.
+    /// Another process leads, or should.
     Other,
-    /// The run is in a later view; a member of it is at this address.
-    Outside(SocketAddr),
 }
 
 /// Finds the next view, together with the others. A process that wants to join asks at `door`.
@@ -193,9 +190,7 @@ pub async fn find<W: World>(
         hopes_until: None,
         verdict: None,
     };
-    let found = search.find().await?;
-    world.muster(|muster| muster.go(&found.next));
-    Ok(found)
+    search.find().await
 }
 
 /// A process that leaves holds its values until the others do not need them any more, or are gone, or the
@@ -207,13 +202,13 @@ pub async fn leave<W: World>(world: &W, within_us: u64) {
     loop {
         let others = candidates(world, None).into_iter().filter(|(id, _)| *id != Some(own.id));
         let Some((id, address)) = others.into_iter().next() else { return };
-        match ask_until(world, address, deadline, false, &mut false).await {
+        match ask_until(world, address, deadline, &mut false).await {
             Ok(Answer::Released) => return,
             // Another process has the address of a node that is lost.
             Ok(Answer::Refused(_) | Answer::Stuck(_)) | Err(_) => {
                 world.muster(|muster| muster.lose(id));
             }
-            Ok(_) if world.now() < deadline => {}
+            Ok(_) if world.now() < deadline => world.sleep(PAUSE_US).await,
             Ok(_) => return,
         }
     }
@@ -229,7 +224,7 @@ impl<W: World> Search<'_, W> {
             }
             world.sleep(PAUSE_US).await;
             self.check_time()?;
-            let joins = world.muster(|muster| muster.me().last.is_none());
+            let joins = !world.muster(|muster| muster.is_member());
             if joins && mention.take_if(|at| world.now() >= *at).is_some() {
                 world.say(Notice::WaitsOutside(self.detail.clone()));
             }
@@ -246,36 +241,34 @@ impl<W: World> Search<'_, W> {
     /// Asks all that may know, and leads if none of lower rank lives.
     async fn round(&mut self) -> Result<Option<Found>, SearchError> {
         let world = self.world;
-        let candidates = candidates(world, self.door);
+        let asked = candidates(world, self.door);
         let mut silent: Option<BTreeSet<SocketAddr>> = None;
-        for (place, (id, address)) in candidates.iter().copied().enumerate() {
+        for (place, (id, address)) in asked.iter().copied().enumerate() {
             if silent.as_ref().is_some_and(|silent| silent.contains(&address)) {
                 continue;
             }
             self.check_time()?;
             if id == Some(self.own.id) {
-                match self.lead().await? {
-                    Led::Found(found) => return Ok(Some(found)),
-                    Led::Outside(at) => (self.door, self.was_there) = (Some(at), true),
-                    Led::Other => {}
-                }
-                return Ok(None);
+                return Ok(match self.lead().await? {
+                    Led::Found(found) => Some(found),
+                    Led::Other => None,
+                });
             }
-            let joins = id.is_none();
-            match ask_until(world, address, self.deadline, joins, &mut self.was_there).await {
+            let knew = known(world);
+            let answer = ask_until(world, address, self.deadline, &mut self.was_there).await;
+            let joins = !world.muster(|muster| muster.is_member());
+            match answer {
                 Ok(Answer::Go(next, coordinator)) => {
-                    return Ok(Some(Found { next, coordinator, is_here: false }));
+                    if world.muster(|muster| muster.go(&next)) {
+                        return Ok(Some(Found { next, coordinator, is_here: false }));
+                    }
+                    self.detail = format!("{address}: a view of which this process is no member");
                 }
-                Ok(Answer::Refused(reason)) if joins => {
+                Ok(Answer::Refused(reason)) if id.is_none() => {
                     return Err(SearchError::Refused { address, reason });
                 }
                 // A process of another run has the address of a node that is lost.
                 Ok(Answer::Refused(reason)) => self.detail = format!("{address}: {reason}"),
-                Ok(Answer::Outside(first)) => {
-                    start_over(world);
-                    (self.door, self.was_there) = (Some(first), true);
-                    return Ok(None);
-                }
                 Ok(Answer::Stuck(reason)) if joins => return Err(SearchError::Stuck(reason)),
                 // Others may be there that it does not reach. If they are not, nothing is hoped for.
                 Ok(Answer::Stuck(reason)) => {
@@ -291,20 +284,26 @@ impl<W: World> Search<'_, W> {
                     | Answer::Scaling { .. }
                     | Answer::Released,
                 ) => {}
-                Err(NoAnswer::Gone) if joins && self.was_there => return Err(SearchError::Over { address }),
                 Err(NoAnswer::Gone) => {
                     self.detail = format!("no process is at {address}");
                     world.muster(|muster| muster.lose(id));
+                    if self.was_there && joins && (id.is_none() || candidates(world, None).is_empty()) {
+                        return Err(SearchError::Over { address });
+                    }
                 }
                 Err(silence @ (NoAnswer::Late | NoAnswer::Failed(_))) => {
                     self.detail = format!("{address}: {silence}");
                     if silent.is_none() {
-                        let next = candidates[place + 1..].iter();
+                        let next = asked[place + 1..].iter();
                         let next = next.take_while(|(id, _)| *id != Some(self.own.id));
                         let next: Vec<SocketAddr> = next.map(|(_, address)| *address).collect();
                         silent = Some(self.silent(&next).await);
                     }
                 }
+            }
+            if known(world) > knew {
+                // It has other members.
+                return Ok(None);
             }
         }
         Ok(None)
@@ -327,12 +326,16 @@ impl<W: World> Search<'_, W> {
         loop {
             let now = world.now();
             match world.muster(|muster| muster.decide(now, coordinator)) {
-                Decision::Go(next) => return Ok(Led::Found(Found { next, coordinator, is_here: true })),
-                Decision::Wait => self.check_time()?,
-                Decision::Passed(at) => {
-                    start_over(world);
-                    return Ok(Led::Outside(at));
+                Decision::Go(next) => {
+                    world.muster(|muster| muster.go(&next));
+                    return Ok(Led::Found(Found { next, coordinator, is_here: true }));
                 }
+                Decision::Wait => {
+                    self.check_time()?;
+                    self.hopes_until = None;
+                }
+                // The members of the last view are elsewhere, and it may join them.
+                Decision::Stuck(_) if !world.muster(|muster| muster.is_member()) => return Ok(Led::Other),
                 Decision::Stuck(reason) => {
                     let until = *self.hopes_until.get_or_insert(now.after(HOPE_US));
                     if now >= until || now >= self.deadline {
@@ -360,17 +363,18 @@ impl<W: World> Search<'_, W> {
         let addresses: Vec<SocketAddr> = others.iter().map(|(process, _)| process.address).collect();
         let answers = offer_all(self.world, &addresses, PROBE_US, 1).await;
         for ((process, is_before), answer) in others.into_iter().zip(answers) {
+            if matches!(&answer, Ok(answer) if !matches!(answer, Answer::Refused(_))) {
+                self.world.muster(|muster| muster.find(process.id));
+            }
             match answer {
+                // The run is in another view.
+                Ok(answer @ Answer::Chosen(_)) if hear(self.world, &answer) => return Some(Led::Other),
                 // It leads, or does not know yet that the view has ended.
-                Ok(Answer::Wait | Answer::Promise(_) | Answer::Accept(..) | Answer::Chosen(_))
-                    if is_before =>
-                {
+                Ok(Answer::Wait | Answer::Promise(_) | Answer::Accept(..)) if is_before => {
                     return Some(Led::Other);
                 }
-                // The run is in another view. The caller asks this process, and hears of it.
-                Ok(Answer::Outside(_)) => {
-                    start_over(self.world);
-                    return Some(Led::Outside(process.address));
+                Ok(Answer::Go(next, coordinator)) if self.world.muster(|muster| muster.go(&next)) => {
+                    return Some(Led::Found(Found { next, coordinator, is_here: false }));
                 }
                 Err(NoAnswer::Gone) => self.world.muster(|muster| muster.lose([process.id])),
                 Ok(_) | Err(NoAnswer::Late | NoAnswer::Failed(_)) => {}
@@ -380,10 +384,19 @@ impl<W: World> Search<'_, W> {
     }
 }
 
-/// The run is in a later view, of which this process is no member.
-fn start_over<W: World>(world: &W) {
-    world.say(Notice::StartsOver);
-    world.muster(Muster::start_over);
+/// The number of the last view that the process knows.
+fn known<W: World>(world: &W) -> u64 {
+    world.muster(|muster| muster.me().last.as_ref().map_or(0, |view| view.number))
+}
+
+/// The process hears an answer; whether it has another offer now.
+fn hear<W: World>(world: &W, answer: &Answer) -> bool {
+    let was_member = world.muster(|muster| muster.is_member());
+    let has_heard = world.muster(|muster| muster.hear(answer));
+    if was_member && !world.muster(|muster| muster.is_member()) {
+        world.say(Notice::StartsOver);
+    }
+    has_heard
 }
 
 /// Whom to ask, in this order; with an id if it is a member of the last view.
@@ -436,7 +449,6 @@ async fn ask_until<W: World>(
     world: &W,
     first: SocketAddr,
     deadline: Tick,
-    joins: bool,
     was_there: &mut bool,
 ) -> Result<Answer, NoAnswer> {
     let (mut at, mut silences, mut redirections, mut quick) = (first, 0, 0, 0);
@@ -446,16 +458,17 @@ async fn ask_until<W: World>(
     let follow = |at| world.muster(|muster| muster.follow(at));
     follow(at);
     // A process that wants to join waits as long as it is answered.
-    while world.now() < deadline || (joins && *was_there) {
+    let joins = || !world.muster(|muster| muster.is_member());
+    while world.now() < deadline || (*was_there && joins()) {
         match world.offer(at, ANSWER_US).await {
             Ok(answer @ (Answer::Wait | Answer::Promise(_) | Answer::Accept(..) | Answer::Chosen(_))) => {
                 (silences, redirections, *was_there) = (0, 0, true);
                 // The one that leads waits for what it has asked for.
-                if world.muster(|muster| muster.hear(&answer)) {
+                if hear(world, &answer) {
                     quick = QUICK;
                     continue;
                 }
-                if joins && world.now() >= mention {
+                if world.now() >= mention && joins() {
                     world.say(Notice::WaitsAt(at));
                     mention = mention.after(MENTION_US * 4);
                 }

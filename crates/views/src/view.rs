@@ -2,6 +2,7 @@
 
 use intendant_core::limits;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 /// A process that is a node of a run, or wants to be one.
@@ -68,6 +69,8 @@ impl View {
         self.members.is_empty()
             || self.members.len() != self.names.len()
             || self.members.len() > limits::NODES_MAX
+            || self.members.iter().map(|member| member.id).collect::<BTreeSet<u64>>().len()
+                < self.members.len()
             || self.names.iter().any(|name| *name >= self.next_name)
             || self.number.max(self.next_name) > NUMBER_MAX
     }
@@ -100,8 +103,6 @@ pub struct HeldCut {
 pub struct Next {
     /// The view.
     pub view: View,
-    /// The view that it follows.
-    pub follows: View,
     /// Per part of the cut at which the view begins, the processes that hold it.
     pub sources: Vec<Vec<Process>>,
 }
@@ -110,8 +111,6 @@ impl Next {
     /// Whether no view can follow another one like this.
     pub(crate) fn is_nonsense(&self) -> bool {
         self.view.is_nonsense()
-            || self.follows.is_nonsense()
-            || self.view.number != self.follows.number + 1
             || self.sources.iter().any(|part| part.len() > 2 * limits::NODES_MAX)
             || self.sources.len() > limits::NODES_MAX
     }

@@ -29,6 +29,11 @@ impl Ballot {
     pub(crate) const fn is_nonsense(&self) -> bool {
         self.view > NUMBER_MAX || self.round > NUMBER_MAX
     }
+
+    /// Whether a view cannot be proposed in this ballot.
+    pub(crate) fn is_no_ballot_for(&self, next: &Next) -> bool {
+        self.is_nonsense() || next.is_nonsense() || next.view.number != self.view + 1
+    }
 }
 
 /// The state of an acceptor. A process forgets it when it learns which view was chosen.
@@ -39,11 +44,6 @@ pub struct Vote {
 }
 
 impl Vote {
-    /// That of a process that has not voted in this view and later ones.
-    pub(crate) const fn from_view(view: u64) -> Self {
-        Self { promised: Ballot { view, round: 0, leader: 0 }, accepted: None }
-    }
-
     /// The latest ballot that was promised: nothing is accepted in earlier ones.
     #[must_use]
     pub const fn promised(&self) -> Ballot {
@@ -83,6 +83,6 @@ impl Vote {
     pub(crate) fn is_nonsense(&self) -> bool {
         let accepted = self.accepted.as_ref();
         self.promised.is_nonsense()
-            || accepted.is_some_and(|(ballot, next)| *ballot > self.promised || next.is_nonsense())
+            || accepted.is_some_and(|(ballot, next)| *ballot > self.promised || ballot.is_no_ballot_for(next))
     }
 }

@@ -9,6 +9,7 @@
 //! | `follows` | one view at most has each number, so that one at most follows another one |
 //! | `ends` | where few things go wrong, no process looks for a view for ever |
 //! | `goes-on` | where few things go wrong, all healthy processes end up in one view, and none of them ends |
+//! | | where one node dies while another one stands still or does not reach a third, so do all others |
 //! | | a process that joins may end where another one that joins fails, or a node dies |
 //! | `spoilt` | processes that cannot be nodes do not keep the others from their work again and again |
 
@@ -75,6 +76,7 @@ pub fn expected() -> Vec<(Marker, u64)> {
         (Marker::ViewFollowed, 10),
         (Marker::JoinedView, 20),
         (Marker::ViewSpoilt, 20),
+        (Marker::ViewVoid, 20),
         (Marker::LeftView, 50),
         (Marker::NodesDivided, 40),
         (Marker::PassedOver, 200),
@@ -107,6 +109,17 @@ enum Trouble {
     Scales(u16),
 }
 
+/// How much goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A node dies, or processes that join cannot be nodes.
+    Mild,
+    /// A node dies while another one stands still or does not reach a third.
+    Middling,
+    /// So much that the run may end.
+    Wild,
+}
+
 /// What is drawn from a seed.
 #[derive(Debug)]
 struct Scenario {
@@ -115,14 +128,16 @@ struct Scenario {
     troubles: Vec<(u64, Trouble)>,
     /// Those that join: when, at which process, and what is wrong with them.
     joins: Vec<(u64, u64, Fault)>,
-    /// Whether few things go wrong, so that the run must go on.
-    is_mild: bool,
+    kind: Kind,
     delay_us: u64,
     loses: u64,
 }
 
 impl Scenario {
     fn draw(dice: &mut Dice) -> Self {
+        if dice.once_in(4) {
+            return Self::draw_middling(dice);
+        }
         let is_mild = dice.once_in(2);
         let nodes = dice.between(if is_mild { 3 } else { 2 }, 6);
         let when = |dice: &mut Dice| dice.below(QUIET_US);
@@ -184,7 +199,32 @@ impl Scenario {
         let loses = if is_mild { 0 } else { dice.pick(&[0, 3, 20]) };
         let delay_us =
             if is_mild { dice.pick(&[1_000, 20_000]) } else { dice.pick(&[1_000, 20_000, 300_000]) };
-        Self { nodes, troubles, joins, is_mild, delay_us, loses }
+        let kind = if is_mild { Kind::Mild } else { Kind::Wild };
+        Self { nodes, troubles, joins, kind, delay_us, loses }
+    }
+
+    fn draw_middling(dice: &mut Dice) -> Self {
+        let nodes = dice.between(5, 7);
+        let at = dice.below(QUIET_US / 2);
+        let until = at + dice.between(1, 20) * 1_000_000;
+        let id = dice.below(nodes);
+        let hindered = if dice.once_in(2) {
+            Trouble::Freezes { id, until }
+        } else {
+            Trouble::Unlinks { id, other: (id + dice.between(1, nodes - 1)) % nodes, until }
+        };
+        let about = |dice: &mut Dice| (at + dice.below(15_000_000)).saturating_sub(5_000_000);
+        let dies = (id + dice.between(1, nodes - 1)) % nodes;
+        let dies = if dice.once_in(2) {
+            (about(dice), Trouble::Dies(dies))
+        } else {
+            (about(dice), Trouble::DiesWhen { id: dies, changes: dice.between(1, 6) })
+        };
+        let mut troubles = vec![(at, hindered), dies];
+        troubles.sort_by_key(|(at, _)| *at);
+        let joins = (0..dice.below(2)).map(|_| (about(dice), dice.below(nodes), Fault::None)).collect();
+        let delay_us = dice.pick(&[1_000, 20_000]);
+        Self { nodes, troubles, joins, kind: Kind::Middling, delay_us, loses: 0 }
     }
 }
 
@@ -229,15 +269,15 @@ pub fn run(seed: u64) -> Run {
     }
     execute(&net, &mut programs, END_US);
     let seen = seen.borrow();
-    mark(&mut reach, &seen);
+    mark(&mut reach, &seen, &net.borrow().chosen);
     let (hash, events) = (net.borrow().hash, net.borrow().events);
     let alive: Vec<u64> = programs.keys().copied().filter(|id| net.borrow().seen[id].lives).collect();
     // Those that want to join, also again, wait as long as they are answered, and those that leave as long as
     // they are needed.
     let waits = |id: &u64| {
         let net = net.borrow();
-        let me = net.seen.get(id).map(|seen| seen.muster.me());
-        me.is_some_and(|me| me.leaves || me.last.is_none())
+        let muster = net.seen.get(id).map(|seen| &seen.muster);
+        muster.is_some_and(|muster| muster.me().leaves || !muster.is_member())
     };
     let waiting: Vec<u64> = alive.iter().copied().filter(waits).collect();
     let result = match net.borrow().apart.clone() {
@@ -287,13 +327,19 @@ fn strike(net: &Rc<RefCell<Net>>, at: u64, trouble: &Trouble) {
     }
 }
 
-fn mark(reach: &mut Reach, seen: &History) {
+fn mark(reach: &mut Reach, seen: &History, chosen: &BTreeMap<u64, View>) {
     for next in &seen.entered {
         reach.mark(Marker::ViewFollowed);
-        if next.view.members.iter().any(|member| !next.follows.has(member.id)) {
+        let before = chosen.get(&(next.view.number - 1));
+        if next.view.members.iter().any(|member| before.is_some_and(|before| !before.has(member.id))) {
             reach.mark(Marker::JoinedView);
         }
     }
+    let is_entered = |number: &u64| seen.entered.iter().any(|next| next.view.number == *number);
+    chosen
+        .keys()
+        .filter(|number| **number > 1 && !is_entered(number))
+        .for_each(|_| reach.mark(Marker::ViewVoid));
     if seen.spoilt > 0 {
         reach.mark(Marker::ViewSpoilt);
     }
@@ -314,17 +360,17 @@ fn check(scenario: &Scenario, seen: &History, (alive, waiting): (&[u64], &[u64])
         !waiting.contains(*id) && !seen.trains.contains_key(*id) && since > SEARCH_US_MAX
     };
     // Where much goes wrong, views can fail again and again.
-    if let Some(id) = alive.iter().find(searches).filter(|_| scenario.is_mild) {
+    if let Some(id) = alive.iter().find(searches).filter(|_| scenario.kind != Kind::Wild) {
         return failed("ends", format!("process {id} still looks for a view"));
     }
     let is_faulty = scenario.joins.iter().any(|(_, _, fault)| *fault != Fault::None);
-    if scenario.is_mild && seen.spoilt > SPOILT_MAX {
+    if scenario.kind == Kind::Mild && seen.spoilt > SPOILT_MAX {
         return failed(
             "spoilt",
             format!("{} views did not begin because of a process that joined", seen.spoilt),
         );
     }
-    if !scenario.is_mild {
+    if scenario.kind == Kind::Wild {
         return Ok(());
     }
     let kills = !scenario.troubles.is_empty();

@@ -60,6 +60,8 @@ pub(super) struct Meeting {
     /// Members that are here, and that have loaded their values.
     here: BTreeSet<u64>,
     loaded: BTreeSet<u64>,
+    /// Members for which the view has ended: the others lose their connections to them.
+    left: BTreeSet<u64>,
     has_met: bool,
     /// Why it ended.
     ended: Option<Ended>,
@@ -141,13 +143,14 @@ impl Node {
         let mut ended = None;
         if let Some(view) = first {
             // Before the first view there is no other.
-            let next = Next { follows: view.clone(), view, sources: Vec::new() };
+            let next = Next { view, sources: Vec::new() };
             let place = process(0).address;
             self.with(|run| run.meeting(place).next = Some(next.clone()));
             self.outside.muster(|muster| muster.entered(&next.view));
             self.course.enter(next.view.members.clone()).expect("it is the first view");
             self.course.begin();
             ended = Some(self.train(place, &next).await);
+            self.with(|run| run.meeting(place).left.insert(self.outside.id));
         }
         loop {
             if let Some(ended) = ended.take()
@@ -159,7 +162,10 @@ impl Node {
                 Ok(found) => found,
                 Err(error) => return End::Search(error),
             };
-            match self.view(found).await {
+            let place = found.coordinator;
+            let view = self.view(found).await;
+            self.with(|run| run.meeting(place).left.insert(self.outside.id));
+            match view {
                 Ok(it) => ended = Some(it),
                 Err(end) => return end,
             }
@@ -273,15 +279,24 @@ impl Node {
             }
             // Those that have met are connected, and notice the end of another one.
             if self.with(|run| run.meeting(place).has_met)
-                && let Some(dead) = next.view.members.iter().position(|member| !self.outside.lives(member.id))
+                && let Some(lost) =
+                    next.view.members.iter().position(|member| self.is_disconnected(place, member.id))
             {
-                return Some(Ended::Lost(Some(dead)));
+                return Some(Ended::Lost(Some(lost)));
             }
             if self.now() >= deadline {
                 // The others have not come.
                 return Some(Ended::Lost(None));
             }
         }
+    }
+
+    /// Whether another node of a view has closed its connections: it is dead, or the view has ended for it.
+    fn is_disconnected(&self, place: SocketAddr, id: u64) -> bool {
+        let has_left = self.with(|run| run.meeting(place).left.contains(&id));
+        id != self.outside.id
+            && (!self.outside.lives(id)
+                || has_left && self.outside.with(|net| net.reaches(self.outside.id, id)))
     }
 
     /// Trains in a view until it ends.
@@ -310,7 +325,8 @@ impl Node {
                 if reaches {
                     unreached.remove(&member.id);
                 }
-                !reaches && now >= *unreached.entry(member.id).or_insert(now) + LOST_US
+                self.is_disconnected(place, member.id)
+                    || !reaches && now >= *unreached.entry(member.id).or_insert(now) + LOST_US
             });
             if missing.is_some() {
                 let lost = Ended::Lost(missing);

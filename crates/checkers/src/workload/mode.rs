@@ -216,6 +216,7 @@ impl Mode {
             | Marker::ViewFollowed
             | Marker::JoinedView
             | Marker::ViewSpoilt
+            | Marker::ViewVoid
             | Marker::LeftView
             | Marker::NodesDivided
             | Marker::PassedOver
