@@ -172,10 +172,10 @@ impl Standby {
         lock(&self.shared.muster).began(next);
     }
 
-    /// The process could not enter this view, or not begin to work in it. If others have joined with it, none
-    /// may join from their machines for some time.
-    pub fn failed(&self, next: &Next) {
-        lock(&self.shared.muster).failed(self.shared.clock.now(), next);
+    /// A view did not begin, perhaps because of these processes, which have joined with it. None may join from
+    /// their machines for some time.
+    pub fn failed(&self, blamed: &[Process]) {
+        lock(&self.shared.muster).failed(self.shared.clock.now(), blamed);
     }
 
     /// Processes that may join this node's view, and want to.

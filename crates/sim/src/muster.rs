@@ -41,6 +41,8 @@ pub struct Seen {
     pub muster: Muster,
     /// Whether it has not died or ended.
     pub lives: bool,
+    /// Whether its whole machine dies with it: nothing answers there.
+    pub is_alone: bool,
     /// Until then it stands still.
     pub frozen_until: u64,
     /// Its side, while the network is divided.
@@ -61,7 +63,16 @@ impl Seen {
     #[must_use]
     pub const fn new(muster: Muster) -> Self {
         let position = (Ballot { view: 0, round: 0, leader: 0 }, None, 0);
-        Self { muster, lives: true, frozen_until: 0, side: 0, changes: 0, dies_at: None, position }
+        Self {
+            muster,
+            lives: true,
+            is_alone: false,
+            frozen_until: 0,
+            side: 0,
+            changes: 0,
+            dies_at: None,
+            position,
+        }
     }
 }
 
@@ -233,6 +244,7 @@ impl Net {
             Some(seen) if seen.lives => {
                 (Ok(seen.muster.answer(Tick(now), Asked::Offer(*offer))), self.delay())
             }
+            Some(seen) if seen.is_alone => return,
             Some(_) | None => (Err(NoAnswer::Gone), REFUSAL_US),
         };
         self.look(to);
@@ -286,10 +298,10 @@ impl Outside {
         act(&mut self.net.borrow_mut())
     }
 
-    /// Whether another process lives.
+    /// Whether the system of another process closes its connections, because it is dead.
     #[must_use]
-    pub fn lives(&self, id: u64) -> bool {
-        self.with(|net| net.seen.get(&id).is_some_and(|seen| seen.lives))
+    pub fn is_closed(&self, id: u64) -> bool {
+        self.with(|net| net.seen.get(&id).is_some_and(|seen| !seen.lives && !seen.is_alone))
     }
 
     async fn answer(&self, ask: u64) -> Result<Answer, NoAnswer> {

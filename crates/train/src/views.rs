@@ -252,6 +252,7 @@ impl<E: Element> Views<E> {
             tracing::warn!("{error}");
             return Err(TrainError::Interrupted(signal));
         }
+        self.standby.failed(&self.course.blamed(ended));
         match self.course.end(ended) {
             Then::Ends => Err(error),
             Then::Leaves => {
@@ -268,9 +269,6 @@ impl<E: Element> Views<E> {
     }
 
     fn muster(&mut self, gone: Vec<u64>) -> Result<(), TrainError> {
-        if let Some(next) = self.course.beginning() {
-            self.standby.failed(next);
-        }
         let Mustered { next, coordinator, listener } = self.standby.muster(&gone, self.door, MUSTER)?;
         self.course.find(next);
         self.meets = Some((coordinator, listener));

@@ -106,10 +106,22 @@ impl Course {
         self.entered.as_ref()
     }
 
-    /// The view that it has found, and in which it does not work yet.
+    /// Those that have joined with a view which ends before its work begins, and may be the reason: the one
+    /// that is named, or all of them if none is.
     #[must_use]
-    pub fn beginning(&self) -> Option<&Next> {
-        self.next.as_ref().filter(|_| self.is_beginning)
+    pub fn blamed(&self, ended: Ended) -> Vec<Process> {
+        let Some(next) = self.next.as_ref().filter(|_| self.is_beginning) else { return Vec::new() };
+        let is_named = |rank: usize| match ended {
+            Ended::Lost(Some(named)) | Ended::By(named) => rank == named,
+            Ended::Lost(None) | Ended::Unloaded | Ended::Other => true,
+            Ended::Regroups(_) => false,
+        };
+        let is_new = |process: &Process| self.worked.as_ref().is_some_and(|view| !view.has(process.id));
+        let ranked = next.view.members.iter().enumerate();
+        ranked
+            .filter(|(rank, process)| is_named(*rank) && is_new(process))
+            .map(|(_, process)| *process)
+            .collect()
     }
 
     /// How long the nodes of the view wait for each other, microseconds.
@@ -253,7 +265,7 @@ mod tests {
         assert!(course.enter([1, 8, 7].map(process).into()).is_err());
         course.enter([1, 7, 8].map(process).into()).expect("these are its members");
         assert_eq!(course.begin(), Change { lost: 2, joined: 2, left: 0 });
-        assert_eq!((course.meet_us(), course.beginning()), (MEET_US, None));
+        assert_eq!(course.meet_us(), MEET_US);
     }
 
     #[test]
@@ -276,6 +288,16 @@ mod tests {
         assert_eq!(course.end(Ended::By(1)), Then::Musters(Vec::new()));
         assert_eq!(course.end(Ended::By(0)), Then::Ends, "it is its own problem");
         assert_eq!(course.end(Ended::Other), Then::Ends);
+    }
+
+    #[test]
+    fn those_that_join_are_blamed_if_no_other_is_named() {
+        let mut course = working();
+        assert_eq!(course.blamed(Ended::Lost(None)), []);
+        course.find(next(2, &[1, 2, 3, 7, 8]));
+        assert_eq!(course.blamed(Ended::Lost(None)), [process(7), process(8)]);
+        assert_eq!(course.blamed(Ended::By(4)), [process(8)]);
+        assert_eq!(course.blamed(Ended::Lost(Some(0))), []);
     }
 
     #[test]

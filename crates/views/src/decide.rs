@@ -59,7 +59,7 @@ pub fn quorum(last: &View, offers: &BTreeMap<u64, &Offer>, is_patient: bool) -> 
 }
 
 /// The view that should follow `last`, with `leader` as its node 0. It need not be a member of `last`: then
-/// it has led before that view was chosen.
+/// it has led before it knew of that view.
 ///
 /// # Errors
 /// A sentence that says what is missing.

@@ -92,8 +92,10 @@ impl Lead {
     /// Begins a later ballot, if a member has promised one of another leader, or if the last view is another
     /// one.
     fn renew(&mut self, last: &View, me: &mut Offer, others: &Offers) {
-        let voters = all(me, others).into_values().filter(|offer| offer.votes_in(last));
-        let latest = voters.map(|offer| offer.vote.promised()).max().unwrap_or_default();
+        let voters = others.values().map(|(_, offer)| offer).filter(|offer| offer.votes_in(last));
+        // Its own ones, too, also if it is no member: it uses none twice.
+        let promised = voters.chain([&*me]).map(|offer| offer.vote.promised());
+        let latest = promised.max().unwrap_or_default();
         if self.ballot.view != last.number || latest > self.ballot {
             let round = latest.round + 1;
             self.ballot = Ballot { view: last.number, round, leader: me.process.id };

@@ -123,14 +123,25 @@ impl Muster {
         }
     }
 
-    /// This process lives. One whose view has ended closes its connections, and is taken for lost.
-    pub fn find(&mut self, id: u64) {
-        self.me.gone.retain(|gone| *gone != id);
+    /// The process at this address lives. One whose view has ended closes its connections, and is taken for
+    /// lost.
+    pub fn revive(&mut self, at: SocketAddr) {
+        let members = self.me.last.iter().flat_map(|view| &view.members);
+        if let Some(member) = members.copied().find(|member| member.address == at) {
+            self.me.gone.retain(|gone| *gone != member.id);
+        }
     }
 
     /// This process will be no member of the next view.
     pub const fn leave(&mut self) {
         self.me.leaves = true;
+    }
+
+    /// Whether a quorum of the last view has come, is among these, or is this process.
+    #[must_use]
+    pub fn is_quorum(&self, others: &[u64]) -> bool {
+        let is_there = |id| id == self.me.process.id || self.offers.contains_key(&id) || others.contains(&id);
+        self.me.last.as_ref().is_some_and(|last| last.is_quorum(is_there))
     }
 
     /// Processes that may join, and have asked lately.
@@ -196,10 +207,13 @@ impl Muster {
                     .to_owned(),
             );
         }
+        self.revive(offer.process.address);
         let is_released = |view: u64| offer.last.as_ref().is_none_or(|last| view > last.number);
-        // One that leaves asks another one that does if all that stay are gone.
-        if offer.leaves && (self.me.leaves || self.released.is_some_and(is_released)) {
+        if offer.leaves && self.released.is_some_and(is_released) {
             return Answer::Released;
+        }
+        if offer.leaves && self.me.leaves {
+            return Answer::Stuck("it leaves as well".to_owned());
         }
         if let Some(what) = offer.nonsense() {
             return Answer::Refused(format!("its offer makes no sense: {what}"));
@@ -322,32 +336,27 @@ impl Muster {
 
     /// The process begins to work in this view, which it has entered.
     pub fn began(&mut self, next: &Next) {
-        for machine in self.joined(next) {
-            self.closed.remove(&machine);
+        let is_new = |member: &&Process| self.worked.as_ref().is_some_and(|view| !view.has(member.id));
+        for joined in next.view.members.iter().filter(is_new) {
+            self.closed.remove(&joined.address.ip());
         }
         self.worked = Some(next.view.clone());
     }
 
-    /// The process could not enter this view, or not begin to work in it. If others have joined with it, none
-    /// may join from their machines for some time.
-    pub fn failed(&mut self, now: Tick, next: &Next) {
-        for machine in self.joined(next) {
+    /// A view did not begin, perhaps because of these processes, which have joined with it. None may join from
+    /// their machines for some time.
+    pub fn failed(&mut self, now: Tick, blamed: &[Process]) {
+        let machines: BTreeSet<IpAddr> = blamed.iter().map(|process| process.address.ip()).collect();
+        for machine in machines {
             let closed = self.closed.entry(machine).or_default();
             let pause = (CLOSED_US << closed.spoilt.min(16)).min(CLOSED_US_MAX);
             *closed = Closed { spoilt: closed.spoilt + 1, until: now.after(pause) };
         }
     }
 
-    /// The machines of those that are new in a view.
-    fn joined(&self, next: &Next) -> BTreeSet<IpAddr> {
-        let is_new = |member: &&Process| self.worked.as_ref().is_some_and(|view| !view.has(member.id));
-        next.view.members.iter().filter(is_new).map(|member| member.address.ip()).collect()
-    }
-
     /// Keeps an offer, unless too many others want to join: it counts if it is repeated when some have gone.
     fn keep(&mut self, now: Tick, offer: Offer) {
         let id = offer.process.id;
-        self.find(id);
         let is_member = self.me.last.as_ref().is_some_and(|view| view.has(id));
         if self.offers.len() >= OFFERS_MAX && !is_member && !self.offers.contains_key(&id) {
             self.offers.retain(|_, (since, _)| is_fresh(*since, now));

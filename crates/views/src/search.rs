@@ -1,6 +1,6 @@
 //! How a process finds the next view: whom it asks, when it leads, and when it gives up.
 //!
-//! A process asks the members of its last view, those of lower rank first. The first of them that lives
+//! A process asks the members of the last view that it knows, those of lower rank first. The first of them that lives
 //! leads: it collects offers, and has the members vote. The others ask it until it tells which view was
 //! chosen. A process that wants to join asks at the address that it was given. Who is asked answers by its
 //! [`Muster`].
@@ -126,7 +126,7 @@ pub enum SearchError {
         /// Why.
         reason: String,
     },
-    /// The run has ended before the process was let in, or has lost the node that it asked.
+    /// The run has ended before the process was let in, or has lost all nodes that it knows.
     #[error("no process is at {address} any more: the run has ended, or has lost that node")]
     Over {
         /// Where it was.
@@ -149,8 +149,7 @@ pub enum SearchError {
 struct Search<'a, W> {
     world: &'a W,
     own: Process,
-    deadline: Tick,
-    seconds: u64,
+    limit: Limit,
     /// Where it asks to join.
     door: Option<SocketAddr>,
     /// Whether a process has answered there.
@@ -161,6 +160,24 @@ struct Search<'a, W> {
     hopes_until: Option<Tick>,
     /// Why the run cannot go on, of a process that has led before.
     verdict: Option<String>,
+    /// Members of the last view that have answered, and do not ask this process, when it has led.
+    elsewhere: Vec<u64>,
+}
+
+/// How long a process looks for the next view. One that wants to join waits as long as it is answered.
+struct Limit {
+    deadline: Tick,
+    within_us: u64,
+}
+
+impl Limit {
+    const fn new(now: Tick, within_us: u64) -> Self {
+        Self { deadline: now.after(within_us), within_us }
+    }
+
+    const fn renew(&mut self, now: Tick) {
+        self.deadline = now.after(self.within_us);
+    }
 }
 
 /// What follows when a process has led.
@@ -182,13 +199,13 @@ pub async fn find<W: World>(
     let search = Search {
         world,
         own: world.muster(|muster| muster.me().process),
-        deadline: world.now().after(within_us),
-        seconds: within_us / 1_000_000,
+        limit: Limit::new(world.now(), within_us),
         door,
         was_there: false,
         detail: "no process answers".to_owned(),
         hopes_until: None,
         verdict: None,
+        elsewhere: Vec::new(),
     };
     search.find().await
 }
@@ -198,18 +215,27 @@ pub async fn find<W: World>(
 pub async fn leave<W: World>(world: &W, within_us: u64) {
     world.muster(Muster::leave);
     let own = world.muster(|muster| muster.me().process);
-    let deadline = world.now().after(within_us);
-    loop {
+    let mut limit = Limit::new(world.now(), within_us);
+    let mut turn = 0;
+    while world.now() < limit.deadline {
         let others = candidates(world, None).into_iter().filter(|(id, _)| *id != Some(own.id));
-        let Some((id, address)) = others.into_iter().next() else { return };
-        match ask_until(world, address, deadline, &mut false).await {
+        let others: Vec<(Option<u64>, SocketAddr)> = others.collect();
+        if others.is_empty() {
+            return;
+        }
+        let (id, address) = others[turn % others.len()];
+        match ask_until(world, address, &mut limit, &mut false).await {
             Ok(Answer::Released) => return,
-            // Another process has the address of a node that is lost.
-            Ok(Answer::Refused(_) | Answer::Stuck(_)) | Err(_) => {
+            // Another process has the address of a node that is lost; or the run has ended, or this one leaves
+            // as well.
+            Ok(Answer::Refused(_) | Answer::Stuck(_)) | Err(NoAnswer::Gone) => {
                 world.muster(|muster| muster.lose(id));
             }
-            Ok(_) if world.now() < deadline => world.sleep(PAUSE_US).await,
-            Ok(_) => return,
+            // It may stand still, and need the values when it goes on.
+            Ok(_) | Err(NoAnswer::Late | NoAnswer::Failed(_)) => {
+                turn += 1;
+                world.sleep(PAUSE_US).await;
+            }
         }
     }
 }
@@ -231,17 +257,34 @@ impl<W: World> Search<'_, W> {
         }
     }
 
-    fn check_time(&self) -> Result<(), SearchError> {
-        if self.world.now() < self.deadline {
+    fn check_time(&mut self) -> Result<(), SearchError> {
+        if self.world.now() < self.limit.deadline {
             return Ok(());
         }
-        Err(SearchError::Late { seconds: self.seconds, detail: self.detail.clone() })
+        Err(match self.verdict.take() {
+            Some(reason) => SearchError::Stuck(reason),
+            None => {
+                let seconds = self.limit.within_us / 1_000_000;
+                SearchError::Late { seconds, detail: self.detail.clone() }
+            }
+        })
+    }
+
+    /// Why a process that is no member ends, when all are gone that it could ask.
+    fn over(&mut self, address: SocketAddr) -> SearchError {
+        match self.verdict.take() {
+            Some(reason) => SearchError::Stuck(reason),
+            None => SearchError::Over { address },
+        }
     }
 
     /// Asks all that may know, and leads if none of lower rank lives.
     async fn round(&mut self) -> Result<Option<Found>, SearchError> {
         let world = self.world;
         let asked = candidates(world, self.door);
+        if asked.is_empty() {
+            return Err(self.over(self.door.unwrap_or(self.own.address)));
+        }
         let mut silent: Option<BTreeSet<SocketAddr>> = None;
         for (place, (id, address)) in asked.iter().copied().enumerate() {
             if silent.as_ref().is_some_and(|silent| silent.contains(&address)) {
@@ -255,8 +298,10 @@ impl<W: World> Search<'_, W> {
                 });
             }
             let knew = known(world);
-            let answer = ask_until(world, address, self.deadline, &mut self.was_there).await;
+            let answer = ask_until(world, address, &mut self.limit, &mut self.was_there).await;
             let joins = !world.muster(|muster| muster.is_member());
+            // One that wants to join has learned meanwhile who is at its door.
+            let id = id.or_else(|| member_at(world, address));
             match answer {
                 Ok(Answer::Go(next, coordinator)) => {
                     if world.muster(|muster| muster.go(&next)) {
@@ -269,11 +314,17 @@ impl<W: World> Search<'_, W> {
                 }
                 // A process of another run has the address of a node that is lost.
                 Ok(Answer::Refused(reason)) => self.detail = format!("{address}: {reason}"),
-                Ok(Answer::Stuck(reason)) if joins => return Err(SearchError::Stuck(reason)),
                 // Others may be there that it does not reach. If they are not, nothing is hoped for.
                 Ok(Answer::Stuck(reason)) => {
-                    self.hopes_until.get_or_insert(world.now());
                     self.verdict.get_or_insert(reason);
+                    if joins {
+                        world.muster(|muster| muster.lose(id));
+                        if candidates(world, None).is_empty() {
+                            return Err(self.over(address));
+                        }
+                    } else {
+                        self.hopes_until.get_or_insert(world.now());
+                    }
                 }
                 Ok(
                     Answer::Wait
@@ -287,8 +338,8 @@ impl<W: World> Search<'_, W> {
                 Err(NoAnswer::Gone) => {
                     self.detail = format!("no process is at {address}");
                     world.muster(|muster| muster.lose(id));
-                    if self.was_there && joins && (id.is_none() || candidates(world, None).is_empty()) {
-                        return Err(SearchError::Over { address });
+                    if self.was_there && joins && candidates(world, None).is_empty() {
+                        return Err(self.over(address));
                     }
                 }
                 Err(silence @ (NoAnswer::Late | NoAnswer::Failed(_))) => {
@@ -322,7 +373,9 @@ impl<W: World> Search<'_, W> {
         let coordinator = world.listen()?;
         let began = world.now();
         world.muster(|muster| muster.lead(began));
-        let mut probe = began.after(PROBE_US);
+        let has_lower = world.muster(|muster| muster.others().iter().any(|(_, is_before)| *is_before));
+        // It takes those of lower rank for lost.
+        let mut probe = if has_lower { began } else { began.after(PROBE_US) };
         loop {
             let now = world.now();
             match world.muster(|muster| muster.decide(now, coordinator)) {
@@ -332,13 +385,16 @@ impl<W: World> Search<'_, W> {
                 }
                 Decision::Wait => {
                     self.check_time()?;
-                    self.hopes_until = None;
+                    if self.verdict.is_none() {
+                        self.hopes_until = None;
+                    }
                 }
                 // The members of the last view are elsewhere, and it may join them.
                 Decision::Stuck(_) if !world.muster(|muster| muster.is_member()) => return Ok(Led::Other),
                 Decision::Stuck(reason) => {
                     let until = *self.hopes_until.get_or_insert(now.after(HOPE_US));
-                    if now >= until || now >= self.deadline {
+                    let may_come = now < self.limit.deadline && self.may_come();
+                    if now >= until && !may_come {
                         // Those who come after it know less: this process is lost for them.
                         let reason = self.verdict.take().unwrap_or(reason);
                         world.muster(|muster| muster.give_up(reason.clone()));
@@ -348,23 +404,35 @@ impl<W: World> Search<'_, W> {
                 }
             }
             if now >= probe {
-                probe = now.after(PROBE_US);
                 if let Some(led) = self.probe().await {
                     return Ok(led);
                 }
+                probe = world.now().after(PROBE_US);
             }
             world.sleep(LOOK_US).await;
         }
     }
 
+    /// Whether enough members of the last view have answered, and some of them have not come: they may be
+    /// where that view was to meet.
+    fn may_come(&self) -> bool {
+        !self.elsewhere.is_empty() && self.world.muster(|muster| muster.is_quorum(&self.elsewhere))
+    }
+
     /// Looks whether another process leads, or is in a later view.
-    async fn probe(&self) -> Option<Led> {
+    async fn probe(&mut self) -> Option<Led> {
+        self.elsewhere.clear();
         let others = self.world.muster(|muster| muster.others());
         let addresses: Vec<SocketAddr> = others.iter().map(|(process, _)| process.address).collect();
         let answers = offer_all(self.world, &addresses, PROBE_US, 1).await;
         for ((process, is_before), answer) in others.into_iter().zip(answers) {
-            if matches!(&answer, Ok(answer) if !matches!(answer, Answer::Refused(_))) {
-                self.world.muster(|muster| muster.find(process.id));
+            if let Ok(answer) = &answer
+                && !matches!(answer, Answer::Refused(_) | Answer::Stuck(_))
+            {
+                self.world.muster(|muster| muster.revive(process.address));
+                if *answer != Answer::Elsewhere(self.own.address) {
+                    self.elsewhere.push(process.id);
+                }
             }
             match answer {
                 // The run is in another view.
@@ -387,6 +455,14 @@ impl<W: World> Search<'_, W> {
 /// The number of the last view that the process knows.
 fn known<W: World>(world: &W) -> u64 {
     world.muster(|muster| muster.me().last.as_ref().map_or(0, |view| view.number))
+}
+
+/// The member of the last view at an address.
+fn member_at<W: World>(world: &W, address: SocketAddr) -> Option<u64> {
+    world.muster(|muster| {
+        let members = muster.me().last.iter().flat_map(|view| &view.members);
+        members.into_iter().find(|member| member.address == address).map(|member| member.id)
+    })
 }
 
 /// The process hears an answer; whether it has another offer now.
@@ -448,7 +524,7 @@ async fn offer_all<W: World>(
 async fn ask_until<W: World>(
     world: &W,
     first: SocketAddr,
-    deadline: Tick,
+    limit: &mut Limit,
     was_there: &mut bool,
 ) -> Result<Answer, NoAnswer> {
     let (mut at, mut silences, mut redirections, mut quick) = (first, 0, 0, 0);
@@ -457,10 +533,18 @@ async fn ask_until<W: World>(
     // Others are sent to the same process.
     let follow = |at| world.muster(|muster| muster.follow(at));
     follow(at);
-    // A process that wants to join waits as long as it is answered.
     let joins = || !world.muster(|muster| muster.is_member());
-    while world.now() < deadline || (*was_there && joins()) {
-        match world.offer(at, ANSWER_US).await {
+    while world.now() < limit.deadline {
+        let answer = world.offer(at, ANSWER_US).await;
+        if let Ok(answer) = &answer
+            && !matches!(answer, Answer::Refused(_))
+        {
+            world.muster(|muster| muster.revive(at));
+            if joins() {
+                limit.renew(world.now());
+            }
+        }
+        match answer {
             Ok(answer @ (Answer::Wait | Answer::Promise(_) | Answer::Accept(..) | Answer::Chosen(_))) => {
                 (silences, redirections, *was_there) = (0, 0, true);
                 // The one that leads waits for what it has asked for.

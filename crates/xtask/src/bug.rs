@@ -5,7 +5,7 @@
 //! caught-by: history values      checks that may find it; `nothing` for a control, which must pass
 //! run: --mode async              options of `cargo xtask sim`; one line per run, each of which must find it
 //! seeds: 500                     number of seeds within which a run must find it
-//! figures: 3                     instead of `run:` and `seeds:`: how many figures must fail at scale ci
+//! figures: thesis-fig-5.14       instead of `run:` and `seeds:`: figures that must fail at scale ci
 //! in: engine::Channel::handle    crate, type or trait, item (function, constant or type), in any file
 //! <<<<
 //! text that occurs exactly once in the item, however it is formatted
@@ -173,8 +173,8 @@ pub(crate) struct Bug {
     pub(crate) caught_by: Vec<String>,
     pub(crate) runs: Vec<Vec<String>>,
     pub(crate) seeds: u64,
-    /// The number of figures that must not hold at scale ci; 0 if figures are not to find it.
-    pub(crate) figures: usize,
+    /// Figures that must not hold at scale ci.
+    pub(crate) figures: Vec<String>,
     pub(crate) edits: Vec<Edit>,
 }
 
@@ -207,8 +207,7 @@ fn parse(name: &str, text: &str) -> Result<Bug, String> {
         } else if let Some(seeds) = line.strip_prefix("seeds:") {
             bug.seeds = seeds.trim().parse().map_err(|_| format!("'{seeds}' is not a number of seeds"))?;
         } else if let Some(figures) = line.strip_prefix("figures:") {
-            let number = figures.trim().parse();
-            bug.figures = number.map_err(|_| format!("'{figures}' is not a number of figures"))?;
+            bug.figures = words(figures);
         } else if let Some(place) = line.strip_prefix("in:") {
             bug.edits.push(Edit::new(place.trim())?);
         } else if line == "<<<<" {
@@ -223,7 +222,7 @@ fn parse(name: &str, text: &str) -> Result<Bug, String> {
     if bug.edits.is_empty() || bug.edits.iter().any(|edit| edit.find.is_empty()) {
         return Err("every 'in:' needs an edit".to_owned());
     }
-    if bug.figures == 0 && (bug.runs.is_empty() || bug.seeds == 0) {
+    if bug.figures.is_empty() && (bug.runs.is_empty() || bug.seeds == 0) {
         return Err("'run:' and 'seeds:' are needed, or 'figures:'".to_owned());
     }
     Ok(bug)
@@ -269,8 +268,11 @@ mod tests {
             ..Edit::new("engine::A::f").unwrap()
         };
         assert_eq!(bug.edits, [edit]);
-        let by_figures = parse("n", "figures: 3\nin: a::f\n<<<<\na\n====\n>>>>\n").unwrap();
-        assert_eq!((by_figures.figures, by_figures.seeds), (3, 0));
+        let by_figures = parse("n", "figures: one two\nin: a::f\n<<<<\na\n====\n>>>>\n").unwrap();
+        assert_eq!(
+            (&by_figures.figures[..], by_figures.seeds),
+            (&["one".to_owned(), "two".to_owned()][..], 0)
+        );
         assert!(parse("n", "in: a::f\n<<<<\na\n====\n>>>>\n").is_err(), "nothing is to find it");
         assert!(parse("n", "seeds: 7\nrun: x\n").is_err(), "no edit");
         assert!(parse("n", "run: x\nseeds: 7\nin: f\n<<<<\na\n====\n>>>>\n").is_err(), "no crate");

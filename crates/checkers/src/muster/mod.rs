@@ -129,6 +129,8 @@ struct Scenario {
     /// Those that join: when, at which process, and what is wrong with them.
     joins: Vec<(u64, u64, Fault)>,
     kind: Kind,
+    /// Whether machines die with their processes: nothing answers there.
+    is_silent: bool,
     delay_us: u64,
     loses: u64,
 }
@@ -168,29 +170,15 @@ impl Scenario {
         }
         troubles.sort_by_key(|(at, _)| *at);
         let mut joins = Vec::new();
-        // They ask a process that lives.
-        let dying = troubles.iter().find_map(|(_, trouble)| match trouble {
-            Trouble::Dies(id) | Trouble::DiesWhen { id, .. } if is_mild => Some(*id),
-            Trouble::Dies(_)
-            | Trouble::DiesWhen { .. }
-            | Trouble::Unlinks { .. }
-            | Trouble::Freezes { .. }
-            | Trouble::Divides { .. }
-            | Trouble::Scales(_) => None,
-        });
-        let door = |dice: &mut Dice| match dice.below(nodes) {
-            id if Some(id) == dying => (id + 1) % nodes,
-            id => id,
-        };
         for _ in 0..dice.below(3) {
-            joins.push((when(dice), door(dice), Fault::None));
+            joins.push((when(dice), dice.below(nodes), Fault::None));
         }
         // In mild runs, not where a node dies as well.
         let faults = [Fault::None, Fault::BeforeEntering, Fault::AfterEntering];
-        let faulty = if dying.is_some() { Fault::None } else { dice.pick(&faults) };
+        let faulty = if is_mild && !troubles.is_empty() { Fault::None } else { dice.pick(&faults) };
         if faulty != Fault::None {
             // It is started again and again.
-            let (mut at, door) = (when(dice), door(dice));
+            let (mut at, door) = (when(dice), dice.below(nodes));
             for _ in 0..dice.between(1, FAULTY_MAX) {
                 joins.push((at, door, faulty));
                 at += dice.between(0, 30_000_000);
@@ -200,7 +188,8 @@ impl Scenario {
         let delay_us =
             if is_mild { dice.pick(&[1_000, 20_000]) } else { dice.pick(&[1_000, 20_000, 300_000]) };
         let kind = if is_mild { Kind::Mild } else { Kind::Wild };
-        Self { nodes, troubles, joins, kind, delay_us, loses }
+        let is_silent = !is_mild && dice.once_in(2);
+        Self { nodes, troubles, joins, kind, is_silent, delay_us, loses }
     }
 
     fn draw_middling(dice: &mut Dice) -> Self {
@@ -223,8 +212,8 @@ impl Scenario {
         let mut troubles = vec![(at, hindered), dies];
         troubles.sort_by_key(|(at, _)| *at);
         let joins = (0..dice.below(2)).map(|_| (about(dice), dice.below(nodes), Fault::None)).collect();
-        let delay_us = dice.pick(&[1_000, 20_000]);
-        Self { nodes, troubles, joins, kind: Kind::Middling, delay_us, loses: 0 }
+        let (is_silent, delay_us) = (dice.once_in(2), dice.pick(&[1_000, 20_000]));
+        Self { nodes, troubles, joins, kind: Kind::Middling, is_silent, delay_us, loses: 0 }
     }
 }
 
@@ -262,7 +251,7 @@ pub fn run(seed: u64) -> Run {
     let mut reach = Reach::default();
     for (at, trouble) in &scenario.troubles {
         execute(&net, &mut programs, *at);
-        strike(&net, *at, trouble);
+        strike(&net, *at, trouble, scenario.is_silent);
         if matches!(trouble, Trouble::Divides { .. }) {
             reach.mark(Marker::NodesDivided);
         }
@@ -288,17 +277,18 @@ pub fn run(seed: u64) -> Run {
 }
 
 /// Something goes wrong.
-fn strike(net: &Rc<RefCell<Net>>, at: u64, trouble: &Trouble) {
+fn strike(net: &Rc<RefCell<Net>>, at: u64, trouble: &Trouble, is_silent: bool) {
     let net = &mut *net.borrow_mut();
     net.now = net.now.max(at);
     match *trouble {
         Trouble::Dies(id) => {
             if let Some(seen) = net.seen.get_mut(&(id + 1)) {
-                seen.lives = false;
+                (seen.lives, seen.is_alone) = (false, is_silent);
             }
         }
         Trouble::DiesWhen { id, changes } => {
             if let Some(seen) = net.seen.get_mut(&(id + 1)) {
+                seen.is_alone = is_silent;
                 seen.dies_at = Some(seen.changes + changes);
             }
         }

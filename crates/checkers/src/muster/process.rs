@@ -174,10 +174,8 @@ impl Node {
 
     /// A view has ended: whether the process looks for another one.
     async fn follow(&mut self, ended: Ended) -> Result<(), End> {
-        if let Some(next) = self.course.beginning() {
-            let now = self.outside.now();
-            self.outside.muster(|muster| muster.failed(now, next));
-        }
+        let (now, blamed) = (self.outside.now(), self.course.blamed(ended));
+        self.outside.muster(|muster| muster.failed(now, &blamed));
         match self.course.end(ended) {
             Then::Musters(gone) => {
                 self.outside.muster(|muster| muster.lose(gone));
@@ -295,7 +293,7 @@ impl Node {
     fn is_disconnected(&self, place: SocketAddr, id: u64) -> bool {
         let has_left = self.with(|run| run.meeting(place).left.contains(&id));
         id != self.outside.id
-            && (!self.outside.lives(id)
+            && (self.outside.is_closed(id)
                 || has_left && self.outside.with(|net| net.reaches(self.outside.id, id)))
     }
 
