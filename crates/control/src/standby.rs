@@ -172,8 +172,8 @@ impl Standby {
         lock(&self.shared.muster).began(next);
     }
 
-    /// A view did not begin, perhaps because of these processes, which have joined with it. None may join from
-    /// their machines for some time.
+    /// A view did not begin, perhaps because of these processes, which have joined with it. None may join
+    /// from their machines for some time.
     pub fn failed(&self, blamed: &[Process]) {
         lock(&self.shared.muster).failed(self.shared.clock.now(), blamed);
     }

@@ -343,8 +343,8 @@ impl Muster {
         self.worked = Some(next.view.clone());
     }
 
-    /// A view did not begin, perhaps because of these processes, which have joined with it. None may join from
-    /// their machines for some time.
+    /// A view did not begin, perhaps because of these processes, which have joined with it. None may join
+    /// from their machines for some time.
     pub fn failed(&mut self, now: Tick, blamed: &[Process]) {
         let machines: BTreeSet<IpAddr> = blamed.iter().map(|process| process.address.ip()).collect();
         for machine in machines {

@@ -1,9 +1,9 @@
 //! How a process finds the next view: whom it asks, when it leads, and when it gives up.
 //!
-//! A process asks the members of the last view that it knows, those of lower rank first. The first of them that lives
-//! leads: it collects offers, and has the members vote. The others ask it until it tells which view was
-//! chosen. A process that wants to join asks at the address that it was given. Who is asked answers by its
-//! [`Muster`].
+//! A process asks the members of the last view that it knows, those of lower rank first. The first of them
+//! that lives leads: it collects offers, and has the members vote. The others ask it until it tells which
+//! view was chosen. A process that wants to join asks at the address that it was given, where it is told the
+//! view. Who is asked answers by its [`Muster`].
 //!
 //! The functions of this module are programs in the order of their steps. What they need of the world is
 //! [`World`]: sockets and clocks in real runs, a simulated network in checks. They depend on no runtime.
@@ -226,8 +226,8 @@ pub async fn leave<W: World>(world: &W, within_us: u64) {
         let (id, address) = others[turn % others.len()];
         match ask_until(world, address, &mut limit, &mut false).await {
             Ok(Answer::Released) => return,
-            // Another process has the address of a node that is lost; or the run has ended, or this one leaves
-            // as well.
+            // Another process has the address of a node that is lost; or the run has ended, or this one
+            // leaves as well.
             Ok(Answer::Refused(_) | Answer::Stuck(_)) | Err(NoAnswer::Gone) => {
                 world.muster(|muster| muster.lose(id));
             }
