@@ -234,6 +234,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "core",
             "segment",
             "checkpoint",
+            "views",
             "wire",
             "store",
             "intent",
