@@ -408,11 +408,8 @@ impl<E: Element> Training<E> {
         loop {
             let next = match self.decide(&last) {
                 Ok(next) => next,
-                Err(Undecided::Wait(missing)) => {
-                    return Err((
-                        "goes-on",
-                        format!("{missing:?} are waited for, which are known to be gone"),
-                    ));
+                Err(Undecided::Wait) => {
+                    return Err(("goes-on", "nodes are waited for that are known to be gone".to_owned()));
                 }
                 Err(Undecided::Stuck(reason)) => {
                     let left = last.members.iter().filter(|member| self.nodes.contains_key(&member.id));

@@ -41,8 +41,8 @@ pub struct Seen {
     pub muster: Muster,
     /// Whether it has not died or ended.
     pub lives: bool,
-    /// Whether its whole machine dies with it: nothing answers there.
-    pub is_alone: bool,
+    /// Whether its machine dies with it, so that nothing answers at its address.
+    pub is_silent: bool,
     /// Until then it stands still.
     pub frozen_until: u64,
     /// Its side, while the network is divided.
@@ -66,7 +66,7 @@ impl Seen {
         Self {
             muster,
             lives: true,
-            is_alone: false,
+            is_silent: false,
             frozen_until: 0,
             side: 0,
             changes: 0,
@@ -244,7 +244,7 @@ impl Net {
             Some(seen) if seen.lives => {
                 (Ok(seen.muster.answer(Tick(now), Asked::Offer(*offer))), self.delay())
             }
-            Some(seen) if seen.is_alone => return,
+            Some(seen) if seen.is_silent => return,
             Some(_) | None => (Err(NoAnswer::Gone), REFUSAL_US),
         };
         self.look(to);
@@ -301,7 +301,7 @@ impl Outside {
     /// Whether the system of another process closes its connections, because it is dead.
     #[must_use]
     pub fn is_closed(&self, id: u64) -> bool {
-        self.with(|net| net.seen.get(&id).is_some_and(|seen| !seen.lives && !seen.is_alone))
+        self.with(|net| net.seen.get(&id).is_some_and(|seen| !seen.lives && !seen.is_silent))
     }
 
     async fn answer(&self, ask: u64) -> Result<Answer, NoAnswer> {

@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Why there is no next view yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undecided {
-    /// These members are missing, or have not voted.
-    Wait(Vec<Process>),
+    /// Members are missing, or have not voted.
+    Wait,
     /// None can follow without others, for this reason.
     Stuck(String),
 }
@@ -43,10 +43,9 @@ pub enum Standing {
 /// Why not.
 pub fn quorum(last: &View, offers: &BTreeMap<u64, &Offer>, is_patient: bool) -> Result<(), Undecided> {
     let gone: BTreeSet<u64> = offers.values().flat_map(|offer| offer.gone.iter().copied()).collect();
-    let is_awaited = |member: &&Process| !offers.contains_key(&member.id) && !gone.contains(&member.id);
-    let awaited: Vec<Process> = last.members.iter().filter(is_awaited).copied().collect();
-    if is_patient && !awaited.is_empty() {
-        return Err(Undecided::Wait(awaited));
+    let is_awaited = |member: &Process| !offers.contains_key(&member.id) && !gone.contains(&member.id);
+    if is_patient && last.members.iter().any(is_awaited) {
+        return Err(Undecided::Wait);
     }
     if last.is_quorum(|id| offers.contains_key(&id)) {
         return Ok(());

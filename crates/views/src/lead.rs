@@ -73,7 +73,7 @@ impl Lead {
         quorum(&last, &all(me, others), is_patient)?;
         let ballot = self.ballot;
         if !is_vote(&last, &all(me, others), |vote| vote.promised() == ballot) {
-            return Err(Undecided::Wait(Vec::new()));
+            return Err(Undecided::Wait);
         }
         let proposal = match self.proposal.take() {
             Some(proposal) => proposal,
@@ -82,7 +82,7 @@ impl Lead {
         let next = self.proposal.insert(proposal);
         me.vote.accept(ballot, next);
         if !is_vote(&last, &all(me, others), |vote| vote.has_accepted(ballot)) {
-            return Err(Undecided::Wait(Vec::new()));
+            return Err(Undecided::Wait);
         }
         let is_there = |member: &Process| member.id == me.process.id || others.contains_key(&member.id);
         let begins = next.view.rank(me.process.id) == Some(0) && next.view.members.iter().all(is_there);

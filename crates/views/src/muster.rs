@@ -126,10 +126,16 @@ impl Muster {
     /// The process at this address lives. One whose view has ended closes its connections, and is taken for
     /// lost.
     pub fn revive(&mut self, at: SocketAddr) {
-        let members = self.me.last.iter().flat_map(|view| &view.members);
-        if let Some(member) = members.copied().find(|member| member.address == at) {
-            self.me.gone.retain(|gone| *gone != member.id);
+        if let Some(id) = self.member_at(at) {
+            self.me.gone.retain(|gone| *gone != id);
         }
+    }
+
+    /// The member of the last view at this address.
+    #[must_use]
+    pub fn member_at(&self, at: SocketAddr) -> Option<u64> {
+        let mut members = self.me.last.iter().flat_map(|view| &view.members);
+        members.find(|member| member.address == at).map(|member| member.id)
     }
 
     /// This process will be no member of the next view.
@@ -303,9 +309,10 @@ impl Muster {
         };
         loop {
             match lead.step(&mut self.me, &self.offers, is_patient, standing) {
-                Err(Undecided::Wait(_)) => return Decision::Wait,
+                Err(Undecided::Wait) => return Decision::Wait,
                 Err(Undecided::Stuck(reason)) => return Decision::Stuck(reason),
                 Ok(Chosen::Next(next)) => {
+                    self.me.learn(&next.view);
                     self.phase = Phase::Decided(next.clone(), coordinator);
                     return Decision::Go(next);
                 }
@@ -317,7 +324,7 @@ impl Muster {
         }
     }
 
-    /// The process is about to enter this view, which was chosen; whether it is a member, and the view news.
+    /// The process was told to enter this view, which was chosen; whether it is a member, and the view news.
     pub fn go(&mut self, next: &Next) -> bool {
         !next.is_nonsense() && next.view.has(self.me.process.id) && self.me.learn(&next.view)
     }

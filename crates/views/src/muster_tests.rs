@@ -253,7 +253,6 @@ fn a_process_that_leaves_is_released_when_the_next_view_has_a_cut() {
     let next = chosen(&mut leader, 1, &mut [&mut other]);
     assert_eq!(next.view.members, [process(10), process(11)]);
     assert_eq!(leader.answer(Tick(2), Asked::Offer(leaves.clone())), Answer::Wait);
-    leader.go(&next);
     leader.entered(&next.view);
     leader.settle(1);
     assert_eq!(leader.answer(Tick(3), Asked::Offer(leaves.clone())), Answer::Wait);
@@ -370,10 +369,7 @@ impl Model {
                 self.asked.push((id, other, self.messages, muster.me().clone()));
             }
             Doing::Leads => match muster.decide(now, process(id).address) {
-                Decision::Go(next) => {
-                    muster.go(&next);
-                    *doing = Doing::Goes(next);
-                }
+                Decision::Go(next) => *doing = Doing::Goes(next),
                 Decision::Wait | Decision::Stuck(_) if dice == 0 => *doing = Doing::Asks(0),
                 Decision::Wait | Decision::Stuck(_) => {}
             },

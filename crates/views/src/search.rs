@@ -261,21 +261,13 @@ impl<W: World> Search<'_, W> {
         if self.world.now() < self.limit.deadline {
             return Ok(());
         }
-        Err(match self.verdict.take() {
-            Some(reason) => SearchError::Stuck(reason),
-            None => {
-                let seconds = self.limit.within_us / 1_000_000;
-                SearchError::Late { seconds, detail: self.detail.clone() }
-            }
-        })
+        let (seconds, detail) = (self.limit.within_us / 1_000_000, self.detail.clone());
+        Err(self.ends(SearchError::Late { seconds, detail }))
     }
 
-    /// Why a process that is no member ends, when all are gone that it could ask.
-    fn over(&mut self, address: SocketAddr) -> SearchError {
-        match self.verdict.take() {
-            Some(reason) => SearchError::Stuck(reason),
-            None => SearchError::Over { address },
-        }
+    /// Why the process ends: for this reason, unless another one has said that the run cannot go on.
+    fn ends(&mut self, why: SearchError) -> SearchError {
+        self.verdict.take().map_or(why, SearchError::Stuck)
     }
 
     /// Asks all that may know, and leads if none of lower rank lives.
@@ -283,7 +275,8 @@ impl<W: World> Search<'_, W> {
         let world = self.world;
         let asked = candidates(world, self.door);
         if asked.is_empty() {
-            return Err(self.over(self.door.unwrap_or(self.own.address)));
+            let address = self.door.unwrap_or(self.own.address);
+            return Err(self.ends(SearchError::Over { address }));
         }
         let mut silent: Option<BTreeSet<SocketAddr>> = None;
         for (place, (id, address)) in asked.iter().copied().enumerate() {
@@ -301,7 +294,7 @@ impl<W: World> Search<'_, W> {
             let answer = ask_until(world, address, &mut self.limit, &mut self.was_there).await;
             let joins = !world.muster(|muster| muster.is_member());
             // One that wants to join has learned meanwhile who is at its door.
-            let id = id.or_else(|| member_at(world, address));
+            let id = id.or_else(|| world.muster(|muster| muster.member_at(address)));
             match answer {
                 Ok(Answer::Go(next, coordinator)) => {
                     if world.muster(|muster| muster.go(&next)) {
@@ -320,7 +313,7 @@ impl<W: World> Search<'_, W> {
                     if joins {
                         world.muster(|muster| muster.lose(id));
                         if candidates(world, None).is_empty() {
-                            return Err(self.over(address));
+                            return Err(self.ends(SearchError::Over { address }));
                         }
                     } else {
                         self.hopes_until.get_or_insert(world.now());
@@ -339,7 +332,7 @@ impl<W: World> Search<'_, W> {
                     self.detail = format!("no process is at {address}");
                     world.muster(|muster| muster.lose(id));
                     if self.was_there && joins && candidates(world, None).is_empty() {
-                        return Err(self.over(address));
+                        return Err(self.ends(SearchError::Over { address }));
                     }
                 }
                 Err(silence @ (NoAnswer::Late | NoAnswer::Failed(_))) => {
@@ -379,10 +372,7 @@ impl<W: World> Search<'_, W> {
         loop {
             let now = world.now();
             match world.muster(|muster| muster.decide(now, coordinator)) {
-                Decision::Go(next) => {
-                    world.muster(|muster| muster.go(&next));
-                    return Ok(Led::Found(Found { next, coordinator, is_here: true }));
-                }
+                Decision::Go(next) => return Ok(Led::Found(Found { next, coordinator, is_here: true })),
                 Decision::Wait => {
                     self.check_time()?;
                     if self.verdict.is_none() {
@@ -455,14 +445,6 @@ impl<W: World> Search<'_, W> {
 /// The number of the last view that the process knows.
 fn known<W: World>(world: &W) -> u64 {
     world.muster(|muster| muster.me().last.as_ref().map_or(0, |view| view.number))
-}
-
-/// The member of the last view at an address.
-fn member_at<W: World>(world: &W, address: SocketAddr) -> Option<u64> {
-    world.muster(|muster| {
-        let members = muster.me().last.iter().flat_map(|view| &view.members);
-        members.into_iter().find(|member| member.address == address).map(|member| member.id)
-    })
 }
 
 /// The process hears an answer; whether it has another offer now.

@@ -283,12 +283,12 @@ fn strike(net: &Rc<RefCell<Net>>, at: u64, trouble: &Trouble, is_silent: bool) {
     match *trouble {
         Trouble::Dies(id) => {
             if let Some(seen) = net.seen.get_mut(&(id + 1)) {
-                (seen.lives, seen.is_alone) = (false, is_silent);
+                (seen.lives, seen.is_silent) = (false, is_silent);
             }
         }
         Trouble::DiesWhen { id, changes } => {
             if let Some(seen) = net.seen.get_mut(&(id + 1)) {
-                seen.is_alone = is_silent;
+                seen.is_silent = is_silent;
                 seen.dies_at = Some(seen.changes + changes);
             }
         }
