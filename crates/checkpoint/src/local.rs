@@ -7,7 +7,7 @@ use crate::manifest::Part;
 use crate::names::{MANIFEST, PART};
 use crate::store::Store;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// The file that a run locks.
@@ -15,6 +15,33 @@ const LOCK: &str = ".lock";
 
 /// The manifest before it is durable.
 const PARTIAL: &str = "manifest.json.partial";
+
+/// A step of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The manifest is written under its first name.
+    Write,
+    /// What was written is made durable.
+    SyncManifest,
+    /// The names in the folder of the cut are made durable: those of its parts, and of the manifest.
+    SyncPlace,
+    /// The manifest gets its name.
+    Rename,
+    /// The name of the folder of the cut is made durable.
+    SyncParent,
+}
+
+/// The steps of a commit, in their order. If the machine stops after any of them, a manifest that has its
+/// name is whole, and so are the parts that it names: their contents were made durable when they were written.
+const COMMIT: [Step; 6] = [
+    Step::Write,
+    Step::SyncManifest,
+    // Names of parts must be durable before that of the manifest.
+    Step::SyncPlace,
+    Step::Rename,
+    Step::SyncPlace,
+    Step::SyncParent,
+];
 
 /// Local folders.
 #[derive(Debug)]
@@ -87,13 +114,18 @@ impl Store for Local {
     fn commit(&self, place: &Path, manifest: &[u8]) -> Result<(), CheckpointError> {
         let partial = place.join(PARTIAL);
         let refused = || CheckpointError::io("write", &partial);
-        let mut file = File::create(&partial).map_err(refused())?;
-        file.write_all(manifest).and_then(|()| file.sync_all()).map_err(refused())?;
-        // Names of parts must be durable before that of the manifest.
-        sync(place)?;
-        fs::rename(&partial, place.join(MANIFEST)).map_err(refused())?;
-        sync(place)?;
-        place.parent().map_or(Ok(()), sync)
+        for step in COMMIT {
+            match step {
+                Step::Write => fs::write(&partial, manifest).map_err(refused())?,
+                Step::SyncManifest => {
+                    File::open(&partial).and_then(|file| file.sync_all()).map_err(refused())?;
+                }
+                Step::SyncPlace => sync(place)?,
+                Step::Rename => fs::rename(&partial, place.join(MANIFEST)).map_err(refused())?,
+                Step::SyncParent => place.parent().map_or(Ok(()), sync)?,
+            }
+        }
+        Ok(())
     }
 
     fn remove(&self, place: &Path) -> Result<(), CheckpointError> {
@@ -167,3 +199,7 @@ fn sync(folder: &Path) -> Result<(), CheckpointError> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(CheckpointError::io("sync", folder))
 }
+
+#[cfg(test)]
+#[path = "local_tests.rs"]
+mod tests;

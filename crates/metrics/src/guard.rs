@@ -1,13 +1,14 @@
 //! Which requests are answered.
 //!
-//! Off the loopback addresses, requests bring the token. On them, every program of the machine may read the
+//! Off the loopback addresses, requests bring the token, or the answer to the server's challenge, which does
+//! not tell it ([`Challenge`]). On them, every program of the machine may read the
 //! numbers, but no page in a browser: such a page reaches a loopback address by a name of its own that leads
 //! there (DNS rebinding), and then the request has that name.
 
-use hyper::header::{AUTHORIZATION, HOST};
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{Request, StatusCode};
-use intendant_transport::Token;
+use intendant_transport::{Challenge, Token};
 use std::net::{IpAddr, SocketAddr};
 
 /// Who may read.
@@ -18,8 +19,8 @@ pub struct Guard(Rule);
 enum Rule {
     /// Requests to a name or an address of this machine.
     Loopback,
-    /// Requests with this token.
-    Token(Token),
+    /// Requests with this token, or with the answer to this challenge.
+    Token(Token, Option<Challenge>),
 }
 
 /// Why a request is refused.
@@ -60,28 +61,39 @@ impl Guard {
             return Some(Self(Rule::Loopback));
         }
         let token = token.filter(|token| !token.is_open())?;
-        Some(Self(Rule::Token(token.clone())))
+        Some(Self(Rule::Token(token.clone(), Challenge::draw())))
     }
 
     /// Whether a request is answered.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
         match &self.0 {
-            Rule::Token(token) if has_token(request, token) => Ok(()),
-            Rule::Token(_) => Err(Refusal::NoToken),
+            Rule::Token(token, challenge) if has_token(request, token, challenge.as_ref()) => Ok(()),
+            Rule::Token(..) => Err(Refusal::NoToken),
             Rule::Loopback if is_local(request) => Ok(()),
             Rule::Loopback => Err(Refusal::OtherHost),
         }
     }
+
+    /// How a request can show that it may be answered: values of the header `WWW-Authenticate`.
+    pub(crate) fn asks(&self) -> impl Iterator<Item = HeaderValue> {
+        let challenge = match &self.0 {
+            Rule::Loopback | Rule::Token(_, None) => None,
+            Rule::Token(_, Some(challenge)) => HeaderValue::from_str(&challenge.to_string()).ok(),
+        };
+        [HeaderValue::from_static("Bearer")].into_iter().chain(challenge)
+    }
 }
 
-fn has_token<B>(request: &Request<B>, token: &Token) -> bool {
+fn has_token<B>(request: &Request<B>, token: &Token, challenge: Option<&Challenge>) -> bool {
     let mut headers = request.headers().get_all(AUTHORIZATION).iter();
     let (Some(header), None) = (headers.next(), headers.next()) else { return false };
-    let Some((scheme, given)) = header.to_str().ok().and_then(|header| header.split_once(' ')) else {
-        return false;
-    };
-    // The comparison of tokens takes the same time wherever they differ.
-    scheme.eq_ignore_ascii_case("bearer") && Token::from_hex(given).is_ok_and(|given| given.matches(token))
+    let Ok(header) = header.to_str() else { return false };
+    let Some((scheme, given)) = header.split_once(' ') else { return false };
+    if scheme.eq_ignore_ascii_case("bearer") {
+        // The comparison of tokens takes the same time wherever they differ.
+        return Token::from_hex(given).is_ok_and(|given| given.matches(token));
+    }
+    challenge.is_some_and(|challenge| challenge.is_answered(header, token))
 }
 
 /// Whether every host that the request names is this machine.
@@ -148,6 +160,13 @@ mod tests {
         let good = format!("Bearer {TOKEN}");
         let twice = [("authorization", good.as_str()), ("authorization", good.as_str())];
         assert_eq!(guard.check(&request("/metrics", &twice)), Err(Refusal::NoToken));
+        // Without the token: the answer to what the refusal asks.
+        let asked: Vec<_> = guard.asks().collect();
+        assert_eq!((asked.len(), asked[0].as_bytes()), (2, &b"Bearer"[..]));
+        let challenge = asked[1].to_str().ok().and_then(Challenge::from_header).expect("a challenge");
+        let token = |text: &str| Token::from_hex(text).expect("a token");
+        assert_eq!(check(&challenge.answer(&token(TOKEN))), Ok(()));
+        assert_eq!(check(&challenge.answer(&token(&other))), Err(Refusal::NoToken));
     }
 
     #[test]

@@ -274,7 +274,9 @@ impl Answers {
         if let Err(refusal) = self.guard.check(request) {
             let mut response = plain(refusal.status(), refusal.text());
             if refusal.status() == StatusCode::UNAUTHORIZED {
-                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+                self.guard.asks().for_each(|way| {
+                    response.headers_mut().append(WWW_AUTHENTICATE, way);
+                });
             }
             return response;
         }

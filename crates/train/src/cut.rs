@@ -320,7 +320,7 @@ impl<'a, E: Element> Cutter<'a, E> {
             }
         };
         let state = RunState::new(self.subject, self.plan, place.epochs, under_way);
-        let state = RunState { made: self.cuts.made(), ..state };
+        let state = RunState { made: self.cuts.made(), damaged: self.cuts.damaged.clone(), ..state };
         if let Some(copying) = &self.cuts.copying {
             copying.copies.copied(copying.name(cut), state.clone());
         }

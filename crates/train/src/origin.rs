@@ -83,6 +83,10 @@ pub(crate) struct RunState {
     pub(crate) under_way: Option<(EpochSum, Rest)>,
     /// The checkpoints that were made, with this one; set when it is committed.
     pub(crate) made: Made,
+    /// Newer checkpoints of the run, which could not be used when it was resumed. A node that takes the place
+    /// of node 0 knows them by this.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) damaged: Vec<u64>,
     /// The epoch, from 1, of the best model so far ([`intendant_checkpoint::Manifest::best`]); set when this
     /// checkpoint is settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,6 +109,7 @@ impl RunState {
             epochs: epochs.to_vec(),
             under_way,
             made: Made::default(),
+            damaged: Vec::new(),
             best_epoch: None,
         }
     }
@@ -287,6 +292,7 @@ impl Origin {
             under_way,
             rest: rest.map(Arc::new),
             made: state.made,
+            damaged: state.damaged,
             _claim: folder.and_then(reclaim),
             ..Self::default()
         })
@@ -484,3 +490,7 @@ fn check_model(checkpoint: &Checkpoint, subject: &Subject<'_>, count: usize) -> 
     }
     Err(format!("the model has {} here and {} there", describe(&here), describe(there)))
 }
+
+#[cfg(test)]
+#[path = "origin_tests.rs"]
+mod tests;

@@ -10,6 +10,7 @@
 //! is a lost peer, and `intendant` decides what follows.
 #![forbid(unsafe_code)]
 
+mod challenge;
 mod error;
 mod event;
 mod fabric;
@@ -24,6 +25,7 @@ mod throttle;
 pub mod tls;
 mod token;
 
+pub use challenge::Challenge;
 pub use error::{Missing, TransportError};
 pub use event::{FabricEvent, LinkError, Sent};
 pub use fabric::{Fabric, FabricBuilder};

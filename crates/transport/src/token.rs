@@ -13,6 +13,9 @@ const READERS: &[u8] = b"intendant: read the metrics of a cluster";
 /// What a token is hashed with for windows of memory; the number of the cluster follows.
 const WINDOWS: &[u8] = b"intendant: windows of the memory of a host";
 
+/// What a token is hashed with for a proof; the challenge follows.
+const PROOF: &[u8] = b"intendant: answer to a challenge: ";
+
 /// Bytes that a token given as text must have at least: 128 bits cannot be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
 
@@ -71,10 +74,12 @@ impl Token {
         if self.is_open() {
             return Self::open();
         }
-        let hash = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), READERS);
-        let mut bytes = [0; TOKEN_BYTES];
-        bytes.copy_from_slice(hash.as_ref());
-        Self(bytes)
+        Self(self.hash(READERS, &[]))
+    }
+
+    /// What shows that one has this token, and does not tell it: its HMAC-SHA-256 of a text and a challenge.
+    pub(crate) fn proof(&self, challenge: &[u8]) -> Self {
+        Self(self.hash(PROOF, challenge))
     }
 
     /// The secret of processes of one host that map each other's memory, for cluster `cluster` of this token:
@@ -82,8 +87,12 @@ impl Token {
     /// no process may join the cluster.
     #[must_use]
     pub fn of_windows(&self, cluster: u64) -> [u8; TOKEN_BYTES] {
-        let text = [WINDOWS, &cluster.to_le_bytes()].concat();
-        let hash = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), &text);
+        self.hash(WINDOWS, &cluster.to_le_bytes())
+    }
+
+    /// The HMAC-SHA-256 of a text, which says what for, and of what follows it.
+    fn hash(&self, purpose: &[u8], rest: &[u8]) -> [u8; TOKEN_BYTES] {
+        let hash = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), &[purpose, rest].concat());
         let mut bytes = [0; TOKEN_BYTES];
         bytes.copy_from_slice(hash.as_ref());
         bytes

@@ -1,11 +1,12 @@
 //! One question to one node.
 
 use bytes::Bytes;
-use http::{Request, StatusCode, header};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use intendant_transport::Token;
+use intendant_transport::{Challenge, Token};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -89,49 +90,62 @@ pub(crate) struct Mark {
 }
 
 impl LiveAddress {
-    /// Asks a node for its numbers. The error is in words.
+    /// Asks a node for its numbers. The error is in words. A node that asks for the token of readers gets a
+    /// proof, not the token: another node has told the address, and what listens there may be another program.
     pub(crate) async fn ask(&self, token: Option<&Token>) -> Result<Said, String> {
-        let answered = tokio::time::timeout(WITHIN, self.ask_without_limit(token));
+        let answered = tokio::time::timeout(WITHIN, self.ask_and_answer(token));
         answered.await.unwrap_or_else(|_| Err(format!("it does not answer within {} s", WITHIN.as_secs())))
     }
 
-    async fn ask_without_limit(&self, token: Option<&Token>) -> Result<Said, String> {
+    async fn ask_and_answer(&self, token: Option<&Token>) -> Result<Said, String> {
+        let response = self.request(None).await?;
+        let asked = response.headers().get_all(header::WWW_AUTHENTICATE).into_iter();
+        let challenge = asked.filter_map(|way| Challenge::from_header(way.to_str().ok()?)).next();
+        match (challenge, token) {
+            (Some(challenge), Some(token)) if response.status() == StatusCode::UNAUTHORIZED => {
+                read(self.request(Some(challenge.answer(token))).await?).await
+            }
+            (Some(_) | None, _) => read(response).await,
+        }
+    }
+
+    async fn request(&self, authorization: Option<String>) -> Result<Response<Incoming>, String> {
         let stream = TcpStream::connect(&self.0).await.map_err(|error| error.to_string())?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         // It ends with the connection, at the latest when the sender is gone.
         tokio::spawn(connection);
         let mut request = Request::get("/live").header(header::HOST, &self.0);
-        if let Some(token) = token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.to_hex()));
+        if let Some(authorization) = authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        match response.status() {
-            StatusCode::OK => {}
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(
-                    "it wants the token of readers: set INTENDANT_TOKEN or INTENDANT_TOKEN_FILE to the \
-                            cluster's, or --live-token-file"
-                        .to_owned(),
-                );
-            }
-            StatusCode::SERVICE_UNAVAILABLE => {
-                return Err("it has no numbers: it does not train yet, or is overloaded".to_owned());
-            }
-            status => {
-                return Err(format!("it answers with status {status}; is it the address of --metrics?"));
-            }
-        }
-        let body = Limited::new(response.into_body(), BYTES_MAX).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
-        let said: Said =
-            serde_json::from_slice(&body).map_err(|error| format!("its answer cannot be read: {error}"))?;
-        if said.schema != SCHEMA {
-            return Err(format!("its answer has schema {:?}, and this program reads {SCHEMA}", said.schema));
-        }
-        Ok(said)
+        sender.send_request(request).await.map_err(|error| error.to_string())
     }
+}
+
+/// Reads the numbers of an answer.
+async fn read(response: Response<Incoming>) -> Result<Said, String> {
+    match response.status() {
+        StatusCode::OK => {}
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            return Err("it wants the token of readers: set INTENDANT_TOKEN or INTENDANT_TOKEN_FILE to the \
+                        cluster's, or --live-token-file"
+                .to_owned());
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            return Err("it has no numbers: it does not train yet, or is overloaded".to_owned());
+        }
+        status => return Err(format!("it answers with status {status}; is it the address of --metrics?")),
+    }
+    let body = Limited::new(response.into_body(), BYTES_MAX).collect().await;
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    let said: Said =
+        serde_json::from_slice(&body).map_err(|error| format!("its answer cannot be read: {error}"))?;
+    if said.schema != SCHEMA {
+        return Err(format!("its answer has schema {:?}, and this program reads {SCHEMA}", said.schema));
+    }
+    Ok(said)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::server::Server;
 use intendant_dashboard::Settings;
+use intendant_transport::{Challenge, Token};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -160,17 +161,29 @@ fn answers_of_other_programs_are_said_and_do_no_harm() {
 }
 
 #[test]
-fn the_token_of_readers_is_sent_to_the_nodes() {
+fn nodes_get_a_proof_of_the_token_of_readers_and_not_the_token() {
     let node = Node::start();
-    node.numbers(0, &[Some(node.address)], 5_000, &json!({}), &json!([]));
-    let token = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    let challenge = Challenge::draw().unwrap();
+    let head = format!("401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nWWW-Authenticate: {challenge}");
+    node.says(&head, b"");
+    let text = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    let token = Token::from_hex(text).unwrap();
     let server = Server::start(Settings {
         live: Some(node.address.to_string().parse().unwrap()),
-        live_token: Some(intendant_transport::Token::from_hex(token).unwrap()),
+        live_token: Some(token.clone()),
         ..Settings::default()
     });
+    // The node that asks for the proof goes on asking.
+    until(&server, |answer| {
+        answer["nodes"][0]["error"].as_str().is_some_and(|error| error.contains("wants"))
+    });
+    node.numbers(0, &[Some(node.address)], 5_000, &json!({}), &json!([]));
     until(&server, |answer| answer["nodes"][0]["state"] == "answers");
     let asked = node.asked.lock().unwrap();
-    assert!(asked[0].starts_with("GET /live HTTP/1.1\r\n"), "{}", asked[0]);
-    assert!(asked[0].to_lowercase().contains(&format!("authorization: bearer {token}")), "{}", asked[0]);
+    let proof = format!("authorization: {}\r\n", challenge.answer(&token)).to_lowercase();
+    assert!(
+        asked[0].starts_with("GET /live HTTP/1.1\r\n") && !asked[0].to_lowercase().contains("authorization")
+    );
+    assert!(asked[1].to_lowercase().contains(&proof), "{}", asked[1]);
+    assert!(asked.iter().all(|request| !request.contains(text)), "{asked:?}");
 }

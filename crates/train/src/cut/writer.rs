@@ -96,6 +96,8 @@ pub(crate) struct Cuts<E> {
     /// Notified when something is told.
     wrote: Condvar,
     made: Mutex<Made>,
+    /// Checkpoints that do not count ([`Keeper::new`]).
+    pub(super) damaged: Vec<u64>,
     /// The signal that asks for an end of the run; 0 if there is none.
     asked: AtomicI32,
     /// The best model of an earlier run.
@@ -139,6 +141,7 @@ impl<E: Element> Cuts<E> {
             told: Mutex::default(),
             wrote: Condvar::new(),
             made: Mutex::new(origin.made),
+            damaged: origin.damaged.clone(),
             asked: AtomicI32::new(0),
             // A run that keeps the last model must not say that an earlier one is the best so far.
             best: origin.best.filter(|_| plan.best.is_some()),

@@ -22,6 +22,8 @@ type Word = Result<Begin, Refusal>;
 #[derive(Serialize, Deserialize)]
 struct Begin {
     choice: Option<Choice>,
+    /// [`Origin::damaged`].
+    damaged: Vec<u64>,
     /// [`Origin::name`].
     name: String,
 }
@@ -34,7 +36,9 @@ struct Refusal {
 
 fn word(origin: &Result<Origin, TrainError>) -> Vec<u8> {
     let word: Word = match origin {
-        Ok(origin) => Ok(Begin { choice: origin.choice, name: origin.name() }),
+        Ok(origin) => {
+            Ok(Begin { choice: origin.choice, damaged: origin.damaged.clone(), name: origin.name() })
+        }
         Err(error) => Err(Refusal { exit_code: error.exit_code(), message: error.to_string() }),
     };
     serde_json::to_vec(&word).expect("a word is valid JSON")
@@ -83,7 +87,8 @@ impl Origin {
         match (begin.choice, &checkpoints.folder, &checkpoints.from) {
             (Some(Choice::Resume(cut)), Some(folder), _) => {
                 let checkpoint = open("--resume", folder, cut)?;
-                Self::resume_from(subject, plan, folder, checkpoint)
+                let origin = Self::resume_from(subject, plan, folder, checkpoint)?;
+                Ok(Self { damaged: begin.damaged.clone(), ..origin })
             }
             (Some(choice @ Choice::From(cut)), _, Some(folder)) => {
                 let checkpoint = open("--from", folder, cut)?;

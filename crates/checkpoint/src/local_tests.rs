@@ -1,0 +1,88 @@
+//! A disk that forgets: whatever is not durable may be lost when the machine stops, and may be there.
+
+use super::{COMMIT, Step};
+
+/// A change of names that is not durable yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// A part has its name in the folder of the cut, which was written before the commit.
+    NamesPart,
+    /// The manifest has its name there.
+    NamesManifest,
+    /// The folder of the cut has its name.
+    NamesPlace,
+}
+
+/// What the disk has after some steps.
+#[derive(Default)]
+struct Disk {
+    /// The manifest is written under its first name, and its content is durable.
+    is_written: bool,
+    is_durable: bool,
+    /// Changes that a stop may undo, each on its own.
+    loose: Vec<Change>,
+    firm: Vec<Change>,
+}
+
+impl Disk {
+    fn after(steps: &[Step]) -> Self {
+        let mut disk = Self { loose: vec![Change::NamesPart, Change::NamesPlace], ..Self::default() };
+        for step in steps {
+            match step {
+                Step::Write => disk.is_written = true,
+                Step::SyncManifest => disk.is_durable |= disk.is_written,
+                Step::Rename => disk.loose.push(Change::NamesManifest),
+                Step::SyncPlace => disk.make_firm(|change| *change != Change::NamesPlace),
+                Step::SyncParent => disk.make_firm(|change| *change == Change::NamesPlace),
+            }
+        }
+        disk
+    }
+
+    fn make_firm(&mut self, which: impl Fn(&Change) -> bool) {
+        self.firm.extend(self.loose.extract_if(.., |change| which(change)));
+    }
+
+    /// What is wrong if the machine stops now, and of the loose changes those of the bits of `kept` survive.
+    fn fault(&self, kept: usize, is_committed: bool) -> Option<&'static str> {
+        let loose = self.loose.iter().enumerate().filter(|(at, _)| kept >> at & 1 == 1);
+        let there: Vec<Change> = self.firm.iter().copied().chain(loose.map(|(_, change)| *change)).collect();
+        let has = |change: Change| there.contains(&change);
+        let is_checkpoint = has(Change::NamesPlace) && has(Change::NamesManifest);
+        if is_checkpoint && !self.is_durable {
+            return Some("the manifest has its name and no content");
+        }
+        if is_checkpoint && !has(Change::NamesPart) {
+            return Some("the manifest names a part that is not there");
+        }
+        (is_committed && !is_checkpoint).then_some("a commit was told, and there is no checkpoint")
+    }
+}
+
+/// The first fault, wherever the machine stops and whatever survives.
+fn fault(steps: &[Step]) -> Option<&'static str> {
+    (0..=steps.len()).find_map(|done| {
+        let disk = Disk::after(&steps[..done]);
+        (0..1 << disk.loose.len()).find_map(|kept| disk.fault(kept, done == steps.len()))
+    })
+}
+
+#[test]
+fn a_stop_at_any_time_leaves_a_whole_checkpoint_or_none() {
+    assert_eq!(fault(&COMMIT), None);
+}
+
+#[test]
+fn no_step_of_a_commit_is_needless() {
+    for at in 0..COMMIT.len() {
+        let mut steps = COMMIT.to_vec();
+        let left_out = steps.remove(at);
+        assert!(fault(&steps).is_some(), "{at}: without {left_out:?} nothing is lost");
+    }
+    // The folder is made durable too early.
+    let (mut before, mut without) = (COMMIT, COMMIT);
+    before.swap(3, 4);
+    assert_eq!(fault(&before), Some("a commit was told, and there is no checkpoint"));
+    without.swap(2, 3);
+    assert_eq!(fault(&without), Some("the manifest names a part that is not there"));
+}
