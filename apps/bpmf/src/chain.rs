@@ -96,7 +96,9 @@ impl Chain {
         let nodes = u32::try_from(plan.nodes).unwrap_or(u32::MAX);
         let block = Block::new(Arc::clone(&model), plan.rank().into(), nodes).map_err(usage)?;
         let (lobby, exchange) = match plan.technique {
-            Technique::Exchange(exchange) if nodes > 1 => (plan.lobby(NAME, data.digest())?, exchange),
+            Technique::Exchange(exchange) if nodes > 1 => {
+                (intendant_train::lobby(plan, NAME, data.digest())?, exchange)
+            }
             // A single node exchanges nothing.
             Technique::Exchange(_) | Technique::Single | Technique::Server(_) => (None, Exchange::LapserPush),
         };

@@ -32,7 +32,8 @@ enum Step {
 }
 
 /// The steps of a commit, in their order. If the machine stops after any of them, a manifest that has its
-/// name is whole, and so are the parts that it names: their contents were made durable when they were written.
+/// name is whole, and so are the parts that it names: their contents were made durable when they were
+/// written.
 const COMMIT: [Step; 6] = [
     Step::Write,
     Step::SyncManifest,

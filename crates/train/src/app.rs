@@ -1,11 +1,10 @@
 //! The `main` of an application: command line, launching, logs, signals, results, exit code.
 
-use crate::args::{CommonArgs, Exchange, Technique};
 use crate::error::{TrainError, exit};
-use crate::plan::{Given, Plan};
 use crate::run::Outcome;
-use crate::settings::{self, Environment, SettingsError};
-use crate::{launching, logging, parse, signals, tls};
+use crate::settings::layers::{Environment, SettingsError};
+use crate::settings::{self, CommonArgs, Exchange, Given, Plan, Technique};
+use crate::{launching, logging, signals};
 use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
 use intendant::{Rendezvous, RendezvousError};
@@ -119,13 +118,15 @@ impl App {
             common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
         // Nodes that exchange values meet through the control plane, and can be simulated.
         let kept = |name: &str| {
-            WITHOUT_SERVER.contains(&name) || tls::FLAGS.contains(&name) || OF_EXCHANGES.contains(&name)
+            WITHOUT_SERVER.contains(&name)
+                || settings::tls::FLAGS.contains(&name)
+                || OF_EXCHANGES.contains(&name)
         };
         names.into_iter().filter(move |name| !kept(name))
     }
 
     /// Refuses settings that would have no effect.
-    fn check_without_server(&self, settings: &settings::Settings) -> Result<(), TrainError> {
+    fn check_without_server(&self, settings: &settings::layers::Settings) -> Result<(), TrainError> {
         let name = self.command.get_name();
         if let Some(flag) = self.of_servers().find(|flag| settings.chosen(flag)) {
             if let Some((_, reason)) = self.refused.iter().find(|(refused, _)| *refused == flag) {
@@ -147,7 +148,7 @@ impl App {
             command = command.mut_arg(name, |arg| arg.value_name(*value_name).help(*help));
         }
         if self.exchanges {
-            command = command.mut_arg("technique", |arg| arg.value_parser(parse::exchange));
+            command = command.mut_arg("technique", |arg| arg.value_parser(settings::exchange));
             for name in self.of_servers() {
                 let id = command
                     .get_arguments()
@@ -173,12 +174,12 @@ impl App {
         environment: &Environment,
         rendezvous: impl FnOnce() -> Result<Option<Rendezvous>, RendezvousError>,
     ) -> Result<(A, Plan), SettingsError> {
-        let settings = settings::read(self.command::<A>(), &self.defaults, argv, environment)?;
+        let settings = settings::layers::read(self.command::<A>(), &self.defaults, argv, environment)?;
         let flags = A::from_arg_matches(&settings.matches)?;
         let common = CommonArgs::from_arg_matches(&settings.matches)?;
         let rendezvous = match rendezvous() {
             // A single process needs no rendezvous, so that half of one is no error.
-            Err(_) if common.technique == Technique::Single => None,
+            Err(_) if common.cluster.technique == Technique::Single => None,
             found => found.map_err(TrainError::usage)?,
         };
         if self.exchanges {

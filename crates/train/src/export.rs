@@ -5,7 +5,7 @@
 //! mix. A file in the folder ([`MANIFEST`]) says which run the model comes from and which files belong to it.
 
 use crate::error::{AppError, TrainError};
-use crate::output::{self, Input};
+use crate::files::{self, Input};
 use intendant_checkpoint::is_address;
 use intendant_core::{Key, KeyRange};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -126,15 +126,15 @@ impl Staging {
         }
         let mut text = serde_json::to_vec_pretty(&manifest)?;
         text.push(b'\n');
-        output::create_synced(&self.folder.join(MANIFEST), &text)?;
-        output::sync_folder(&self.folder)?;
+        files::create_synced(&self.folder.join(MANIFEST), &text)?;
+        files::sync_folder(&self.folder)?;
         for _ in 0..RENAMES_MAX {
             match fs::rename(&self.folder, &self.place) {
-                Ok(()) => return output::sync_parent(&self.place),
+                Ok(()) => return files::sync_parent(&self.place),
                 Err(error) if is_taken(&error) => {
                     check_contents(&self.place)?;
                     match self.exchange() {
-                        Ok(()) => return output::sync_parent(&self.place),
+                        Ok(()) => return files::sync_parent(&self.place),
                         // Another run has just moved the earlier model away, or put its own there.
                         Err(error) if error.kind() == ErrorKind::NotFound || is_taken(&error) => {}
                         Err(error) => return Err(error),
@@ -182,9 +182,9 @@ fn place(path: &Path) -> io::Result<PathBuf> {
         Ok(found) if !found.is_dir() => Err(io::Error::new(ErrorKind::NotADirectory, "it is not a folder")),
         Ok(_) => fs::canonicalize(path),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let path = output::follow(path)?;
+            let path = files::follow(path)?;
             let name = path.file_name().ok_or(ErrorKind::InvalidFilename)?;
-            let parent = output::parent(&path);
+            let parent = files::parent(&path);
             fs::create_dir_all(parent)?;
             Ok(fs::canonicalize(parent)?.join(name))
         }
@@ -237,7 +237,7 @@ pub(crate) fn check(
         )));
     }
     let inside = |report: &Path| {
-        fs::canonicalize(output::parent(report)).is_ok_and(|folder| folder.starts_with(&place))
+        fs::canonicalize(files::parent(report)).is_ok_and(|folder| folder.starts_with(&place))
     };
     if report.is_some_and(inside) {
         return Err(refused(
@@ -245,7 +245,7 @@ pub(crate) fn check(
                 .to_owned(),
         ));
     }
-    let devices = [fs::metadata(&place), fs::metadata(output::parent(&place))];
+    let devices = [fs::metadata(&place), fs::metadata(files::parent(&place))];
     if let [Ok(folder), Ok(parent)] = devices
         && folder.dev() != parent.dev()
     {

@@ -1,8 +1,8 @@
 //! `--nodes N` without a launcher around: this process starts N copies of itself and waits for them.
 
 use crate::error::TrainError;
-use crate::metrics;
-use crate::plan::Plan;
+use crate::report::metrics;
+use crate::settings::Plan;
 use intendant::Rendezvous;
 use intendant::launch::Launch;
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 //! or this node alone if the others have copies, and say so in the exit code. A second signal ends the
 //! process at once.
 
+use crate::clock::now;
 use crate::error::{TrainError, exit};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use intendant::launch::REPEATED_SIGNAL;
@@ -126,11 +127,6 @@ fn ends_at_once(delivered: &mut Option<Instant>, now: Instant, deliver: impl FnO
         }
         None => true,
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a second signal counts only some time after the first")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// Passes a signal to the run; `false` if there is none that can take it.

@@ -91,7 +91,8 @@ pub(crate) struct Mark {
 
 impl LiveAddress {
     /// Asks a node for its numbers. The error is in words. A node that asks for the token of readers gets a
-    /// proof, not the token: another node has told the address, and what listens there may be another program.
+    /// proof, not the token: another node has told the address, and what listens there may be another
+    /// program.
     pub(crate) async fn ask(&self, token: Option<&Token>) -> Result<Said, String> {
         let answered = tokio::time::timeout(WITHIN, self.ask_and_answer(token));
         answered.await.unwrap_or_else(|_| Err(format!("it does not answer within {} s", WITHIN.as_secs())))

@@ -1,0 +1,147 @@
+//! Who manages the parameters (`--technique`).
+
+use intendant::Policy;
+use intendant::lapser::Variant;
+use intendant_core::Movement;
+
+/// Who manages the parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Technique {
+    /// Plain memory that the workers of one process share; no parameter server.
+    Single,
+    /// A parameter server.
+    Server(intendant::Technique),
+    /// No parameter server: the nodes of a [`Program`](crate::Program) exchange what they compute.
+    Exchange(Exchange),
+}
+
+/// How the nodes of a [`Program`](crate::Program) exchange what they compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// Lapser: a node writes each value to the nodes that need it [Lapser §3.2.2.A].
+    LapserPush,
+    /// Lapser: a node reads a value when its copy is too old [Lapser §3.2.2.B].
+    LapserPull,
+    /// Lapser: a node writes a value to those nodes whose copy would be too old for their slack.
+    LapserPushBySlack,
+    /// A node writes each value to the nodes that need it, and all nodes meet after each step [Lapser Tab.
+    /// 5.2, GPI and MPI Put].
+    OneSided,
+    /// A node writes all values of a step to all nodes at once, and all nodes meet.
+    AllGather,
+    /// A node writes each value to all nodes, and all nodes meet [Lapser Tab. 5.2, MPI Bcast].
+    Broadcast,
+}
+
+impl Exchange {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::LapserPush,
+        Self::LapserPull,
+        Self::LapserPushBySlack,
+        Self::OneSided,
+        Self::AllGather,
+        Self::Broadcast,
+    ];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LapserPush => "lapser-push",
+            Self::LapserPull => "lapser-pull",
+            Self::LapserPushBySlack => "lapser-push-by-slack",
+            Self::OneSided => "one-sided",
+            Self::AllGather => "all-gather",
+            Self::Broadcast => "broadcast",
+        }
+    }
+
+    /// The variant of Lapser that carries the values. Those to compare with push them.
+    #[must_use]
+    pub const fn variant(self) -> Variant {
+        match self {
+            Self::LapserPull => Variant::Pull,
+            Self::LapserPushBySlack => Variant::PushBySlack,
+            Self::LapserPush | Self::OneSided | Self::AllGather | Self::Broadcast => Variant::Push,
+        }
+    }
+
+    /// Whether nodes may use values that are older than those of this step.
+    #[must_use]
+    pub const fn has_slack(self) -> bool {
+        matches!(self, Self::LapserPush | Self::LapserPull | Self::LapserPushBySlack)
+    }
+}
+
+impl Technique {
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Server(technique) => technique.policy().name,
+            Self::Exchange(exchange) => exchange.name(),
+        }
+    }
+
+    /// The policy of a parameter server.
+    #[must_use]
+    pub const fn policy(self) -> Option<Policy> {
+        match self {
+            Self::Single | Self::Exchange(_) => None,
+            Self::Server(technique) => Some(technique.policy()),
+        }
+    }
+
+    /// How keys come to the nodes that use them, if batches are localized so far ahead.
+    pub(super) fn movement(self, nodes: usize, localize_ahead: u32) -> Movement {
+        match self.policy().map(|policy| policy.movement(nodes)) {
+            None => Movement::Intended,
+            Some(Movement::Requested) if localize_ahead == 0 => Movement::Never,
+            Some(movement) => movement,
+        }
+    }
+}
+
+/// The names of all techniques.
+fn techniques() -> String {
+    let names: Vec<_> = intendant::Technique::ALL.iter().map(|technique| technique.policy().name).collect();
+    format!("single, {}", names.join(", "))
+}
+
+pub(crate) fn technique(text: &str) -> Result<Technique, String> {
+    match text {
+        "single" => Ok(Technique::Single),
+        name => name
+            .parse()
+            .map(Technique::Server)
+            .map_err(|_| format!("no such technique; use one of {}", techniques())),
+    }
+}
+
+/// The techniques of a [`Program`](crate::Program) that runs on several nodes.
+pub(crate) fn exchange(text: &str) -> Result<Technique, String> {
+    if text == Technique::Single.name() {
+        return Ok(Technique::Single);
+    }
+    let found = Exchange::ALL.into_iter().find(|exchange| exchange.name() == text);
+    found.map(Technique::Exchange).ok_or_else(|| {
+        let names = Exchange::ALL.map(Exchange::name).join(", ");
+        format!("this program has no such technique; use one of single, {names}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn techniques_are_known_by_name() {
+        for built in intendant::Technique::ALL {
+            assert_eq!(technique(built.policy().name), Ok(Technique::Server(built)));
+        }
+        let error = technique("clasic").expect_err("a typing error");
+        assert!(error.contains("no such technique") && error.contains("adaptive"), "{error}");
+    }
+}
