@@ -49,6 +49,9 @@ pub(crate) struct Flags {
 
     /// Write the proportions of topics in each test document to this file: a line for each, with what the
     /// data calls it (its number or its line) and a number for each topic, between tabs
-    #[arg(long, value_name = "FILE", help_heading = "Output and configuration")]
+    #[arg(
+        long, group = intendant_train::flag::OUTPUT, value_name = "FILE",
+        help_heading = "Output and configuration",
+    )]
     pub(crate) predict: Option<PathBuf>,
 }

@@ -118,6 +118,9 @@ pub(crate) struct Flags {
 
     /// Write the probability that the label is 1 of each test row to this file, one per line, in the order of
     /// the rows
-    #[arg(long, value_name = "FILE", help_heading = "Output and configuration")]
+    #[arg(
+        long, group = intendant_train::flag::OUTPUT, value_name = "FILE",
+        help_heading = "Output and configuration",
+    )]
     pub(crate) predict: Option<PathBuf>,
 }

@@ -2,11 +2,12 @@
 
 use crate::error::{TrainError, exit};
 use crate::run::Outcome;
-use crate::settings::layers::{Environment, SettingsError};
+use crate::settings::flag::{self, Attributes};
+use crate::settings::layers::{self, Environment, Settings, SettingsError};
 use crate::settings::{self, CommonArgs, Exchange, Given, Plan, Technique};
 use crate::{launching, logging, signals};
 use clap::builder::Resettable;
-use clap::{Args, Command, FromArgMatches};
+use clap::{Arg, Args, Command, FromArgMatches};
 use intendant::{Rendezvous, RendezvousError};
 use intendant_core::{Element, ElementType};
 use std::ffi::OsString;
@@ -46,33 +47,6 @@ pub struct App {
     refused: Vec<(&'static str, &'static str)>,
 }
 
-/// Common flags of applications without a parameter server.
-const WITHOUT_SERVER: [&str; 20] = [
-    "data",
-    "test",
-    "epochs",
-    "valid-every",
-    "seed",
-    "float",
-    "nodes",
-    "workers",
-    "technique",
-    "checkpoint",
-    "checkpoint-seconds",
-    "resume",
-    "from",
-    "max-restarts",
-    "grace-seconds",
-    "report",
-    "export",
-    "no-progress",
-    "verbose",
-    "config",
-];
-
-/// Those that programs that exchange have besides, for their nodes and for their simulation.
-const OF_EXCHANGES: [&str; 6] = ["transport", "simulate", "net", "machine", "charge", "operation-keys"];
-
 impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
@@ -111,24 +85,10 @@ impl App {
         self
     }
 
-    /// Names of the common flags that an application without a parameter server does not have.
-    fn of_servers(&self) -> impl Iterator<Item = String> + use<> {
-        let common = CommonArgs::augment_args(Command::new("common"));
-        let names: Vec<String> =
-            common.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
-        // Nodes that exchange values meet through the control plane, and can be simulated.
-        let kept = |name: &str| {
-            WITHOUT_SERVER.contains(&name)
-                || settings::tls::FLAGS.contains(&name)
-                || OF_EXCHANGES.contains(&name)
-        };
-        names.into_iter().filter(move |name| !kept(name))
-    }
-
     /// Refuses settings that would have no effect.
-    fn check_without_server(&self, settings: &settings::layers::Settings) -> Result<(), TrainError> {
+    fn check_without_server(&self, settings: &Settings, attributes: &Attributes) -> Result<(), TrainError> {
         let name = self.command.get_name();
-        if let Some(flag) = self.of_servers().find(|flag| settings.chosen(flag)) {
+        if let Some(flag) = attributes.flags(flag::SERVER).find(|flag| settings.asks(flag)) {
             if let Some((_, reason)) = self.refused.iter().find(|(refused, _)| *refused == flag) {
                 return Err(TrainError::usage(format!("--{flag}: {reason}; leave it out")));
             }
@@ -138,33 +98,30 @@ impl App {
     }
 
     /// The command with the application's flags and the common ones.
-    fn command<A: Args>(&self) -> Command {
+    fn command<A: Args>(&self) -> (Command, Attributes) {
         // Flags bring the description of their struct along; the application's description must stay.
         let about = Resettable::from(self.command.get_about().cloned());
         let long_about = Resettable::from(self.command.get_long_about().cloned());
         let command = A::augment_args(self.command.clone().next_help_heading("Task"));
+        let own = command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
+        let command = Attributes::declare(command);
         let mut command = CommonArgs::augment_args(command.next_help_heading(None::<&'static str>));
         for (name, value_name, help) in &self.described {
             command = command.mut_arg(name, |arg| arg.value_name(*value_name).help(*help));
         }
+        let attributes = Attributes::of(&command, own);
         if self.exchanges {
             command = command.mut_arg("technique", |arg| arg.value_parser(settings::exchange));
-            for name in self.of_servers() {
-                let id = command
-                    .get_arguments()
-                    .find(|arg| arg.get_long() == Some(&name))
-                    .map(|arg| arg.get_id().clone());
-                if let Some(id) = id {
-                    command = command.mut_arg(id, |arg| arg.hide(true));
-                }
-            }
+            let is_hidden = |arg: &Arg| arg.get_long().is_some_and(|name| attributes.has(name, flag::SERVER));
+            command = command.mut_args(|arg| if is_hidden(&arg) { arg.hide(true) } else { arg });
         }
-        command.about(about).long_about(long_about).after_help(
+        let command = command.about(about).long_about(long_about).after_help(
             "Each flag can also be given as an environment variable (--valid-every as INTENDANT_VALID_EVERY) or in the \
              --config file. Flags win over the environment, the environment over the file.\n\
              Exit codes: 0 success, 2 wrong usage, configuration or data, 3 training diverged, 4 another node was lost, \
              5 no checkpoint can be used, 101 the program panicked (a bug), 128 + n ended by signal n, 1 any other failure.",
-        )
+        );
+        (command, attributes)
     }
 
     /// Reads all layers of settings and checks the common flags.
@@ -174,7 +131,8 @@ impl App {
         environment: &Environment,
         rendezvous: impl FnOnce() -> Result<Option<Rendezvous>, RendezvousError>,
     ) -> Result<(A, Plan), SettingsError> {
-        let settings = settings::layers::read(self.command::<A>(), &self.defaults, argv, environment)?;
+        let (command, attributes) = self.command::<A>();
+        let settings = layers::read((command, &attributes), &self.defaults, argv, environment)?;
         let flags = A::from_arg_matches(&settings.matches)?;
         let common = CommonArgs::from_arg_matches(&settings.matches)?;
         let rendezvous = match rendezvous() {
@@ -183,8 +141,11 @@ impl App {
             found => found.map_err(TrainError::usage)?,
         };
         if self.exchanges {
-            self.check_without_server(&settings)?;
+            self.check_without_server(&settings, &attributes)?;
         }
+        let is_simulated = common.simulation.simulate;
+        let asks = |flag: &str| settings.asks(flag);
+        attributes.refuse_without_effect(asks, common.cluster.technique, is_simulated)?;
         let given = Given {
             program: self.command.get_name().to_owned(),
             version: self.command.get_version().unwrap_or_default().to_owned(),
@@ -194,8 +155,7 @@ impl App {
         };
         let mut plan = Plan::new(common, given, rendezvous)?;
         if self.exchanges {
-            let names: Vec<String> = self.of_servers().collect();
-            plan.config.drop_all(names.iter().map(String::as_str));
+            plan.config.drop_all(flag::SERVER);
         }
         Ok((flags, plan))
     }

@@ -30,4 +30,5 @@ pub use report::{
     Report, SCHEMA, Sampling, Simulated, Validation, VirtualEpoch,
 };
 pub use run::{Costs, Outcome, Program, Saved, SavedRun, State, UnderWay, lobby, run, run_program};
+pub use settings::flag;
 pub use settings::{Config, DataSource, Exchange, LocalAccess, Plan, Simulation, Technique, TestSource};

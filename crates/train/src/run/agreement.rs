@@ -8,23 +8,9 @@
 
 use crate::error::TrainError;
 use crate::report::metrics::Place;
-use crate::settings::{PROGRAM, Plan};
+use crate::settings::Plan;
 use intendant_task::{Partition, Subepoch, Task};
 use serde::{Deserialize, Serialize};
-
-/// Settings that each node may choose for itself, or that are compared in another way.
-const NODES_OWN: [&str; 10] = [
-    "join",
-    "look-ahead",
-    "look-ahead-keys",
-    "data",
-    "test",
-    "replicate-file",
-    "data-port",
-    "transport",
-    "key-caching",
-    "compress",
-];
 
 /// The value of a setting that a node does not have.
 const ABSENT: &str = "absent";
@@ -73,7 +59,7 @@ impl Terms {
         ];
         let mut terms: Vec<_> = common.map(|(name, value)| (name.to_owned(), value)).into();
         for (name, value) in plan.config.settings() {
-            if !NODES_OWN.contains(&name) && terms.iter().all(|term| term.0 != name) {
+            if !plan.config.is_own(name) && terms.iter().all(|term| term.0 != name) {
                 let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 terms.push((name.to_owned(), value));
             }
@@ -84,9 +70,7 @@ impl Terms {
     /// The same for joining a cluster, with flags named as the user types them.
     pub(crate) fn settings(&self, plan: &Plan) -> Vec<(String, String)> {
         let named = |name: &String| {
-            let is_flag = ["export", "checkpoint"].contains(&name.as_str())
-                || (name != PROGRAM && plan.config.get(name).is_some());
-            if is_flag { format!("--{name}") } else { name.clone() }
+            if plan.config.is_flag(name) { format!("--{name}") } else { name.clone() }
         };
         self.0.iter().map(|(name, value)| (named(name), value.clone())).collect()
     }

@@ -7,17 +7,13 @@ mod agree;
 
 use crate::error::TrainError;
 use crate::report::{EpochSum, Made, Totals};
-use crate::settings::{CommonArgs, Plan};
-use clap::Args;
+use crate::settings::Plan;
 use intendant_checkpoint::{Best, Checkpoint, CheckpointError, Claim, Folder, Latest, Range};
 use intendant_core::{Element, ElementType, Initialiser, Key, KeyRange};
 use intendant_task::{Reduction, Rest, Start, Task};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// Common settings that decide what is trained.
-const OF_TRAINING: [&str; 3] = ["seed", "float", "test"];
 
 /// How often, and how long apart, a run tries to claim its folder of checkpoints: for longer than one takes
 /// to end that has lost a node, or got a signal and has the usual grace.
@@ -120,18 +116,14 @@ impl RunState {
         };
         // Other flags can be the reason why the data are others.
         differs("the task", &self.task, &here.task)
-            .or_else(|| self.differs_in_flags(&here))
+            .or_else(|| self.differs_in_flags(&here, plan))
             .or_else(|| differs("the digest of the data", &self.data, &here.data))
     }
 
     /// The first flag that decides what is trained and is another one.
-    fn differs_in_flags(&self, here: &Self) -> Option<String> {
-        let common = CommonArgs::augment_args(clap::Command::new("common"));
-        let decides = |name: &str| {
-            OF_TRAINING.contains(&name) || common.get_arguments().all(|arg| arg.get_long() != Some(name))
-        };
+    fn differs_in_flags(&self, here: &Self, plan: &Plan) -> Option<String> {
         let (there, here) = (self.config.as_object()?, here.config.as_object()?.clone());
-        let names = here.keys().chain(there.keys()).filter(|name| decides(name));
+        let names = here.keys().chain(there.keys()).filter(|name| plan.config.decides(name));
         names.into_iter().find_map(|name| {
             let of = |config: &serde_json::Map<String, serde_json::Value>| {
                 let value = config.get(name);

@@ -39,11 +39,13 @@ fn a_flag_is_for_the_techniques_that_make_something_of_it() {
         ("--replicate-top 5", &["nups", "bips"]),
         ("--replicate-file no-such-file", &["nups", "bips"]),
     ];
-    for value in ["exact", "bf16"] {
-        let given = |technique: &str| format!("--technique {technique} --delta-type {value}");
+    let acting = ["delta-type exact", "delta-type bf16", "significant 0.1", "intent-quantile 0.9"];
+    for flag in acting {
+        let given = |technique: &str| format!("--technique {technique} --{flag}");
+        let name = flag.split(' ').next().expect("a name");
         for technique in techniques.into_iter().filter(|technique| *technique != "adaptive") {
             let why = format!(
-                "--delta-type is for techniques that act on intents; it has no effect with technique {technique}: leave it \
+                "--{name} is for techniques that act on intents; it has no effect with technique {technique}: leave it \
                  out"
             );
             refused(&given(technique), &why);

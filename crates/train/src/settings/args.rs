@@ -5,6 +5,7 @@
 
 use super::checkpoints::CheckpointArgs;
 use super::cluster::ClusterArgs;
+use super::flag;
 use super::headings::{DATA, TRAINING};
 use super::intents::IntentArgs;
 use super::outputs::OutputArgs;
@@ -20,11 +21,13 @@ use std::num::NonZeroU32;
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CommonArgs {
     /// Training data
-    #[arg(long, value_name = "PATH|builtin:NAME", value_parser = data, help_heading = DATA)]
+    #[arg(
+        long, group = flag::OWN, value_name = "PATH|builtin:NAME", value_parser = data, help_heading = DATA,
+    )]
     pub(crate) data: Option<DataSource>,
 
     /// Test data: a file, or the fraction of the data to hold out
-    #[arg(long, value_name = "FILE|FRACTION", help_heading = DATA)]
+    #[arg(long, groups = [flag::DECIDES, flag::OWN], value_name = "FILE|FRACTION", help_heading = DATA)]
     pub(crate) test: Option<TestSource>,
 
     /// Passes over the training data; 0 evaluates the initial model
@@ -37,15 +40,15 @@ pub(crate) struct CommonArgs {
 
     /// End the training when so many validations in a row were not better than the best one before them
     /// [default: never]
-    #[arg(long, value_name = "N", help_heading = TRAINING)]
+    #[arg(long, group = flag::SERVER, value_name = "N", help_heading = TRAINING)]
     pub(crate) patience: Option<NonZeroU32>,
 
     /// Seed of the initial model, the order of examples and all sampling
-    #[arg(long, value_name = "S", default_value_t = 1, help_heading = TRAINING)]
+    #[arg(long, group = flag::DECIDES, value_name = "S", default_value_t = 1, help_heading = TRAINING)]
     pub(crate) seed: u64,
 
     /// Element type of parameters: f32 or f64
-    #[arg(long, value_name = "TYPE", default_value = "f32", help_heading = TRAINING)]
+    #[arg(long, group = flag::DECIDES, value_name = "TYPE", default_value = "f32", help_heading = TRAINING)]
     pub(crate) float: ElementType,
 
     #[command(flatten)]

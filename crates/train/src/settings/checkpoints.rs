@@ -1,5 +1,6 @@
 //! Checkpoints and copies: their flags, and what they need.
 
+use super::flag;
 use super::headings::CHECKPOINTS;
 use super::technique::Technique;
 use super::values::{Keep, seconds};
@@ -16,7 +17,10 @@ use std::time::Duration;
 pub(crate) struct CheckpointArgs {
     /// Write checkpoints to this folder, from which --resume continues the run. All nodes must reach it. A
     /// program that is built with the feature s3 also takes s3://BUCKET/PREFIX
-    #[arg(long, value_name = "DIR", conflicts_with = "simulate", help_heading = CHECKPOINTS)]
+    #[arg(
+        long, group = flag::OUTPUT, value_name = "DIR", conflicts_with = "simulate",
+        help_heading = CHECKPOINTS,
+    )]
     pub(crate) checkpoint: Option<PathBuf>,
 
     /// Seconds between two checkpoints. There is one at the end of the training as well
@@ -28,14 +32,14 @@ pub(crate) struct CheckpointArgs {
 
     /// Continue from the newest checkpoint, if there is one. The number of nodes, that of workers and the
     /// technique may differ from those of the run that wrote it
-    #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
+    #[arg(long, group = flag::OUTPUT, requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub(crate) resume: bool,
 
     /// The model that is tested and exported, and whose checkpoint is kept: that of the last epoch (last), or
     /// that of the best validation (best). Needs --checkpoint
     #[arg(
-        long, value_name = "last|best", default_value = "last", conflicts_with = "simulate",
-        help_heading = CHECKPOINTS
+        long, group = flag::SERVER, value_name = "last|best", default_value = "last",
+        conflicts_with = "simulate", help_heading = CHECKPOINTS,
     )]
     pub(crate) keep: Keep,
 
@@ -46,25 +50,29 @@ pub(crate) struct CheckpointArgs {
     /// Start the nodes again, up to so many times in a row, when one was killed or lost: they continue from
     /// the newest checkpoint. Newer checkpoints make the count start anew. Needs --checkpoint
     #[arg(
-        long, value_name = "K", default_value_t = 0, conflicts_with = "simulate", help_heading = CHECKPOINTS
+        long, group = flag::OUTPUT, value_name = "K", default_value_t = 0, conflicts_with = "simulate",
+        help_heading = CHECKPOINTS,
     )]
     pub(crate) max_restarts: u32,
 
     /// Let so many other nodes hold a copy of what each node owns, as it was at the last cut
     /// (--checkpoint-seconds). When up to so many nodes are lost, the others go on from there; nodes can join
     /// (--join) and leave (`intendant scale`). It needs no --checkpoint
-    #[arg(long, value_name = "K", default_value_t = 0, help_heading = CHECKPOINTS)]
+    #[arg(long, group = flag::SERVER, value_name = "K", default_value_t = 0, help_heading = CHECKPOINTS)]
     pub(crate) copies: usize,
 
     /// Join a run with --copies: the address that its node 0 has told, or that of any other node of it. The
     /// other flags are those of the run
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "simulate", help_heading = CHECKPOINTS)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::OWN], value_name = "HOST:PORT", conflicts_with = "simulate",
+        help_heading = CHECKPOINTS,
+    )]
     pub(crate) join: Option<String>,
 
     /// Seconds to write a last checkpoint after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, before the run ends
     /// without. A second signal ends it at once
     #[arg(
-        long, value_name = "S", default_value_t = 25.0, value_parser = seconds,
+        long, group = flag::OUTPUT, value_name = "S", default_value_t = 25.0, value_parser = seconds,
         help_heading = CHECKPOINTS
     )]
     pub(crate) grace_seconds: f64,

@@ -1,5 +1,6 @@
 //! The nodes, their workers and the technique: the flags about them.
 
+use super::flag;
 use super::headings::CLUSTER;
 use super::technique::{Technique, technique};
 use super::tls::TlsArgs;
@@ -26,26 +27,19 @@ const LOCALIZE_AHEAD: u32 = 1;
 pub(crate) struct PackingArgs {
     /// Key caching: connections remember lists of keys, and name a list that they carry again by a number.
     /// It pays where batches access the same keys in every epoch, and values are short
-    #[arg(long, help_heading = CLUSTER)]
+    #[arg(long, groups = [flag::SERVER, flag::OWN, flag::MESSAGES], help_heading = CLUSTER)]
     pub(crate) key_caching: bool,
 
     /// Compress messages of 4 KiB or more. It pays where values are small whole numbers or mostly zero, and
     /// the network is slow
-    #[arg(long, help_heading = CLUSTER)]
+    #[arg(long, groups = [flag::SERVER, flag::OWN, flag::MESSAGES], help_heading = CLUSTER)]
     pub(crate) compress: bool,
 }
 
 impl PackingArgs {
-    /// What the flags mean. `technique` must have messages for them.
-    pub(super) fn packing(self, technique: Technique) -> Result<Packing, TrainError> {
-        let Self { key_caching, compress } = self;
-        let given = [("--key-caching", key_caching), ("--compress", compress)];
-        if let (Technique::Single, Some((flag, _))) = (technique, given.iter().find(|(_, given)| *given)) {
-            return Err(TrainError::usage(format!(
-                "{flag} shortens messages, and technique single has none: leave it out"
-            )));
-        }
-        Ok(Packing { key_lists: key_caching, compress })
+    /// What the flags mean.
+    pub(super) const fn packing(self) -> Packing {
+        Packing { key_lists: self.key_caching, compress: self.compress }
     }
 }
 
@@ -62,13 +56,16 @@ pub(crate) struct ClusterArgs {
 
     /// First port of the data plane, for firewalls; the k-th node of a machine uses PORT + k. Any free port
     /// by default
-    #[arg(long, value_name = "PORT", value_parser = count(65_535), help_heading = CLUSTER)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::OWN], value_name = "PORT", value_parser = count(65_535),
+        help_heading = CLUSTER,
+    )]
     pub(crate) data_port: Option<usize>,
 
     /// Connections between nodes of one host: auto (as shm), shm (rings in shared memory where both can map
     /// it, else as unix), unix (Unix sockets) or tcp; between hosts TCP. With verbs, in programs that are
     /// built with the feature verbs, all connections use RDMA
-    #[arg(long, value_name = "KIND", default_value = "auto", help_heading = CLUSTER)]
+    #[arg(long, group = flag::OWN, value_name = "KIND", default_value = "auto", help_heading = CLUSTER)]
     pub(crate) transport: Transport,
 
     #[command(flatten)]
@@ -101,63 +98,69 @@ pub(crate) struct ClusterArgs {
 
     /// Channels per node: disjoint partitions of the keys, each with its own thread and connections
     #[arg(
-        long, value_name = "C", default_value = "1", value_parser = count(limits::CHANNELS_MAX),
-        help_heading = CLUSTER
+        long, group = flag::SERVER, value_name = "C", default_value = "1",
+        value_parser = count(limits::CHANNELS_MAX), help_heading = CLUSTER,
     )]
     pub(crate) channels: usize,
 
     /// How keys are assigned to their home nodes: range, hash, random or ring [default: random; with --copies
     /// ring]
-    #[arg(long, value_name = "ORDER", help_heading = CLUSTER)]
+    #[arg(long, group = flag::SERVER, value_name = "ORDER", help_heading = CLUSTER)]
     pub(crate) key_order: Option<KeyOrder>,
 
     /// How a node stores its values: dense (an array over all keys) or sparse (a hash table)
-    #[arg(long, value_name = "KIND", default_value = "dense", help_heading = CLUSTER)]
+    #[arg(long, group = flag::SERVER, value_name = "KIND", default_value = "dense", help_heading = CLUSTER)]
     pub(crate) storage: Storage,
 
     /// How workers access the values of their own node: shared (in shared memory), queue (through the queue
     /// of a channel's thread) or, with --simulate, ipc (as if each worker were a process that exchanges
     /// messages with its node)
-    #[arg(long, value_name = "KIND", default_value = "shared", help_heading = CLUSTER)]
+    #[arg(long, group = flag::SERVER, value_name = "KIND", default_value = "shared", help_heading = CLUSTER)]
     pub(crate) local_access: LocalAccess,
 
     /// Order of a worker's operations on one key: fifo or chain [default: the technique's own]
-    #[arg(long, value_name = "ORDER", help_heading = CLUSTER)]
+    #[arg(long, group = flag::SERVER, value_name = "ORDER", help_heading = CLUSTER)]
     pub(crate) order: Option<Order>,
 
     /// Whether nodes cache the locations of parameters that they accessed [default: the technique's own]
-    #[arg(long, value_name = "true|false", help_heading = CLUSTER)]
+    #[arg(long, group = flag::SERVER, value_name = "true|false", help_heading = CLUSTER)]
     pub(crate) caches: Option<bool>,
 
     /// How nodes find parameters that move on request (lapse, nups): home (the home of a parameter forwards
     /// accesses), home-cached (nodes remember locations), request (nodes ask the home first),
     /// broadcast-relocations (every node knows every location) or broadcast-operations (nodes ask all others)
     /// [default: home]
-    #[arg(long, value_name = "NAME", conflicts_with = "caches", help_heading = CLUSTER)]
+    #[arg(long, group = flag::SERVER, value_name = "NAME", conflicts_with = "caches", help_heading = CLUSTER)]
     pub(crate) location: Option<Location>,
 
     /// Batches that each worker's loader prepares ahead. With techniques that act on intents, the loader
     /// signals the keys of a batch when it has prepared it [default: 128 with such techniques, else 8]
-    #[arg(long, value_name = "B", value_parser = count(1 << 20), help_heading = CLUSTER)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::OWN], value_name = "B",
+        value_parser = count(1 << 20), help_heading = CLUSTER,
+    )]
     pub(crate) look_ahead: Option<usize>,
 
     /// Minimum number of keys that these batches name, with samples that are chosen ahead: loaders prepare
     /// more batches if batches are small [default: 131072 with techniques that act on intents, 8192 on one
     /// node, else 0; 0 with --look-ahead]
-    #[arg(long, value_name = "K", value_parser = count_or_none(1 << 26), help_heading = CLUSTER)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::OWN], value_name = "K",
+        value_parser = count_or_none(1 << 26), help_heading = CLUSTER,
+    )]
     pub(crate) look_ahead_keys: Option<usize>,
 
     /// Latency hiding: move the keys of a batch to its node so many batches before it is trained; 0 means
     /// never. It has no effect with techniques that do not move keys on request [default: 1 with lapse and
     /// nups on several nodes, else 0]
     #[arg(
-        long, value_name = "B",
+        long, group = flag::SERVER, value_name = "B",
         value_parser = clap::value_parser!(u32).range(0..=4096), help_heading = CLUSTER,
     )]
     pub(crate) localize_ahead: Option<u32>,
 
     /// Wait for the push of each batch before the next batch
-    #[arg(long, help_heading = CLUSTER)]
+    #[arg(long, group = flag::SERVER, help_heading = CLUSTER)]
     pub(crate) synchronous: bool,
 }
 

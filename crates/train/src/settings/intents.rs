@@ -1,6 +1,7 @@
 //! Intents: whether loaders signal them, and the flags about when the system acts on them. None of these
 //! flags is needed.
 
+use super::flag;
 use super::headings::INTENTS;
 use super::layers::Config;
 use super::technique::Technique;
@@ -17,19 +18,19 @@ const ROUNDS_PER_SECOND_MIN: f64 = 0.01;
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct IntentArgs {
     /// Maximum number of rounds per second in which a node processes intents and clocks [default: 1000]
-    #[arg(long, value_name = "R", help_heading = INTENTS)]
+    #[arg(long, groups = [flag::SERVER, flag::INTENTS], value_name = "R", help_heading = INTENTS)]
     pub(crate) rounds_per_second: Option<f64>,
 
     /// Probability that the system acts on an intent in time, if clocks advance at random [default: 0.9999]
-    #[arg(long, value_name = "P", help_heading = INTENTS)]
+    #[arg(long, groups = [flag::SERVER, flag::INTENTS], value_name = "P", help_heading = INTENTS)]
     pub(crate) intent_quantile: Option<f64>,
 
     /// Weight of the latest round in the estimate of how fast clocks advance [default: 0.1]
-    #[arg(long, value_name = "ALPHA", help_heading = INTENTS)]
+    #[arg(long, groups = [flag::SERVER, flag::INTENTS], value_name = "ALPHA", help_heading = INTENTS)]
     pub(crate) intent_smoothing: Option<f64>,
 
     /// Initial estimate of the clocks that a worker advances in a round [default: 10]
-    #[arg(long, value_name = "CLOCKS", help_heading = INTENTS)]
+    #[arg(long, groups = [flag::SERVER, flag::INTENTS], value_name = "CLOCKS", help_heading = INTENTS)]
     pub(crate) intent_initial: Option<f64>,
 }
 
@@ -50,18 +51,6 @@ impl IntentPlan {
         config: &mut Config,
     ) -> Result<Self, TrainError> {
         let acts = technique.policy().is_some_and(|policy| policy.intents.is_some());
-        let flags = [
-            ("--rounds-per-second", args.rounds_per_second.is_some()),
-            ("--intent-quantile", args.intent_quantile.is_some()),
-            ("--intent-smoothing", args.intent_smoothing.is_some()),
-            ("--intent-initial", args.intent_initial.is_some()),
-        ];
-        if let (false, Some((flag, _))) = (acts, flags.iter().find(|(_, given)| *given)) {
-            return Err(TrainError::usage(format!(
-                "{flag} is for techniques that act on intents; it has no effect with technique {}: leave it out",
-                technique.name()
-            )));
-        }
         let defaults = TimingConfig::default();
         let timing = TimingConfig {
             smoothing: args.intent_smoothing.unwrap_or(defaults.smoothing),
@@ -101,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_for_techniques_that_act_on_intents_and_must_make_sense() {
+    fn flags_must_make_sense() {
         let new = |args: &IntentArgs, technique| IntentPlan::new(args, technique, 2, &mut Config::default());
         let adaptive = Technique::Server(intendant::Technique::Adaptive);
         let alone = IntentPlan::new(&IntentArgs::default(), adaptive, 1, &mut Config::default());
@@ -113,7 +102,6 @@ mod tests {
         assert!(!new(&IntentArgs::default(), lapse).expect("no flags").are_signalled);
         let refused = |args: IntentArgs, technique| new(&args, technique).expect_err("refused").to_string();
         let quantile = |p| IntentArgs { intent_quantile: Some(p), ..IntentArgs::default() };
-        assert!(refused(quantile(0.9), lapse).contains("it has no effect with technique lapse"));
         assert!(refused(quantile(1.0), adaptive).contains("must lie between 0 and 1"));
         let rounds = |r| IntentArgs { rounds_per_second: Some(r), ..IntentArgs::default() };
         assert!(refused(rounds(0.0), adaptive).contains("--rounds-per-second is 0"));

@@ -6,6 +6,7 @@
 //!
 //! This module knows the meaning of no flag.
 
+use super::flag::{self, Attributes};
 use super::values::TestSource;
 use crate::error::{PathDisplay, TrainError};
 use crate::files::{CONFIG_HEADER, Input};
@@ -17,30 +18,6 @@ use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
-
-/// Flags that are not settings: they name the layers themselves, or exist on the command line only.
-const NOT_SETTINGS: [&str; 4] = ["config", "help", "version", "verbose"];
-
-/// Settings that say where output goes or how it looks; the effective configuration leaves them out, so that
-/// starting a run from it overwrites nothing.
-const OUTPUT_ONLY: [&str; 12] = [
-    "report",
-    "export",
-    "no-progress",
-    "checkpoint",
-    "resume",
-    "max-restarts",
-    "grace-seconds",
-    "trace",
-    "trace-keys",
-    "metrics",
-    "otlp",
-    // Of applications that write predictions.
-    "predict",
-];
-
-/// Settings of a machine, not of a run; the effective configuration leaves them out as well.
-const MACHINE_ONLY: [&str; 3] = super::tls::FLAGS;
 
 /// The key of a configuration that names the program it is for. It is not a flag.
 pub(crate) const PROGRAM: &str = "program";
@@ -54,6 +31,8 @@ pub struct Config {
     values: toml::Table,
     /// Names of what the application set: mostly defaults that follow from other settings.
     derived: BTreeSet<String>,
+    /// Of the program's flags.
+    attributes: Attributes,
 }
 
 impl Config {
@@ -63,12 +42,25 @@ impl Config {
         self.derived.insert(name.to_owned());
     }
 
-    /// Drops settings that this program does not have.
-    pub(crate) fn drop_all<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
-        for name in names {
-            self.values.remove(name);
-            self.derived.remove(name);
-        }
+    /// Drops settings whose flags have an attribute: this program does not have them.
+    pub(crate) fn drop_all(&mut self, attribute: &'static str) {
+        self.values.retain(|name, _| !self.attributes.has(name, attribute));
+        self.derived.retain(|name| !self.attributes.has(name, attribute));
+    }
+
+    /// Whether each node may choose a setting for itself.
+    pub(crate) fn is_own(&self, name: &str) -> bool {
+        self.attributes.has(name, flag::OWN)
+    }
+
+    /// Whether a setting decides what is trained, and how.
+    pub(crate) fn decides(&self, name: &str) -> bool {
+        self.attributes.decides(name)
+    }
+
+    /// Whether it is the name of a flag.
+    pub(crate) fn is_flag(&self, name: &str) -> bool {
+        self.attributes.is_flag(name)
     }
 
     /// The value of a setting.
@@ -137,11 +129,16 @@ impl Settings {
     pub(crate) fn chosen(&self, name: &str) -> bool {
         self.chosen.iter().any(|n| n == name)
     }
+
+    /// Whether the user asks for something by it: a switch that is off asks for nothing.
+    pub(crate) fn asks(&self, name: &str) -> bool {
+        self.chosen(name) && self.config.get(name).is_none_or(|value| value.as_bool() != Some(false))
+    }
 }
 
-/// Reads all layers. `command` has all flags; `argv` starts with the program's name.
+/// Reads all layers. `command` has all flags, with these attributes; `argv` starts with the program's name.
 pub(crate) fn read(
-    command: Command,
+    (command, attributes): (Command, &Attributes),
     defaults: &[(&'static str, String)],
     argv: &[OsString],
     environment: &Environment,
@@ -149,7 +146,7 @@ pub(crate) fn read(
     let mut command = command.mut_args(switch_with_value).mut_args(negative_numbers);
     let shipped = defaults.iter().map(|(name, value)| ((*name).to_owned(), vec![value.clone()])).collect();
     command = with_defaults(command, &shipped);
-    let from_environment = environment_layer(&command, environment)?;
+    let from_environment = environment_layer((&command, attributes), environment)?;
     // The first pass over the command line finds the file, and all errors that do not depend on one.
     let relaxed = command.clone().mut_args(|arg| arg.required(false));
     let file = match relaxed.try_get_matches_from(argv)?.get_one::<PathBuf>("config") {
@@ -158,14 +155,14 @@ pub(crate) fn read(
     };
     let (mut chosen, mut inputs) = (BTreeMap::new(), Vec::new());
     if let Some(file) = file {
-        chosen = file_layer(&command, &file)?;
+        chosen = file_layer((&command, attributes), &file)?;
         inputs.push(Input::new("--config", file));
     }
     chosen.extend(from_environment);
     let command = with_defaults(command, &chosen);
     let matches = command.clone().try_get_matches_from(argv)?;
-    let config = effective(&command, &matches);
-    inputs.extend(paths(&command, &matches));
+    let config = effective((&command, attributes), &matches);
+    inputs.extend(paths((&command, attributes), &matches));
     let mut chosen: Vec<String> = chosen.into_keys().collect();
     let typed = |arg: &&Arg| {
         matches.value_source(arg.get_id().as_str()) == Some(clap::parser::ValueSource::CommandLine)
@@ -228,16 +225,22 @@ fn with_defaults(command: Command, layer: &Layer) -> Command {
     })
 }
 
-fn settings(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
-    command
-        .get_arguments()
-        .filter_map(|arg| arg.get_long().map(|name| (name, arg)))
-        .filter(|(name, _)| !NOT_SETTINGS.contains(name))
+/// The flags of a program, and their attributes.
+type Flags<'a> = (&'a Command, &'a Attributes);
+
+fn settings<'a>((command, attributes): Flags<'a>) -> impl Iterator<Item = (&'a str, &'a Arg)> {
+    let named = command.get_arguments().filter_map(|arg| arg.get_long().map(|name| (name, arg)));
+    named.filter(|(name, _)| !attributes.has(name, flag::COMMAND_LINE))
+}
+
+/// Whether it is a flag, and no setting. `clap` adds two to those that are declared.
+fn is_no_setting((_, attributes): Flags<'_>, name: &str) -> bool {
+    attributes.has(name, flag::COMMAND_LINE) || matches!(name, "help" | "version")
 }
 
 /// Reads the environment. Variables that no setting has are refused, as unknown keys of a file are, apart
 /// from those of [`intendant::launch::VARIABLES`].
-fn environment_layer(command: &Command, environment: &Environment) -> Result<Layer, TrainError> {
+fn environment_layer(flags: Flags<'_>, environment: &Environment) -> Result<Layer, TrainError> {
     let mut layer = Layer::new();
     for (variable, value) in environment {
         let Some(name) = setting(variable) else { continue };
@@ -246,13 +249,13 @@ fn environment_layer(command: &Command, environment: &Environment) -> Result<Lay
         }
         let refused =
             |reason: String| TrainError::usage(format!("environment variable {variable}: {reason}"));
-        let Some((_, arg)) = settings(command).find(|(known, _)| *known == name) else {
+        let Some((_, arg)) = settings(flags).find(|(known, _)| *known == name) else {
             if intendant::launch::VARIABLES.contains(&variable.as_str()) {
                 continue;
             }
-            return Err(refused(match nearest(command, &name) {
+            return Err(refused(match nearest(flags, &name) {
                 Some(known) => format!("there is no flag --{name}; did you mean {}?", self::variable(known)),
-                None if NOT_SETTINGS.contains(&name.as_str()) => {
+                None if is_no_setting(flags, &name) => {
                     format!("'{name}' works on the command line only")
                 }
                 None => format!("there is no flag --{name}; unset the variable, or see --help"),
@@ -266,7 +269,7 @@ fn environment_layer(command: &Command, environment: &Environment) -> Result<Lay
     Ok(layer)
 }
 
-fn file_layer(command: &Command, path: &Path) -> Result<Layer, TrainError> {
+fn file_layer(flags: Flags<'_>, path: &Path) -> Result<Layer, TrainError> {
     let error = |line, reason| TrainError::Config { file: PathDisplay::from(path), line, reason };
     let text = std::fs::read_to_string(path).map_err(|e| error(None, format!("cannot be read: {e}")))?;
     let line = |offset: usize| Some(1 + text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count());
@@ -276,7 +279,7 @@ fn file_layer(command: &Command, path: &Path) -> Result<Layer, TrainError> {
     for (key, value) in table.get_ref() {
         let (name, at) = (key.get_ref().as_ref(), line(key.span().start));
         if name == PROGRAM {
-            let here = command.get_name();
+            let here = flags.0.get_name();
             match texts(value.get_ref()).as_deref() {
                 Ok([program]) if program == here => continue,
                 Ok(_) | Err(_) => {
@@ -288,8 +291,8 @@ fn file_layer(command: &Command, path: &Path) -> Result<Layer, TrainError> {
                 }
             }
         }
-        let Some((_, arg)) = settings(command).find(|(known, _)| *known == name) else {
-            return Err(error(at, unknown(command, name)));
+        let Some((_, arg)) = settings(flags).find(|(known, _)| *known == name) else {
+            return Err(error(at, unknown(flags, name)));
         };
         let values = texts(value.get_ref()).map_err(|reason| error(at, format!("{name}: {reason}")))?;
         check(name, arg, &values).map_err(|reason| error(at, reason))?;
@@ -298,19 +301,19 @@ fn file_layer(command: &Command, path: &Path) -> Result<Layer, TrainError> {
     Ok(layer)
 }
 
-fn unknown(command: &Command, name: &str) -> String {
-    match nearest(command, name) {
+fn unknown(flags: Flags<'_>, name: &str) -> String {
+    match nearest(flags, name) {
         Some(known) => format!("unknown key '{name}'; did you mean '{known}'?"),
-        None if NOT_SETTINGS.contains(&name) => format!("'{name}' works on the command line only"),
+        None if is_no_setting(flags, name) => format!("'{name}' works on the command line only"),
         None => format!("unknown key '{name}'; keys are the names of flags, see --help"),
     }
 }
 
 /// The setting whose name is most like `name`, if one is like it.
-fn nearest<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
+fn nearest<'a>(flags: Flags<'a>, name: &str) -> Option<&'a str> {
     /// Below this likeness a suggestion would confuse more than it helps.
     const LIKENESS_MIN: f64 = 0.8;
-    let likenesses = settings(command).map(|(known, _)| (strsim::jaro(known, name), known));
+    let likenesses = settings(flags).map(|(known, _)| (strsim::jaro(known, name), known));
     let likely = likenesses.filter(|(likeness, _)| *likeness >= LIKENESS_MIN);
     likely.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
@@ -374,11 +377,12 @@ fn takes_several(arg: &Arg) -> bool {
         || arg.get_num_args().is_some_and(|n: ValueRange| n.max_values() > 1)
 }
 
-fn effective(command: &Command, matches: &ArgMatches) -> Config {
+fn effective(flags: Flags<'_>, matches: &ArgMatches) -> Config {
+    let (command, attributes) = flags;
     let mut table = toml::Table::new();
     table.insert(PROGRAM.to_owned(), command.get_name().into());
-    for (name, arg) in settings(command) {
-        if OUTPUT_ONLY.contains(&name) || MACHINE_ONLY.contains(&name) {
+    for (name, arg) in settings(flags) {
+        if attributes.has(name, flag::OUTPUT) || attributes.has(name, flag::MACHINE) {
             continue;
         }
         let Ok(Some(raw)) = matches.try_get_raw(arg.get_id().as_str()) else { continue };
@@ -392,13 +396,13 @@ fn effective(command: &Command, matches: &ArgMatches) -> Config {
         };
         table.insert(name.to_owned(), value);
     }
-    Config { values: table, derived: BTreeSet::new() }
+    Config { values: table, derived: BTreeSet::new(), attributes: attributes.clone() }
 }
 
 /// The files that settings name for reading.
-fn paths(command: &Command, matches: &ArgMatches) -> Vec<Input> {
+fn paths(flags: Flags<'_>, matches: &ArgMatches) -> Vec<Input> {
     let mut inputs = Vec::new();
-    for (name, arg) in settings(command).filter(|(name, _)| !OUTPUT_ONLY.contains(name)) {
+    for (name, arg) in settings(flags).filter(|(name, _)| !flags.1.has(name, flag::OUTPUT)) {
         let (id, kind) = (arg.get_id().as_str(), arg.get_value_parser().type_id());
         let mut add = |path: &PathBuf| inputs.push(Input::new(&format!("--{name}"), path));
         if kind == TypeId::of::<PathBuf>()

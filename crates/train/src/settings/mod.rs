@@ -7,6 +7,7 @@
 mod args;
 mod checkpoints;
 mod cluster;
+pub mod flag;
 mod headings;
 mod intents;
 pub(crate) mod keys;
@@ -17,12 +18,11 @@ pub(crate) mod replication;
 mod sampling;
 mod simulation;
 mod technique;
-pub(crate) mod tls;
+mod tls;
 mod values;
 
 pub(crate) use args::CommonArgs;
 pub use layers::Config;
-pub(crate) use layers::PROGRAM;
 pub(crate) use outputs::{config_path, history_path};
 pub(crate) use plan::Given;
 pub use plan::Plan;

@@ -1,8 +1,8 @@
 //! Outputs of a run: their flags, and what they must not overwrite.
 
+use super::flag;
 use super::headings::OUTPUT;
 use super::keys::{Keys, keys};
-use super::technique::Technique;
 use crate::error::TrainError;
 use crate::export;
 use crate::files::{self, Input};
@@ -16,68 +16,67 @@ use std::path::{Path, PathBuf, absolute};
 pub(crate) struct OutputArgs {
     /// At the end, explain the locations of these parameters: owner, replicas, intents and the latest
     /// decisions, as each node sees them; names, key numbers and ranges of keys, as in virus,3,10..20
-    #[arg(long, value_name = "KEYS", value_parser = keys, help_heading = OUTPUT)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::NODES], value_name = "KEYS", value_parser = keys,
+        help_heading = OUTPUT,
+    )]
     pub(crate) explain: Option<Keys>,
 
     /// Record what happens to parameters: each node writes a trace to this folder, which `intendant trace`
     /// and `intendant dashboard` read
-    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::OUTPUT, flag::NODES], value_name = "DIR", help_heading = OUTPUT,
+    )]
     pub(crate) trace: Option<PathBuf>,
 
     /// The parameters to trace: all, keys and ranges of keys, as in 7,100..200, or sample:1/N for one of N
     /// [default: all]
-    #[arg(long, value_name = "KEYS", requires = "trace", help_heading = OUTPUT)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::OUTPUT], value_name = "KEYS", requires = "trace",
+        help_heading = OUTPUT,
+    )]
     pub(crate) trace_keys: Option<intendant::Filter>,
 
     /// Write the report (docs/report.md) to this file, and the effective configuration next to it
-    #[arg(long, value_name = "FILE.json", help_heading = OUTPUT)]
+    #[arg(long, group = flag::OUTPUT, value_name = "FILE.json", help_heading = OUTPUT)]
     pub(crate) report: Option<PathBuf>,
 
     /// Serve the numbers of each node while it trains (docs/metrics.md), for Prometheus at
     /// http://ADDR/metrics; the k-th node of a machine uses PORT + k, and 0 is any free port. A port alone is
     /// one of 127.0.0.1; addresses that other machines reach need a token
-    #[arg(long, value_name = "PORT|HOST:PORT", conflicts_with = "simulate", help_heading = OUTPUT)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::OUTPUT], value_name = "PORT|HOST:PORT",
+        conflicts_with = "simulate", help_heading = OUTPUT,
+    )]
     pub(crate) metrics: Option<intendant_metrics::Address>,
 
     /// Push the same numbers to this collector of OpenTelemetry, as in http://localhost:4318. Only a program
     /// that is built with the feature otlp does so
-    #[arg(long, value_name = "URL", conflicts_with = "simulate", help_heading = OUTPUT)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::OUTPUT], value_name = "URL", conflicts_with = "simulate",
+        help_heading = OUTPUT,
+    )]
     pub(crate) otlp: Option<String>,
 
     /// Write the trained model to this folder, which is replaced as a whole
-    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
+    #[arg(long, group = flag::OUTPUT, value_name = "DIR", help_heading = OUTPUT)]
     pub(crate) export: Option<PathBuf>,
 
     /// Show only the result: neither progress nor a line per epoch
-    #[arg(short = 'q', long, help_heading = OUTPUT)]
+    #[arg(short = 'q', long, group = flag::OUTPUT, help_heading = OUTPUT)]
     pub(crate) no_progress: bool,
 
     /// Log more; -vv for debugging, -vvv for everything. RUST_LOG, if set, decides instead
-    #[arg(short = 'v', long, action = ArgAction::Count, help_heading = OUTPUT)]
+    #[arg(short = 'v', long, group = flag::COMMAND_LINE, action = ArgAction::Count, help_heading = OUTPUT)]
     pub(crate) verbose: u8,
 
     /// Read flags from this file: TOML, with the flags' names as keys. The environment and the command line
     /// win over it
-    #[arg(long, value_name = "FILE.toml", help_heading = OUTPUT)]
+    #[arg(long, group = flag::COMMAND_LINE, value_name = "FILE.toml", help_heading = OUTPUT)]
     pub(crate) config: Option<PathBuf>,
 }
 
 impl OutputArgs {
-    /// What is said and recorded of nodes needs some.
-    pub(super) fn check_technique(&self, technique: Technique) -> Result<(), TrainError> {
-        if technique == Technique::Single && self.explain.is_some() {
-            return Err(TrainError::usage(
-                "--explain is about nodes, and technique single has none: leave it out",
-            ));
-        }
-        if technique == Technique::Single && self.trace.is_some() {
-            return Err(TrainError::usage(
-                "--trace records what happens between nodes, and technique single has none: leave it out",
-            ));
-        }
-        Ok(())
-    }
-
     /// Tells before hours of training whether report and export can be written, and that they overwrite no
     /// file that the run reads.
     pub(super) fn check(&self, inputs: &[Input], checkpoint: Option<&Path>) -> Result<(), TrainError> {

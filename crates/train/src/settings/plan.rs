@@ -165,7 +165,6 @@ impl Plan {
             None => cluster.nodes,
         };
         cluster.check_technique(nodes)?;
-        outputs.check_technique(technique)?;
         let replication = ReplicationPlan::new(&replication, technique, float, &mut config)?;
         let intents = IntentPlan::new(&intents, technique, nodes, &mut config)?;
         let look_ahead = cluster.look_ahead(nodes, intents.are_signalled);
@@ -230,7 +229,7 @@ impl Plan {
             float,
             nodes,
             transport: cluster.transport,
-            packing: cluster.packing.packing(technique)?,
+            packing: cluster.packing.packing(),
             workers: cluster.workers,
             technique,
             channels: cluster.channels,

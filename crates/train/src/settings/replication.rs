@@ -3,6 +3,7 @@
 //! Each flag is for some techniques. With another technique it is refused, not ignored: a user who gives a
 //! flag expects an effect.
 
+use super::flag;
 use super::headings::REPLICATION;
 use super::layers::Config;
 use super::technique::Technique;
@@ -22,63 +23,69 @@ const SYNC_EVERY_MS_MAX: f64 = 3_600_000.0;
 pub(crate) struct ReplicationArgs {
     /// Staleness bound (ssp, essp): a read sees all updates of all workers, except those of the latest CLOCKS
     /// clocks and of the current one. A clock is a batch unless --clock-every says otherwise [default: 1]
-    #[arg(long, value_name = "CLOCKS", help_heading = REPLICATION)]
+    #[arg(long, groups = [flag::SERVER, flag::CLOCKS], value_name = "CLOCKS", help_heading = REPLICATION)]
     pub(crate) staleness: Option<u32>,
 
     /// Batches per clock (ssp, essp). A clock also ends with the last batch of a subepoch; 0: a clock is a
     /// subepoch [default: 1]
-    #[arg(long, value_name = "BATCHES", help_heading = REPLICATION)]
+    #[arg(long, groups = [flag::SERVER, flag::CLOCKS], value_name = "BATCHES", help_heading = REPLICATION)]
     pub(crate) clock_every: Option<u32>,
 
     /// Milliseconds between synchronisations of replicated parameters (nups, bips, full-replication, and
     /// techniques that act on intents). This is a goal; no access waits for it, and the report says what was
     /// reached [default: 40]
-    #[arg(long, value_name = "MS", help_heading = REPLICATION)]
+    #[arg(long, groups = [flag::SERVER, flag::BACKGROUND], value_name = "MS", help_heading = REPLICATION)]
     pub(crate) sync_every_ms: Option<f64>,
 
     /// Send the updates of a replica in a synchronisation only if they change it by this fraction of its
     /// norm; smaller ones stay behind until others join them, or the epoch ends (techniques that act on
     /// intents)
-    #[arg(long, value_name = "FRACTION", help_heading = REPLICATION)]
+    #[arg(long, groups = [flag::SERVER, flag::INTENTS], value_name = "FRACTION", help_heading = REPLICATION)]
     pub(crate) significant: Option<f64>,
 
     /// Type of the elements of deltas and values that keep replicas in step (techniques that act on intents):
     /// exact, or bf16 for half the bytes. The main copy of a parameter stays exact, what rounding leaves out
     /// of a delta goes with the next one, and at the end of an epoch nothing is left out [default: exact]
-    #[arg(long, value_name = "exact|f32|bf16", value_parser = delta_type, help_heading = REPLICATION)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::INTENTS], value_name = "exact|f32|bf16",
+        value_parser = delta_type, help_heading = REPLICATION,
+    )]
     pub(crate) delta_type: Option<DeltaType>,
 
     /// Synchronise whenever all workers have trained B batches, instead of in the background
     /// (full-replication). With 1 and one worker per node, training is synchronous SGD (several workers of a
     /// node share its replica and see each other's updates sooner)
     #[arg(
-        long, value_name = "B",
+        long, groups = [flag::SERVER, flag::ALL], value_name = "B",
         value_parser = clap::value_parser!(u32).range(1..), help_heading = REPLICATION,
     )]
     pub(crate) sync_batches: Option<u32>,
 
     /// Scale down each update of a replicated parameter whose norm exceeds FACTOR times the average norm, to
     /// that norm (nups, bips, full-replication)
-    #[arg(long, value_name = "FACTOR", help_heading = REPLICATION)]
+    #[arg(long, groups = [flag::SERVER, flag::STATIC], value_name = "FACTOR", help_heading = REPLICATION)]
     pub(crate) clip_updates: Option<f64>,
 
     /// Replicate parameters that training examples use more than FACTOR times as often as the average of all
     /// parameters that several nodes use (nups, bips) [default: 100]
-    #[arg(long, value_name = "FACTOR", help_heading = REPLICATION)]
+    #[arg(long, groups = [flag::SERVER, flag::ASSIGNED], value_name = "FACTOR", help_heading = REPLICATION)]
     pub(crate) replicate_above: Option<f64>,
 
     /// Replicate X times as many parameters as --replicate-above chooses: the most frequent ones (nups, bips)
     /// [default: 1]
-    #[arg(long, value_name = "X", help_heading = REPLICATION)]
+    #[arg(long, groups = [flag::SERVER, flag::ASSIGNED], value_name = "X", help_heading = REPLICATION)]
     pub(crate) replicate_scale: Option<f64>,
 
     /// Replicate the N most frequent parameters (nups, bips)
-    #[arg(long, value_name = "N", help_heading = REPLICATION)]
+    #[arg(long, groups = [flag::SERVER, flag::ASSIGNED], value_name = "N", help_heading = REPLICATION)]
     pub(crate) replicate_top: Option<u64>,
 
     /// Replicate the keys in this file (nups, bips): each line is a key, a range first..end without its end,
     /// first.. or *; # begins a comment
-    #[arg(long, value_name = "FILE", help_heading = REPLICATION)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::ASSIGNED, flag::OWN], value_name = "FILE",
+        help_heading = REPLICATION,
+    )]
     pub(crate) replicate_file: Option<PathBuf>,
 }
 
@@ -167,34 +174,6 @@ impl ReplicationPlan {
         let static_replicas = policy.and_then(|p| p.static_replicas);
         let assigned = static_replicas == Some(StaticReplicas::Assigned);
         let intents = policy.is_some_and(|p| p.intents.is_some());
-        let (stale, assigning) = ("ssp and essp", "nups and bips");
-        let (replicating, acting) = ("nups, bips and full-replication", "techniques that act on intents");
-        let pacing = "techniques that synchronise replicas in the background";
-        let flags = [
-            ("--staleness", args.staleness.is_some(), clocked, stale),
-            ("--clock-every", args.clock_every.is_some(), clocked, stale),
-            ("--sync-every-ms", args.sync_every_ms.is_some(), static_replicas.is_some() || intents, pacing),
-            ("--significant", args.significant.is_some(), intents, acting),
-            ("--delta-type", args.delta_type.is_some(), intents, acting),
-            (
-                "--sync-batches",
-                args.sync_batches.is_some(),
-                static_replicas == Some(StaticReplicas::All),
-                "full-replication",
-            ),
-            ("--clip-updates", args.clip_updates.is_some(), static_replicas.is_some(), replicating),
-            ("--replicate-above", args.replicate_above.is_some(), assigned, assigning),
-            ("--replicate-scale", args.replicate_scale.is_some(), assigned, assigning),
-            ("--replicate-top", args.replicate_top.is_some(), assigned, assigning),
-            ("--replicate-file", args.replicate_file.is_some(), assigned, assigning),
-        ];
-        if let Some((flag, _, _, techniques)) = flags.iter().find(|(_, given, allowed, _)| *given && !allowed)
-        {
-            let name = technique.name();
-            return Err(TrainError::usage(format!(
-                "{flag} is for {techniques}; it has no effect with technique {name}: leave it out"
-            )));
-        }
         let either = |one: &str, other: &str| {
             TrainError::usage(format!("{one} and {other} contradict each other; give one of them"))
         };

@@ -2,6 +2,7 @@
 //!
 //! The machines and the network come from presets or files ([`intendant_sim::presets`]).
 
+use super::flag;
 use super::headings::SIMULATION;
 use super::technique::Technique;
 use super::values::LocalAccess;
@@ -26,42 +27,48 @@ pub(crate) struct SimulationArgs {
 
     /// Network of the simulated cluster: 10gbe, 100gib, 56gib, or a file with the same fields
     /// (docs/experiments.md) [default: 10gbe; 56gib for programs that access other nodes' memory]
-    #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
+    #[arg(long, group = flag::SIMULATED, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) net: Option<String>,
 
     /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, xeon-silver-4216-petuum,
     /// xeon-e5-36-cores, or a file with the same fields [default: the machines that the papers used with this
     /// network: xeon-silver-4216 with 100gib, xeon-e5-36-cores with 56gib, else xeon-e5-2640v2]
-    #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
+    #[arg(long, group = flag::SIMULATED, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) machine: Option<String>,
 
     /// Charge for values as if they were FACTOR times as long: for bytes on the network and in memory, and
     /// for arithmetic [default: 1]
-    #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
+    #[arg(long, group = flag::SIMULATED, value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge: Option<f64>,
 
     /// Charge FACTOR times for arithmetic [default: as --charge, which is right for models that are linear in
     /// the length of values]
-    #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
+    #[arg(long, groups = [flag::SERVER, flag::SIMULATED], value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge_compute: Option<f64>,
 
     /// The arithmetic of a batch takes up to FACTOR times as long, at random [default: 1]
-    #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
+    #[arg(long, groups = [flag::SERVER, flag::SIMULATED], value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) uneven: Option<f64>,
 
     /// Access the parameters of a batch that are at other nodes in operations of at most COUNT parameters,
     /// one after the other, as programs do that pull each parameter by itself [default: all in one operation]
-    #[arg(long, value_name = "COUNT", help_heading = SIMULATION)]
+    #[arg(long, group = flag::SIMULATED, value_name = "COUNT", help_heading = SIMULATION)]
     pub(crate) operation_keys: Option<NonZeroUsize>,
 
     /// Compute what a parameter manager that knows the future must send at least, beside what is sent
     /// (docs/report.md), if reads see the updates of other nodes at the end of each epoch (epoch), or also
     /// those that are older than MS milliseconds; several separated by commas, as in epoch,100
-    #[arg(long, value_name = "epoch|MS", value_parser = bounds, help_heading = SIMULATION)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::SIMULATED], value_name = "epoch|MS", value_parser = bounds,
+        help_heading = SIMULATION,
+    )]
     pub(crate) bound: Option<Bounds>,
 
     /// Simulate that this node dies after so many seconds; the others go on. With --simulate and --copies
-    #[arg(long, value_name = "NODE@S", value_parser = crash, help_heading = SIMULATION)]
+    #[arg(
+        long, groups = [flag::SERVER, flag::SIMULATED], value_name = "NODE@S", value_parser = crash,
+        help_heading = SIMULATION,
+    )]
     pub(crate) crash: Option<Crash>,
 }
 
@@ -143,22 +150,7 @@ impl Simulation {
     /// The simulation that the flags ask for, if any.
     pub(crate) fn new(args: &SimulationArgs, of: &Simulable) -> Result<Option<Self>, TrainError> {
         if !args.simulate {
-            let given = [
-                ("--net", args.net.is_some()),
-                ("--machine", args.machine.is_some()),
-                ("--charge", args.charge.is_some()),
-                ("--charge-compute", args.charge_compute.is_some()),
-                ("--uneven", args.uneven.is_some()),
-                ("--operation-keys", args.operation_keys.is_some()),
-                ("--bound", args.bound.is_some()),
-                ("--crash", args.crash.is_some()),
-            ];
-            return match given.iter().find(|(_, given)| *given) {
-                Some((flag, _)) => {
-                    Err(TrainError::usage(format!("{flag} is about simulated clusters; add --simulate")))
-                }
-                None => Ok(None),
-            };
+            return Ok(None);
         }
         if of.is_launched {
             return Err(TrainError::usage(

@@ -3,45 +3,53 @@
 //! The files are those of a machine. So neither the effective configuration nor the report names them, and
 //! nodes do not compare them: a node that uses TLS and one that does not refuse each other when they connect.
 
+use super::flag;
 use super::headings::CLUSTER;
 use crate::error::TrainError;
 use intendant::launch::is_readable_by_others;
 use intendant::{Tls, TlsFiles};
 use std::path::PathBuf;
 
-/// Names of the flags.
-pub(crate) const FLAGS: [&str; 3] = ["tls-cert", "tls-key", "tls-ca"];
-
 // (Not a documentation comment: it would become the description of the program.)
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct TlsArgs {
     /// Encrypt the connections between hosts: this node's certificate, in PEM, signed by the authority of
     /// --tls-ca for the DNS name 'intendant'. All nodes use TLS, or none
-    #[arg(long, value_name = "FILE", conflicts_with = "simulate", help_heading = CLUSTER)]
+    #[arg(
+        long, group = flag::MACHINE, value_name = "FILE", conflicts_with = "simulate",
+        help_heading = CLUSTER,
+    )]
     pub(crate) tls_cert: Option<PathBuf>,
 
     /// The private key of --tls-cert, in PEM
-    #[arg(long, value_name = "FILE", conflicts_with = "simulate", help_heading = CLUSTER)]
+    #[arg(
+        long, group = flag::MACHINE, value_name = "FILE", conflicts_with = "simulate",
+        help_heading = CLUSTER,
+    )]
     pub(crate) tls_key: Option<PathBuf>,
 
     /// The authority that signs the certificates of all nodes, in PEM
-    #[arg(long, value_name = "FILE", conflicts_with = "simulate", help_heading = CLUSTER)]
+    #[arg(
+        long, group = flag::MACHINE, value_name = "FILE", conflicts_with = "simulate",
+        help_heading = CLUSTER,
+    )]
     pub(crate) tls_ca: Option<PathBuf>,
 }
 
 impl TlsArgs {
     /// The files, of which a user gives all or none.
     pub(crate) fn files(&self) -> Result<Option<TlsFiles>, TrainError> {
-        let paths = [&self.tls_cert, &self.tls_key, &self.tls_ca];
-        match paths.map(Option::as_ref) {
+        let paths =
+            [("--tls-cert", &self.tls_cert), ("--tls-key", &self.tls_key), ("--tls-ca", &self.tls_ca)];
+        match paths.map(|(_, path)| path.as_ref()) {
             [None, None, None] => Ok(None),
             [Some(cert), Some(key), Some(ca)] => {
                 Ok(Some(TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone() }))
             }
             some => {
                 let named = |given: bool| {
-                    let flags = FLAGS.iter().zip(some).filter(|(_, path)| path.is_some() == given);
-                    flags.map(|(flag, _)| format!("--{flag}")).collect::<Vec<_>>().join(" and ")
+                    let flags = paths.iter().filter(|(_, path)| path.is_some() == given);
+                    flags.map(|(flag, _)| *flag).collect::<Vec<_>>().join(" and ")
                 };
                 let needs = if some.iter().flatten().count() == 1 { "needs" } else { "need" };
                 Err(TrainError::usage(format!(
