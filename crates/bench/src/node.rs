@@ -11,10 +11,10 @@ use std::sync::Arc;
 pub(crate) fn config<E: Element>(settings: &Settings) -> Result<NodeConfig<E>, BenchError> {
     let layout = Layout::builder().range("value", settings.keys, settings.len).build()?;
     let mut config = NodeConfig::<E>::new(layout, Arc::new(|_, value| value.fill(E::ONE)));
-    config.technique = settings.technique;
+    config.cluster.technique = settings.technique;
     config.workers = settings.threads;
     if settings.access == Access::Queue {
-        config.access = LocalAccess::Queue;
+        config.cluster.access = LocalAccess::Queue;
     }
     config.transport = settings.transport;
     config.windows = settings.windows;

@@ -22,8 +22,8 @@ const SETS: usize = 64;
 
 /// All keys have static replicas, brought in step when workers ask.
 pub(crate) fn configure<E: Element>(config: &mut NodeConfig<E>) {
-    config.replication.assignment = Assignment::all();
-    config.replication.pace = StaticReplicaPace::Asked;
+    config.cluster.replication.assignment = Assignment::all();
+    config.cluster.replication.pace = StaticReplicaPace::Asked;
 }
 
 pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Result<Vec<Row>, BenchError> {

@@ -3,13 +3,12 @@
 use crate::error::Error;
 use crate::recording::TraceConfig;
 use intendant_core::{Element, Initialiser, Key, Layout, Tick, limits, random};
-use intendant_engine::{LocalAccess, ReplicationConfig, Storage};
+use intendant_engine::{ClusterSettings, ReplicationConfig};
 use intendant_sampling::Sampler;
 use intendant_techniques::{
-    Assignment, KeyTechnique, Location, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas, Technique,
+    Assignment, KeyTechnique, Replicas, StaticReplicaPace, StaticReplicas, Technique,
 };
 use intendant_transport::Transport;
-use intendant_wire::Packing;
 
 /// The configuration of a node: the same on all nodes of a cluster, except for the number of workers and the
 /// transport.
@@ -24,31 +23,10 @@ pub struct NodeConfig<E> {
     /// Seed of the samples that the system draws: of all that [`crate::Worker::prepare_sample`] prepares, and
     /// of pools.
     pub seed: u64,
-    /// The technique that manages parameters.
-    pub technique: Technique,
+    /// The technique, and how it manages parameters. See the table at the [crate](crate#techniques).
+    pub cluster: ClusterSettings,
     /// Workers (training threads) of this node.
     pub workers: usize,
-    /// Dense or sparse.
-    pub storage: Storage,
-    /// How workers access values of their node. Nodes may differ in it.
-    pub access: LocalAccess,
-    /// Order of a worker's operations on a key; `None` for the technique's own. With a technique that sets up
-    /// and drops replicas during the run (`ssp`, `essp`, `adaptive` and its ablations), it is always
-    /// [`Order::Chain`].
-    pub order: Option<Order>,
-    /// Whether nodes cache the locations of keys that they accessed, which saves a message if the key is
-    /// still there and costs one if not; `None` for the technique's own. With caches, the default order is
-    /// [`Order::Chain`].
-    pub caches: Option<bool>,
-    /// How nodes find keys that move on request ([`Technique::Lapse`], [`Technique::Nups`]); `None` for their
-    /// homes. With other locations than homes, the default order is [`Order::Chain`], and `caches` has no
-    /// effect.
-    pub location: Option<Location>,
-    /// How copies are kept, of techniques that have some: which keys have static replicas
-    /// ([`Technique::Nups`], [`Technique::Bips`]), when those are brought in step (these, and
-    /// [`Technique::FullReplication`]), and how stale a read may be ([`Technique::Ssp`],
-    /// [`Technique::Essp`]). The others ignore it. See the table at the [crate](crate#techniques).
-    pub replication: ReplicationConfig,
     /// Bytes that a worker may have in flight before its next operation waits: values, and
     /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub outstanding_bytes: usize,
@@ -62,8 +40,6 @@ pub struct NodeConfig<E> {
     /// message, if the technique has such reads and [`NodeConfig::transport`] is not TCP. Nodes may differ in
     /// it.
     pub windows: bool,
-    /// How the node shortens the messages that it sends. Nodes may differ in it.
-    pub packing: Packing,
     /// Threads that the program runs per worker, e.g. 2 with a loader thread. Only used to check limits
     /// before the start.
     pub threads_per_worker: usize,
@@ -72,30 +48,25 @@ pub struct NodeConfig<E> {
 }
 
 impl<E> NodeConfig<E> {
-    /// The technique's policy, with the user's choices.
-    pub(crate) fn policy(&self) -> Policy {
-        self.technique.policy().located(self.location).with(self.order, self.caches)
-    }
-
     /// Chooses how [`Technique::Nups`] or [`Technique::Bips`] manages a key: by static replicas, or, which is
     /// the default for all keys, by relocation or at its home. Other techniques ignore it.
     pub fn set_technique(&mut self, key: Key, technique: KeyTechnique) {
-        self.replication.assignment.set_technique(key, technique);
+        self.cluster.replication.assignment.set_technique(key, technique);
     }
 
-    /// Checks [`NodeConfig::location`], and the part of [`NodeConfig::replication`] that the technique uses.
+    /// Checks [`ClusterSettings::location`], and the part of [`ClusterSettings::replication`] that the technique uses.
     pub(crate) fn check_replication(&self, layout: &Layout) -> Result<(), Error>
     where
         E: Element,
     {
-        let policy = self.policy();
-        let wrong = |what: String| Error::Config(format!("technique {}: {what}", self.technique));
+        let policy = self.cluster.policy();
+        let wrong = |what: String| Error::Config(format!("technique {}: {what}", self.cluster.technique));
         policy
             .check()
             .and_then(|()| policy.check_rules(layout))
-            .and_then(|()| policy.check_precision(self.replication.precision, E::TYPE, layout))
+            .and_then(|()| policy.check_precision(self.cluster.replication.precision, E::TYPE, layout))
             .map_err(|error| Error::Config(error.to_string()))?;
-        if let Some(least) = self.replication.significant {
+        if let Some(least) = self.cluster.replication.significant {
             if policy.replicas.is_some_and(Replicas::is_clocked) {
                 return Err(wrong(
                     "updates to be held back if they are not significant, but a clock promises all of them; leave \
@@ -110,10 +81,10 @@ impl<E> NodeConfig<E> {
             }
         }
         if policy.intents.is_some() {
-            self.replication.timing.check().map_err(|error| wrong(error.to_string()))?;
+            self.cluster.replication.timing.check().map_err(|error| wrong(error.to_string()))?;
             let sane = Tick(1)..=Tick(1 << 40);
-            if !sane.contains(&self.replication.round_min)
-                || self.replication.every.is_some_and(|every| !sane.contains(&every))
+            if !sane.contains(&self.cluster.replication.round_min)
+                || self.cluster.replication.every.is_some_and(|every| !sane.contains(&every))
             {
                 return Err(wrong(
                     "rounds that follow each other at once, or never; let 1 to 2^40 microseconds pass".into(),
@@ -122,16 +93,16 @@ impl<E> NodeConfig<E> {
         }
         let Some(static_replicas) = policy.static_replicas else { return Ok(()) };
         match static_replicas {
-            StaticReplicas::Assigned => self.replication.assignment.check(layout),
+            StaticReplicas::Assigned => self.cluster.replication.assignment.check(layout),
             StaticReplicas::All => Assignment::all().check(layout),
         }
         .map_err(|error| wrong(error.to_string()))?;
-        if self.replication.pace == StaticReplicaPace::Every(Tick(0)) {
+        if self.cluster.replication.pace == StaticReplicaPace::Every(Tick(0)) {
             return Err(wrong(
                 "replicas to be brought in step without a pause; let a microsecond pass".into(),
             ));
         }
-        match self.replication.clip {
+        match self.cluster.replication.clip {
             Some(factor) if !(factor.is_finite() && factor > 0.0) => Err(wrong(format!(
                 "updates to be clipped at {factor} times the average; use a number above 0"
             ))),
@@ -142,7 +113,7 @@ impl<E> NodeConfig<E> {
     /// The settings that must be equal on all nodes, by name; causes before what follows from them. Settings
     /// that the technique ignores may differ, and are left out.
     pub(crate) fn agreement(&self, layout: &Layout) -> Vec<(String, String)> {
-        let policy = self.policy();
+        let policy = self.cluster.policy();
         let mut own = vec![
             ("technique", policy.name.to_owned()),
             ("order", format!("{:?}", policy.order).to_lowercase()),
@@ -162,7 +133,7 @@ impl<E> NodeConfig<E> {
             round_min: _,
             watched: _,
             portion_bytes: _,
-        } = &self.replication;
+        } = &self.cluster.replication;
         if let Some(static_replicas) = policy.static_replicas {
             if static_replicas == StaticReplicas::Assigned {
                 own.push(("digest of the replicated keys", format!("{:016x}", assignment.digest())));
@@ -214,19 +185,12 @@ impl<E: Element> NodeConfig<E> {
             init,
             sampler: Sampler::default(),
             seed: 0,
-            technique: Technique::Adaptive,
+            cluster: ClusterSettings::new(Technique::Adaptive),
             workers: 1,
-            storage: Storage::default(),
-            access: LocalAccess::default(),
-            order: None,
-            caches: None,
-            location: None,
-            replication: ReplicationConfig::default(),
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
             settings: Vec::new(),
             transport: Transport::Auto,
             windows: true,
-            packing: Packing::default(),
             threads_per_worker: 1,
             trace: None,
         }
@@ -243,7 +207,7 @@ mod tests {
     fn config(technique: Technique) -> NodeConfig<f32> {
         let layout = Layout::builder().range("k", 10, 1).build().expect("a layout");
         let mut config = NodeConfig::new(layout, Arc::new(|_, value: &mut [f32]| value.fill(0.0)));
-        config.technique = technique;
+        config.cluster.technique = technique;
         config
     }
 
@@ -264,20 +228,20 @@ mod tests {
     fn elements_of_replicas_are_rounded_where_the_technique_directs_them() {
         for technique in Technique::ALL {
             let mut config = config(technique);
-            config.replication.precision = Precision::Bf16;
+            config.cluster.replication.precision = Precision::Bf16;
             let error = config.check_replication(&config.layout).err().map(|error| error.to_string());
             assert_eq!(error.is_none(), directs(technique), "{technique}: {error:?}");
             assert!(error.is_none_or(|text| text.contains("bf16") && text.contains("adaptive")));
         }
         let layout = Layout::builder().range("k", 10, 1).build().expect("a layout");
         let mut config = NodeConfig::new(layout, Arc::new(|_, value: &mut [f64]| value.fill(0.0)));
-        config.replication.precision = Precision::Bf16;
+        config.cluster.replication.precision = Precision::Bf16;
         let error = config.check_replication(&config.layout).expect_err("f64").to_string();
         assert!(error.contains("f64") && error.contains("use f32"), "{error}");
         let layout = Layout::builder().range_with_rule("k", 10, 1, Decay::new(0.5).expect("a decay"));
         let layout = layout.build().expect("a layout");
         let mut config = NodeConfig::new(layout, Arc::new(|_, value: &mut [f32]| value.fill(0.0)));
-        config.replication.precision = Precision::Bf16;
+        config.cluster.replication.precision = Precision::Bf16;
         let error = config.check_replication(&config.layout).expect_err("a rule").to_string();
         assert!(error.contains("has a rule"), "{error}");
     }
@@ -285,12 +249,13 @@ mod tests {
     #[test]
     fn nodes_must_agree_on_what_their_technique_uses() {
         let assign = |config: &mut NodeConfig<f32>| config.set_technique(Key(3), KeyTechnique::Replicate);
-        let pace = |config: &mut NodeConfig<f32>| config.replication.pace = StaticReplicaPace::Asked;
-        let faster =
-            |config: &mut NodeConfig<f32>| config.replication.pace = StaticReplicaPace::Every(Tick(7));
-        let clip = |config: &mut NodeConfig<f32>| config.replication.clip = Some(2.0);
-        let staleness = |config: &mut NodeConfig<f32>| config.replication.staleness = 2;
-        let rounds = |config: &mut NodeConfig<f32>| config.replication.precision = Precision::Bf16;
+        let pace = |config: &mut NodeConfig<f32>| config.cluster.replication.pace = StaticReplicaPace::Asked;
+        let faster = |config: &mut NodeConfig<f32>| {
+            config.cluster.replication.pace = StaticReplicaPace::Every(Tick(7))
+        };
+        let clip = |config: &mut NodeConfig<f32>| config.cluster.replication.clip = Some(2.0);
+        let staleness = |config: &mut NodeConfig<f32>| config.cluster.replication.staleness = 2;
+        let rounds = |config: &mut NodeConfig<f32>| config.cluster.replication.precision = Precision::Bf16;
         for technique in Technique::ALL {
             let some = matches!(technique, Technique::Nups | Technique::Bips);
             let all = some || technique == Technique::FullReplication;
@@ -325,9 +290,11 @@ mod tests {
         let text = refused(Technique::Nups, &beyond).expect("there is no such key");
         assert!(text.contains("nups") && text.contains("key 10"), "{text}");
         assert_eq!(refused(Technique::Lapse, &beyond), None);
-        let restless =
-            |config: &mut NodeConfig<f32>| config.replication.pace = StaticReplicaPace::Every(Tick(0));
-        let clip = |factor| move |config: &mut NodeConfig<f32>| config.replication.clip = Some(factor);
+        let restless = |config: &mut NodeConfig<f32>| {
+            config.cluster.replication.pace = StaticReplicaPace::Every(Tick(0))
+        };
+        let clip =
+            |factor| move |config: &mut NodeConfig<f32>| config.cluster.replication.clip = Some(factor);
         for technique in [Technique::Nups, Technique::Bips, Technique::FullReplication] {
             assert!(refused(technique, &restless).is_some());
             for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
@@ -337,7 +304,7 @@ mod tests {
         }
         assert_eq!(refused(Technique::Ssp, &restless), None);
         let significant =
-            |least| move |config: &mut NodeConfig<f32>| config.replication.significant = Some(least);
+            |least| move |config: &mut NodeConfig<f32>| config.cluster.replication.significant = Some(least);
         for technique in [Technique::Ssp, Technique::Essp] {
             assert!(refused(technique, &significant(0.1)).is_some_and(|text| text.contains("clock")));
         }

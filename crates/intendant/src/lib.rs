@@ -63,8 +63,8 @@ pub use intendant_core::{
     LayoutError, NodeId, Rule, SharedRule, Tick, Timing, WorkerId,
 };
 pub use intendant_engine::{
-    AccessError, AccessStats, Explanation, LocalAccess, ManagementStats, NetworkStats, ReplicationConfig,
-    Row, Storage,
+    AccessError, AccessStats, ClusterSettings, Explanation, LocalAccess, ManagementStats, NetworkStats,
+    ReplicationConfig, Row, Storage,
 };
 pub use intendant_intent::{TimingConfig, TimingError};
 pub use intendant_launch::{Endpoint, Launcher, Rendezvous, RendezvousError};

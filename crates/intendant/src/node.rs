@@ -28,7 +28,7 @@ use intendant_control::MonotonicClock;
 use intendant_control::{Failure, FailureKind};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, lock};
 use intendant_engine::{
-    Advanced, Channel, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
+    Advanced, Channel, ClusterSettings, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
 };
 use intendant_sampling::{Manager, SamplingStats};
 use intendant_trace::Mark;
@@ -78,8 +78,14 @@ fn check_fits<E: Element>(
     machine: usize,
 ) -> Result<(), Error> {
     let threads = config.workers * config.threads_per_worker + layout.channels() + OWN_THREADS;
-    let assignment = &config.replication.assignment;
-    let demand = Demand::new::<E>(layout, config.storage, &config.policy(), assignment, threads as u64);
+    let assignment = &config.cluster.replication.assignment;
+    let demand = Demand::new::<E>(
+        layout,
+        config.cluster.storage,
+        &config.cluster.policy(),
+        assignment,
+        threads as u64,
+    );
     Ok(demand.check(here as u64, machine as u64)?)
 }
 
@@ -141,20 +147,17 @@ impl<E: Element> Node<E> {
         nodes_here: usize,
         secret: Option<windows::Secret>,
     ) -> Result<Self, Error> {
-        let policy = config.policy();
+        let policy = config.cluster.policy();
         let NodeConfig {
             init,
             sampler,
             seed,
             workers,
-            storage,
-            access,
-            replication,
+            cluster: ClusterSettings { storage, access, replication, packing, .. },
             outstanding_bytes,
             trace,
             transport,
             windows,
-            packing,
             ..
         } = config;
         let may_read = windows && transport != Transport::Tcp;

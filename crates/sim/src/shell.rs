@@ -23,14 +23,11 @@ use crate::machine::{Charge, Machine};
 use crate::network::Network;
 use crate::reach::Reach;
 use intendant_core::{Key, KeyOrder, LayoutError, NodeId, random};
-use intendant_engine::{
-    AccessStats, Explanation, LocalAccess, ManagementStats, NetworkStats, ReplicationConfig, Storage,
-};
+use intendant_engine::{AccessStats, ClusterSettings, Explanation, ManagementStats, NetworkStats};
 use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{Diverged, LookAhead, Progress, Reduction, Schedule, Task};
-use intendant_techniques::{Location, Order, Technique};
+use intendant_techniques::Technique;
 use intendant_trace::{Event, Filter, Header};
-use intendant_wire::Packing;
 use run::TaskRun;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -48,22 +45,8 @@ pub struct TaskConfig {
     pub shards: usize,
     /// How keys are assigned to homes.
     pub key_order: KeyOrder,
-    /// Dense or sparse stores.
-    pub storage: Storage,
-    /// How workers access values of their node.
-    pub access: LocalAccess,
-    /// The technique.
-    pub technique: Technique,
-    /// Order of a worker's operations on a key; `None` uses the technique's default.
-    pub order: Option<Order>,
-    /// Whether nodes cache key locations; `None` uses the technique's default.
-    pub caches: Option<bool>,
-    /// How nodes find keys, with techniques that move keys on request; `None` uses the technique's default.
-    pub location: Option<Location>,
-    /// Configuration of replicas; ignored by techniques without replicas.
-    pub replication: ReplicationConfig,
-    /// How nodes shorten the messages that they send.
-    pub packing: Packing,
+    /// The technique, and how nodes manage parameters.
+    pub cluster: ClusterSettings,
     /// Upper bound of the keys of an operation on those rows of a batch, trained in place, that are not at
     /// the worker's node. If there are more, the worker pulls part after part, and pushes as many parts.
     /// `None` is one operation for all of them.
@@ -145,14 +128,7 @@ impl TaskConfig {
             channels: 1,
             shards: 64,
             key_order: KeyOrder::Random,
-            storage: Storage::Dense,
-            access: LocalAccess::Shared,
-            technique: Technique::Classic,
-            order: None,
-            caches: None,
-            location: None,
-            replication: ReplicationConfig::default(),
-            packing: Packing::default(),
+            cluster: ClusterSettings::new(Technique::Classic),
             operation_keys_max: None,
             sampler: None,
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
@@ -338,10 +314,10 @@ pub fn resume_task<T: Task>(
     let mut cluster = Cluster::new(ClusterConfig {
         layout,
         init: origin.map_or_else(|| Arc::clone(&model.init), Origin::init),
-        storage: config.storage,
-        access: config.access,
-        policy: config.technique.policy().located(config.location).with(config.order, config.caches),
-        replication: config.replication.clone(),
+        storage: config.cluster.storage,
+        access: config.cluster.access,
+        policy: config.cluster.policy(),
+        replication: config.cluster.replication.clone(),
         hosts: None,
         workers: config.workers,
         outstanding_bytes_max: config.outstanding_bytes_max,
@@ -350,7 +326,7 @@ pub fn resume_task<T: Task>(
         faults: config.faults.clone(),
         checks: config.checks,
         events_max: config.events_max,
-        packing: config.packing,
+        packing: config.cluster.packing,
         seed: config.seed,
         trace: false,
     });

@@ -4,7 +4,7 @@ use super::task::Shape;
 use crate::workload::draw_delays;
 use intendant_checkpoint::Folder;
 use intendant_core::{Key, NodeId, Tick, random};
-use intendant_engine::{ReplicationConfig, Storage};
+use intendant_engine::{ClusterSettings, ReplicationConfig, Storage};
 use intendant_sim::{CutConfig, Dice, Episode, Fault, Faults, Moment, Spread, TaskConfig};
 use intendant_task::Schedule;
 use intendant_techniques::{Assignment, Initiator, KeyTechnique, StaticReplicaPace, Technique};
@@ -153,12 +153,14 @@ pub(crate) fn draw_start(
         regroup: None,
     };
     let config = TaskConfig {
-        technique,
         channels: dice.between(1, 2) as usize,
         shards: dice.pick(&[4, 8]),
-        storage: dice.pick(&[Storage::Dense, Storage::Sparse]),
+        cluster: ClusterSettings {
+            storage: dice.pick(&[Storage::Dense, Storage::Sparse]),
+            replication: ReplicationConfig { assignment, pace, ..ReplicationConfig::default() },
+            ..ClusterSettings::new(technique)
+        },
         outstanding_bytes_max: dice.pick(&[1, 400, 64 << 20]),
-        replication: ReplicationConfig { assignment, pace, ..ReplicationConfig::default() },
         delays: draw_delays(dice),
         faults: faults.expect("crashes may last"),
         cuts: Some(cuts),

@@ -64,7 +64,7 @@ fn data_keeps_nodes_alive_whose_heartbeats_are_late() {
     let layout = Layout::builder().range("value", 64, 4).build().unwrap();
     let mut config = NodeConfig::new(layout, Arc::new(|_, value: &mut [f32]| value.fill(1.0)));
     // Every access to a key of the other node is a message there and back. In windows, no bytes arrive.
-    config.technique = Technique::Classic;
+    config.cluster.technique = Technique::Classic;
     config.windows = false;
     let joining = meeting(&held).map(|place| {
         let config = config.clone();

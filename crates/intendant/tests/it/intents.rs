@@ -19,7 +19,7 @@ fn config(technique: Technique) -> NodeConfig<f32> {
     let layout = Layout::builder().range("k", KEYS, LEN).channels(2).order(KeyOrder::Range).build().unwrap();
     let mut config =
         NodeConfig::new(layout, Arc::new(|key: Key, value: &mut [f32]| value.fill(key.0 as f32)));
-    config.technique = technique;
+    config.cluster.technique = technique;
     config
 }
 
@@ -72,7 +72,7 @@ fn reads_locally(worker: &mut Worker<f32>, keys: Range<u64>) -> bool {
 fn what_one_node_intends_to_use_moves_there_and_stays() {
     for storage in [Storage::Dense, Storage::Sparse] {
         let mut config = config(Technique::Adaptive);
-        config.storage = storage;
+        config.cluster.storage = storage;
         let mut nodes = Node::start_local(config, 3).unwrap();
         let mut workers = workers(&mut nodes);
         let keys: Vec<Key> = (0..KEYS).map(Key).collect();

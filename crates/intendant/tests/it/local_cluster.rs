@@ -55,7 +55,7 @@ fn everything_arrives<E: Element>(mut config: NodeConfig<E>, nodes: usize, worke
     config.workers = workers;
     let layout = config.layout.clone();
     let total = nodes * workers;
-    let moves = config.technique == Technique::Lapse && nodes > 1;
+    let moves = config.cluster.technique == Technique::Lapse && nodes > 1;
     let nodes = run(config, nodes, |me, worker| {
         let mut tickets = Vec::new();
         for step in 0..STEPS {
@@ -156,7 +156,7 @@ fn three_nodes_two_channels() {
 #[test]
 fn doubles_in_a_sparse_store_chained() {
     let mut config = config::<f64>(1);
-    (config.storage, config.order) = (Storage::Sparse, Some(Order::Chain));
+    (config.cluster.storage, config.cluster.order) = (Storage::Sparse, Some(Order::Chain));
     everything_arrives(config, 2, 2);
 }
 
@@ -164,7 +164,7 @@ fn doubles_in_a_sparse_store_chained() {
 fn hardly_anything_may_be_in_flight() {
     for technique in [Technique::Classic, Technique::Lapse] {
         let mut config = config::<f64>(2);
-        (config.technique, config.outstanding_bytes) = (technique, 1);
+        (config.cluster.technique, config.outstanding_bytes) = (technique, 1);
         everything_arrives(config, 2, 1);
     }
 }
@@ -175,7 +175,8 @@ fn keys_that_move() {
         for storage in [Storage::Dense, Storage::Sparse] {
             for caches in [false, true] {
                 let mut config = config::<f32>(channels);
-                (config.technique, config.storage, config.caches) = (Technique::Lapse, storage, Some(caches));
+                (config.cluster.technique, config.cluster.storage, config.cluster.caches) =
+                    (Technique::Lapse, storage, Some(caches));
                 everything_arrives(config, 3, 2);
             }
         }
@@ -186,7 +187,7 @@ fn keys_that_move() {
 fn doubles_that_move_or_have_nowhere_to_go() {
     for nodes in [1, 4] {
         let mut config = config::<f64>(2);
-        config.technique = Technique::Lapse;
+        config.cluster.technique = Technique::Lapse;
         everything_arrives(config, nodes, 2);
     }
 }
@@ -449,7 +450,7 @@ fn tickets_belong_to_their_worker_and_may_be_dropped() {
 #[test]
 fn snapshots_of_parts_of_a_sparse_model_take_no_memory() {
     let mut config = config::<f32>(2);
-    config.storage = Storage::Sparse;
+    config.cluster.storage = Storage::Sparse;
     let nodes = run(config, 2, |_, worker| {
         let mut seen = BTreeMap::new();
         worker.snapshot(110..130, &mut |keys, values| {
@@ -484,7 +485,7 @@ fn what_is_too_long_for_a_meeting_is_refused_and_the_run_goes_on() {
 #[test]
 fn a_panicking_initialiser_ends_the_run_and_leaves_no_zeros_behind() {
     let mut config = config::<f32>(1);
-    config.storage = Storage::Sparse;
+    config.cluster.storage = Storage::Sparse;
     config.init = Arc::new(|_, _| panic!("a bug in an application's initialiser"));
     let mut nodes = Node::start_local(config, 2).unwrap();
     let away = home_of(&nodes[0], 1);

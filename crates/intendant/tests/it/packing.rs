@@ -10,8 +10,8 @@ const ALL: Packing = Packing { key_lists: true, compress: true };
 fn config(order: KeyOrder, packing: Packing) -> NodeConfig<f32> {
     let layout = Layout::builder().range("k", KEYS, 1).channels(2).shards(16).order(order).build().unwrap();
     let mut config = NodeConfig::new(layout, Arc::new(|key, value| value.fill((key.0 % 7) as f32)));
-    config.technique = Technique::Classic;
-    config.packing = packing;
+    config.cluster.technique = Technique::Classic;
+    config.cluster.packing = packing;
     config
 }
 
@@ -117,7 +117,7 @@ fn compressed<E: intendant::Element>() {
             layout,
             Arc::new(|key: Key, value: &mut [E]| value.fill(E::from_f64((key.0 % 7) as f64))),
         );
-        (config.technique, config.packing) = (Technique::Classic, packing);
+        (config.cluster.technique, config.cluster.packing) = (Technique::Classic, packing);
         let mut nodes = Node::start_local(config, 2).unwrap();
         let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();
         let keys: Vec<Key> = (0..KEYS).map(Key).collect();

@@ -15,7 +15,7 @@ fn layout(keys: u64, len: usize) -> Layout {
 fn config(technique: Technique) -> NodeConfig<f32> {
     let init = |key: Key, value: &mut [f32]| value.fill(key.0 as f32);
     let mut config = NodeConfig::new(layout(KEYS, LEN), Arc::new(init));
-    config.technique = technique;
+    config.cluster.technique = technique;
     config
 }
 
@@ -50,7 +50,7 @@ fn relocations(nodes: &[Node<f32>]) -> u64 {
 fn localize_returns_when_the_keys_are_here() {
     for storage in [Storage::Dense, Storage::Sparse] {
         let mut config = config(Technique::Lapse);
-        config.storage = storage;
+        config.cluster.storage = storage;
         let mut nodes = Node::start_local(config, 3).unwrap();
         let mut workers = workers(&mut nodes);
         let (keys, elements) = (keys(), KEYS as usize * LEN);
@@ -166,7 +166,7 @@ fn a_long_localize_keeps_within_what_may_be_in_flight() {
     const MANY: u64 = 100_000;
     const LONG: usize = 256;
     let mut config = NodeConfig::<f32>::new(layout(MANY, LONG), Arc::new(|_, value| value.fill(1.0)));
-    (config.technique, config.outstanding_bytes) = (Technique::Lapse, 4 << 20);
+    (config.cluster.technique, config.outstanding_bytes) = (Technique::Lapse, 4 << 20);
     let keys_max = config.outstanding_bytes / (LONG * size_of::<f32>());
     let mut nodes = Node::start_local(config, 2).unwrap();
     let mut workers = workers(&mut nodes);

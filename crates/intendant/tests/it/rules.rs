@@ -42,9 +42,9 @@ fn config(technique: Technique) -> NodeConfig<f32> {
     let layout = Layout::builder().range_with_rule("ruled", KEYS / 2, 3, Tally).range("plain", KEYS / 2, 5);
     let mut config =
         NodeConfig::new(layout.shards(8).build().unwrap(), Arc::new(|_key, row: &mut [f32]| row.fill(0.0)));
-    config.technique = technique;
+    config.cluster.technique = technique;
     config.workers = WORKERS;
-    config.replication.pace = StaticReplicaPace::Every(Tick(500));
+    config.cluster.replication.pace = StaticReplicaPace::Every(Tick(500));
     (0..KEYS).step_by(3).for_each(|key| config.set_technique(Key(key), KeyTechnique::Replicate));
     config
 }
@@ -165,9 +165,9 @@ fn operands_of_a_clock_are_applied_together() {
         let rule = Proximal::new(1.0, 2.0).unwrap();
         let layout = Layout::builder().range_with_rule("weight", 4, 2, rule).build().unwrap();
         let mut config = NodeConfig::new(layout, Arc::new(|_key, row: &mut [f32]| row.fill(0.0)));
-        config.technique = technique;
+        config.cluster.technique = technique;
         config.workers = WORKERS;
-        config.replication.staleness = 0;
+        config.cluster.replication.staleness = 0;
         let rows = rows(config, |me, worker| {
             let (centre, curvature) = (me as f32 + 1.0, 1.0);
             for clock in 0..3 {
@@ -216,7 +216,7 @@ fn as_many_deltas_travel_together_as_may_be_answered() {
     const MANY: u64 = 250_000;
     let layout = Layout::builder().range_with_rule("weight", MANY, 1, Heavy).build().unwrap();
     let mut config = NodeConfig::new(layout, Arc::new(|_key, row: &mut [f32]| row.fill(0.0)));
-    config.technique = Technique::Essp;
+    config.cluster.technique = Technique::Essp;
     let rows = rows(config, |me, worker| {
         let keys: Vec<Key> = (0..MANY).map(Key).collect();
         for keys in keys.chunks(50_000) {
@@ -243,7 +243,7 @@ fn what_cannot_be_is_refused_by_name() {
         let layout =
             Layout::builder().range_with_rule("weight", 4, 2, Decay::new(0.5).unwrap()).build().unwrap();
         let mut config = NodeConfig::new(layout, init());
-        config.technique = technique;
+        config.cluster.technique = technique;
         config
     };
     let mut node = Node::start_alone(decaying(Technique::Classic)).unwrap();

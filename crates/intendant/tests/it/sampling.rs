@@ -17,7 +17,7 @@ fn config(technique: Technique, scheme: Scheme) -> (NodeConfig<f32>, Distributio
     let uniform = Distribution::uniform(500..KEYS).unwrap();
     let id = builder.register_with(uniform, Conformity::NonConform, scheme).unwrap();
     let mut config = NodeConfig::new(layout, init);
-    (config.technique, config.sampler, config.seed) = (technique, builder.build(), 11);
+    (config.cluster.technique, config.sampler, config.seed) = (technique, builder.build(), 11);
     (config, id)
 }
 

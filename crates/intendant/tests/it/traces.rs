@@ -15,7 +15,7 @@ const NODES: usize = 3;
 fn config(technique: Technique, folder: &Path, filter: &str) -> NodeConfig<f32> {
     let layout = Layout::builder().range("k", KEYS, 2).channels(2).build().unwrap();
     let mut config = NodeConfig::new(layout, Arc::new(|_, value: &mut [f32]| value.fill(0.0)));
-    config.technique = technique;
+    config.cluster.technique = technique;
     let filter: Filter = filter.parse().unwrap();
     config.trace = Some(TraceConfig {
         folder: folder.to_owned(),

@@ -450,7 +450,7 @@ impl<T: Task> TaskRun<'_, T> {
     fn wake_all(&mut self) {
         let meeting_ns = self.cluster.meeting_ns();
         let latest = self.workers.iter().map(|state| state.clock).max().unwrap_or(0);
-        let clocked = self.config.technique.policy().replicas.is_some_and(Replicas::is_clocked);
+        let clocked = self.config.cluster.technique.policy().replicas.is_some_and(Replicas::is_clocked);
         for worker in 0..self.workers.len() {
             let state = &mut self.workers[worker];
             if clocked {

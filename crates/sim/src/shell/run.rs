@@ -139,7 +139,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 leaves_meeting: false,
             }
         };
-        let movement = config.technique.policy().movement(config.nodes);
+        let movement = config.cluster.technique.policy().movement(config.nodes);
         let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(movement);
         cluster.keep_near(&sampler);
         let manager = |node| Manager::new(sampler.clone(), config.layout_seed, node);
@@ -267,7 +267,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
 
     /// Per node, why the watched keys are where they are.
     fn explanations(&self) -> Vec<Vec<(Key, Explanation)>> {
-        let watched = &self.config.replication.watched;
+        let watched = &self.config.cluster.replication.watched;
         let of = |node| watched.iter().map(|key| (*key, self.cluster.explain(node, *key))).collect();
         (0..self.config.nodes).map(of).collect()
     }
@@ -290,7 +290,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
     fn resume_all(&mut self, waiting: Waiting, event: impl Fn(usize) -> Event<T::Batch>) {
         let meeting_ns = self.cluster.meeting_ns();
         let latest = self.workers.iter().map(|state| state.clock).max().unwrap_or(0);
-        let clocked = self.config.technique.policy().replicas.is_some_and(Replicas::is_clocked);
+        let clocked = self.config.cluster.technique.policy().replicas.is_some_and(Replicas::is_clocked);
         for worker in 0..self.workers.len() {
             debug_assert_eq!(self.workers[worker].waiting, waiting, "all workers have met");
             if clocked {

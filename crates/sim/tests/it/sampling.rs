@@ -2,7 +2,7 @@
 //! the same number of samples, the model learns, and each scheme reduces what it is designed to reduce.
 
 use crate::likes::Likes;
-use intendant_engine::ReplicationConfig;
+use intendant_engine::ClusterSettings;
 use intendant_sampling::{Sampler, Scheme};
 use intendant_sim::{TaskConfig, TaskOutcome, run_task};
 use intendant_task::{Schedule, Task};
@@ -21,9 +21,8 @@ fn config(technique: Technique, scheme: Scheme) -> TaskConfig {
     let sample_portions = sampler.portions();
     let schedule = Schedule { localize_ahead, sample_portions, ..Schedule::epochs(EPOCHS) };
     TaskConfig {
-        technique,
+        cluster: ClusterSettings::new(technique),
         sampler: Some(sampler),
-        replication: ReplicationConfig::default(),
         ..TaskConfig::new(3, 2, schedule)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::likes::Likes;
 use intendant_core::{Element, Key, Tick};
-use intendant_engine::ReplicationConfig;
+use intendant_engine::{ClusterSettings, ReplicationConfig};
 use intendant_sampling::{Everything, Manager};
 use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome, run_task};
 use intendant_task::{
@@ -171,7 +171,7 @@ fn tight_bounds_and_slow_loaders_only_cost_time() {
     let mut config = TaskConfig {
         outstanding_bytes_max: 1,
         look_ahead: LookAhead { batches: 1, keys: 0 },
-        order: Some(Order::Chain),
+        cluster: ClusterSettings { order: Some(Order::Chain), ..ClusterSettings::new(Technique::Classic) },
         ..TaskConfig::new(4, 1, SCHEDULE)
     };
     config.delays.machine.prepare_ns = 3_000_000;
@@ -182,7 +182,10 @@ fn tight_bounds_and_slow_loaders_only_cost_time() {
 /// Lapse with latency hiding: workers localize keys two batches before they use them.
 fn lapse(nodes: usize, workers: usize) -> TaskConfig {
     let schedule = Schedule { localize_ahead: 2, ..SCHEDULE };
-    TaskConfig { technique: Technique::Lapse, ..TaskConfig::new(nodes, workers, schedule) }
+    TaskConfig {
+        cluster: ClusterSettings::new(Technique::Lapse),
+        ..TaskConfig::new(nodes, workers, schedule)
+    }
 }
 
 #[test]
@@ -227,7 +230,11 @@ fn epochs_add_up_to_the_run_without_its_evaluations() {
 
 /// Every technique with replicas. Static replicas exist for every third of the 100 keys, or for all.
 fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
-    let base = |technique| TaskConfig { technique, ..TaskConfig::new(nodes, workers, SCHEDULE) };
+    let set = |technique, replication, schedule| TaskConfig {
+        cluster: ClusterSettings { replication, ..ClusterSettings::new(technique) },
+        ..TaskConfig::new(nodes, workers, schedule)
+    };
+    let base = |technique| set(technique, ReplicationConfig::default(), SCHEDULE);
     let mut some = Assignment::none();
     (0..100).step_by(3).for_each(|key| some.set_technique(Key(key), KeyTechnique::Replicate));
     let paced =
@@ -236,16 +243,9 @@ fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
     vec![
         base(Technique::Ssp),
         base(Technique::Essp),
-        TaskConfig {
-            replication: ReplicationConfig { assignment: some, ..paced.clone() },
-            ..base(Technique::Nups)
-        },
-        TaskConfig { replication: paced.clone(), ..base(Technique::FullReplication) },
-        TaskConfig {
-            replication: ReplicationConfig { pace: StaticReplicaPace::Asked, ..paced },
-            technique: Technique::FullReplication,
-            ..TaskConfig::new(nodes, workers, asked)
-        },
+        set(Technique::Nups, ReplicationConfig { assignment: some, ..paced.clone() }, SCHEDULE),
+        set(Technique::FullReplication, paced.clone(), SCHEDULE),
+        set(Technique::FullReplication, ReplicationConfig { pace: StaticReplicaPace::Asked, ..paced }, asked),
     ]
 }
 
@@ -253,15 +253,15 @@ fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
 fn a_task_is_trained_with_copies() {
     let (_, expected) = plain::<f32>();
     for config in with_copies(3, 2) {
-        let name = format!("{} {:?}", config.technique, config.replication.pace);
+        let name = format!("{} {:?}", config.cluster.technique, config.cluster.replication.pace);
         let outcome = train::<f32>(&config);
         assert_eq!(digest(&outcome), expected, "{name}: the same examples");
         check_learned(&outcome, 0.8, 0.85, &name);
         let stats = &outcome.management;
         assert!(stats.sync_rounds > 0 && stats.synced_keys > 0, "{name}: {stats:?}");
-        let lazily = matches!(config.technique, Technique::Ssp | Technique::Essp);
+        let lazily = matches!(config.cluster.technique, Technique::Ssp | Technique::Essp);
         assert_eq!(stats.replica_setups > 0, lazily, "{name}");
-        let full = config.technique == Technique::FullReplication;
+        let full = config.cluster.technique == Technique::FullReplication;
         assert_eq!(outcome.accesses.remote == 0, full, "{name}");
         assert_eq!(train::<f32>(&config).hash, outcome.hash, "{name}: equal seeds give equal runs");
     }
@@ -328,13 +328,13 @@ fn a_task_is_trained_in_place() {
     assert_eq!(alone.accesses, on_copies.accesses, "each row counts as a pull and a push");
     let tight = TaskConfig { outstanding_bytes_max: 1, ..TaskConfig::new(3, 2, SCHEDULE) };
     let adaptive = TaskConfig {
-        technique: Technique::Adaptive,
+        cluster: ClusterSettings::new(Technique::Adaptive),
         ..TaskConfig::new(3, 2, Schedule { intents: true, ..SCHEDULE })
     };
     let synchronous = TaskConfig::new(3, 2, Schedule { synchronous: true, ..SCHEDULE });
     let more = [TaskConfig::new(4, 1, SCHEDULE), lapse(3, 2), tight, adaptive, synchronous];
     for config in with_copies(3, 2).into_iter().chain(more) {
-        let name = format!("{} {:?}", config.technique, config.replication.pace);
+        let name = format!("{} {:?}", config.cluster.technique, config.cluster.replication.pace);
         let outcome = train(&config);
         assert_eq!(digest(&outcome), expected, "{name}: the same examples");
         check_learned(&outcome, 0.8, 0.85, &name);
@@ -342,7 +342,7 @@ fn a_task_is_trained_in_place() {
             assert_eq!(accesses.local + accesses.remote, accesses.pull_keys + accesses.push_keys, "{name}");
             assert_eq!(accesses.pull_keys, accesses.push_keys, "{name}");
         }
-        let full = config.technique == Technique::FullReplication;
+        let full = config.cluster.technique == Technique::FullReplication;
         assert!(full || outcome.accesses.remote > 0, "{name}: some rows were not here");
         assert_eq!(train(&config).hash, outcome.hash, "{name}: equal seeds give equal runs");
     }
@@ -352,7 +352,7 @@ fn a_task_is_trained_in_place() {
 fn operations_of_one_key_wait_for_each_key() {
     let task = Arc::new(InPlace(Likes::<f32>::new(5)));
     let train = |config: &TaskConfig| run_task(&task, config, &mut ()).unwrap();
-    let config = TaskConfig { technique: Technique::Classic, ..TaskConfig::new(2, 1, SCHEDULE) };
+    let config = TaskConfig::new(2, 1, SCHEDULE);
     let part = |keys| TaskConfig { operation_keys_max: NonZeroUsize::new(keys), ..config.clone() };
     let [whole, many, one] = [&config, &part(1_000), &part(1)].map(train);
     assert_eq!((digest(&one), digest(&many)), (digest(&whole), digest(&whole)), "the same examples");
@@ -373,8 +373,13 @@ fn one_worker_needs_no_copies() {
     let (values, _) = plain::<f32>();
     for config in with_copies(1, 1) {
         let outcome = train::<f32>(&config);
-        assert_eq!(outcome.values, values, "{} bit by bit", config.technique);
-        assert_eq!((outcome.traffic.messages, outcome.accesses.remote), (0, 0), "{}", config.technique);
+        assert_eq!(outcome.values, values, "{} bit by bit", config.cluster.technique);
+        assert_eq!(
+            (outcome.traffic.messages, outcome.accesses.remote),
+            (0, 0),
+            "{}",
+            config.cluster.technique
+        );
     }
 }
 
@@ -385,7 +390,8 @@ fn synchronising_replicas_takes_time_and_bytes() {
         let replication =
             ReplicationConfig { pace: StaticReplicaPace::Every(Tick(every)), ..ReplicationConfig::default() };
         let technique = Technique::FullReplication;
-        let outcome = train::<f32>(&TaskConfig { technique, replication, ..TaskConfig::new(4, 1, SCHEDULE) });
+        let cluster = ClusterSettings { replication, ..ClusterSettings::new(technique) };
+        let outcome = train::<f32>(&TaskConfig { cluster, ..TaskConfig::new(4, 1, SCHEDULE) });
         let load = outcome.epochs.iter().map(|epoch| epoch.load.channels.busy_ns).sum::<u64>();
         (load, outcome.traffic.bytes, outcome.management.sync_rounds)
     };

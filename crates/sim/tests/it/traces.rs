@@ -2,7 +2,7 @@
 
 use crate::likes::Likes;
 use intendant_core::NodeId;
-use intendant_engine::LocalAccess;
+use intendant_engine::{ClusterSettings, LocalAccess};
 use intendant_sim::{Observer, TaskConfig, TaskOutcome, run_task};
 use intendant_task::Schedule;
 use intendant_techniques::{Replicas, Technique};
@@ -35,8 +35,13 @@ impl Recorded {
 }
 
 fn config(technique: Technique) -> TaskConfig {
-    let mut config = TaskConfig { technique, channels: 2, ..TaskConfig::new(3, 2, SCHEDULE) };
+    let mut config = TaskConfig {
+        cluster: ClusterSettings::new(technique),
+        channels: 2,
+        ..TaskConfig::new(3, 2, SCHEDULE)
+    };
     config
+        .cluster
         .replication
         .assignment
         .set_technique(intendant_core::Key(3), intendant_techniques::KeyTechnique::Replicate);
@@ -86,7 +91,9 @@ fn each_access_that_was_not_local_is_recorded_once() {
     for technique in Technique::ALL {
         for access in [LocalAccess::Shared, LocalAccess::Queue] {
             let trace = Some(Filter::All);
-            let (recorded, outcome) = run_with(&TaskConfig { access, trace, ..config(technique) });
+            let mut config = TaskConfig { trace, ..config(technique) };
+            config.cluster.access = access;
+            let (recorded, outcome) = run_with(&config);
             let remote = recorded.count(|what| matches!(what, What::Remote { .. }));
             let waited = recorded.count(|what| matches!(what, What::Waited { .. }));
             let case = format!("{technique}, {access:?}: {remote} and {waited}");
@@ -105,7 +112,8 @@ fn each_access_that_was_not_local_is_recorded_once() {
 #[test]
 fn accesses_of_other_nodes_that_wait_are_recorded_where_their_workers_are() {
     let schedule = Schedule { localize_ahead: 4, ..Schedule::epochs(2) };
-    let config = TaskConfig { technique: Technique::Lapse, ..TaskConfig::new(4, 2, schedule) };
+    let config =
+        TaskConfig { cluster: ClusterSettings::new(Technique::Lapse), ..TaskConfig::new(4, 2, schedule) };
     let (recorded, outcome) = run_with(&TaskConfig { trace: Some(Filter::All), ..config });
     let remote = recorded.count(|what| matches!(what, What::Remote { .. }));
     let waited = recorded.count(|what| matches!(what, What::Waited { .. }));

@@ -4,10 +4,10 @@ use super::parameters::{NodeHandle, Parameters, Part, Train};
 use crate::error::TrainError;
 use crate::report::metrics::Observe;
 use crate::settings::Plan;
-use intendant::{AccessStats, NetworkStats};
+use intendant::{AccessStats, ClusterSettings, NetworkStats};
 use intendant::{
-    Explanation, Failure, Lobby, ManagementStats, Mark, Node, NodeConfig, Observer, Preparer,
-    ReplicationConfig, TraceConfig, Work, Worker,
+    Explanation, Failure, Lobby, ManagementStats, Mark, Node, NodeConfig, Observer, Preparer, TraceConfig,
+    Work, Worker,
 };
 use intendant_core::{Element, Initialiser, Key, Layout, WorkerId};
 use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
@@ -29,7 +29,7 @@ pub(crate) struct ClusterNode<E: Element> {
 pub(crate) fn start<E: Element>(
     (layout, init): (Layout, Initialiser<E>),
     plan: &Plan,
-    replication: ReplicationConfig,
+    cluster: ClusterSettings,
     sampler: &Sampler,
     (settings, trace): (Vec<(String, String)>, Option<TraceConfig>),
     begin: impl FnOnce(Option<&Lobby<E>>) -> Result<Initialiser<E>, TrainError>,
@@ -37,20 +37,11 @@ pub(crate) fn start<E: Element>(
     let mut config = NodeConfig::new(layout, init);
     config.sampler = sampler.clone();
     config.seed = plan.seed;
-    if let crate::settings::Technique::Server(technique) = plan.technique {
-        config.technique = technique;
-    }
+    config.cluster = cluster;
     config.workers = plan.workers;
     config.settings = settings;
     config.threads_per_worker = THREADS_PER_WORKER;
-    config.storage = plan.storage;
-    config.access = plan.local_access.of_engine();
-    config.order = plan.order;
-    config.caches = plan.caches;
-    config.location = plan.location;
-    config.replication = replication;
     config.transport = plan.transport;
-    config.packing = plan.packing;
     config.trace = trace;
     let node = match &plan.rendezvous {
         Some(rendezvous) => {

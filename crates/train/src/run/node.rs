@@ -176,11 +176,11 @@ fn run_view<T: Task>(
                 Ok(origin.init(&model.init))
             };
             let values = (layout.clone(), Arc::clone(&model.init));
-            let replication = resolved.replication.clone();
             let seen = (settings, traced::config(plan, task.name()));
-            let mut node = cluster::start(values, plan, replication, &sampler, seen, begin)?;
-            let copying =
-                views.as_ref().and_then(|views| views.copying(node.rank(), plan.storage == Storage::Dense));
+            let mut node = cluster::start(values, plan, resolved.cluster(plan), &sampler, seen, begin)?;
+            let copying = views
+                .as_ref()
+                .and_then(|views| views.copying(node.rank(), plan.cluster.storage == Storage::Dense));
             let (mut node_run, workers) = (node_run(node.rank(), &origin), node.workers());
             (node_run.copying, node_run.changes) = (copying, views.as_mut().map(|views| views.begins()));
             let trained = node_run.train(&node, workers, exporter)?;

@@ -4,7 +4,7 @@ use crate::error::TrainError;
 use crate::report::Replicated;
 use crate::settings::Plan;
 use crate::settings::replication::{Choice, ReplicationPlan};
-use intendant::{Assignment, ReplicationConfig, StaticReplicas};
+use intendant::{Assignment, ClusterSettings, ReplicationConfig, StaticReplicas};
 use intendant_core::{Key, Layout};
 use intendant_task::{Frequency, Partition, Task};
 
@@ -19,6 +19,11 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
+    /// How the nodes of the plan manage the parameters of the task.
+    pub(crate) fn cluster(&self, plan: &Plan) -> ClusterSettings {
+        ClusterSettings { replication: self.replication.clone(), ..plan.cluster.clone() }
+    }
+
     /// What a report has of it.
     pub(crate) const fn report(&self) -> (Option<Replicated>, usize) {
         (self.replicated, self.channels)

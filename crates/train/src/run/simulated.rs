@@ -15,7 +15,7 @@ use crate::report::{
     Bound, Changes, Epoch, EpochSum, History, Progress, Report, Simulated, Tally, Totals, finish, first_loss,
     least,
 };
-use crate::settings::{Bounds, Plan, Simulation, Technique};
+use crate::settings::{Bounds, Plan, Simulation};
 use crossbeam_channel::bounded;
 use intendant::{Event, NodeId};
 use intendant_core::{Element, Key, LayoutBuilder};
@@ -92,22 +92,10 @@ impl<T: Task> SimulatedRun<'_, T> {
     fn config(&self) -> TaskConfig {
         let Self { simulation, task, plan, resolved, sampler } = *self;
         let part_bytes = part_bytes(task.as_ref(), plan);
-        let technique = match plan.technique {
-            // On one node, a server is the memory that its workers share.
-            Technique::Single | Technique::Exchange(_) => intendant::Technique::Classic,
-            Technique::Server(technique) => technique,
-        };
         TaskConfig {
             channels: plan.channels,
             key_order: plan.key_order,
-            storage: plan.storage,
-            access: plan.local_access.of_engine(),
-            technique,
-            order: plan.order,
-            caches: plan.caches,
-            location: plan.location,
-            replication: resolved.replication.clone(),
-            packing: plan.packing,
+            cluster: resolved.cluster(plan),
             operation_keys_max: simulation.operation_keys,
             unevenness: simulation.unevenness,
             sampler: Some(sampler.clone()),

@@ -7,7 +7,7 @@ use super::tls::TlsArgs;
 use super::values::LocalAccess;
 use crate::error::TrainError;
 use clap::builder::RangedU64ValueParser;
-use intendant::{Initiator, Location, Order, Packing, Storage, Transport};
+use intendant::{ClusterSettings, Initiator, Location, Order, Packing, Storage, Transport};
 use intendant_core::{KeyOrder, limits};
 use intendant_task::LookAhead;
 
@@ -174,6 +174,24 @@ impl ClusterArgs {
             )));
         }
         Ok(())
+    }
+
+    /// How the nodes manage parameters. What is replicated follows from the task.
+    pub(super) fn settings(&self) -> ClusterSettings {
+        let technique = match self.technique {
+            // A node whose workers share its memory, if it is simulated.
+            Technique::Single | Technique::Exchange(_) => intendant::Technique::Classic,
+            Technique::Server(technique) => technique,
+        };
+        ClusterSettings {
+            order: self.order,
+            caches: self.caches,
+            location: self.location,
+            storage: self.storage,
+            access: self.local_access.of_engine(),
+            packing: self.packing.packing(),
+            ..ClusterSettings::new(technique)
+        }
     }
 
     /// How far ahead loaders prepare batches.

@@ -15,7 +15,7 @@ use crate::error::TrainError;
 use crate::files::Input;
 use crate::signals::Interrupt;
 use intendant::lapser::Way;
-use intendant::{Filter, Location, Order, Packing, Rendezvous, Replicas, Storage, Tls, Transport, launch};
+use intendant::{ClusterSettings, Filter, Rendezvous, Replicas, Tls, Transport, launch};
 use intendant_core::{ElementType, KeyOrder};
 use intendant_metrics::Address;
 use intendant_sampling::Sampler;
@@ -48,26 +48,18 @@ pub struct Plan {
     pub nodes: usize,
     /// The kinds of connections between nodes.
     pub transport: Transport,
-    /// How nodes shorten their messages.
-    pub packing: Packing,
     /// Worker threads per node.
     pub workers: usize,
     /// Who manages the parameters.
     pub technique: Technique,
+    /// How the nodes manage parameters, if there are some. What is replicated follows from the task.
+    pub(crate) cluster: ClusterSettings,
     /// Channels per node.
     pub channels: usize,
     /// How keys are assigned to home nodes.
     pub key_order: KeyOrder,
-    /// How a node stores its values.
-    pub storage: Storage,
     /// How workers access the values of their own node.
     pub local_access: LocalAccess,
-    /// Order of a worker's operations on one key; `None` is the technique's own.
-    pub order: Option<Order>,
-    /// Whether nodes remember locations; `None` is the technique's own.
-    pub caches: Option<bool>,
-    /// How nodes find keys that move on request; `None` is by their homes.
-    pub location: Option<Location>,
     /// How far ahead each worker's loader is.
     pub look_ahead: LookAhead,
     /// Batches ahead of its training at which a batch's keys are localized; 0 if never.
@@ -229,16 +221,12 @@ impl Plan {
             float,
             nodes,
             transport: cluster.transport,
-            packing: cluster.packing.packing(),
             workers: cluster.workers,
             technique,
             channels: cluster.channels,
+            cluster: cluster.settings(),
             key_order,
-            storage: cluster.storage,
             local_access: cluster.local_access,
-            order: cluster.order,
-            caches: cluster.caches,
-            location: cluster.location,
             look_ahead,
             intents,
             localize_ahead,

@@ -120,8 +120,9 @@ fn config(mode: Mode) -> NodeConfig<f32> {
         if key.0 < LANES { lanes::initial(key, value) } else { Registers::initial(value) }
     };
     let mut config = NodeConfig::new(layout(mode), Arc::new(init));
-    (config.technique, config.caches, config.order) = (mode.technique, Some(mode.caches), Some(mode.order));
-    (config.workers, config.storage) = (WORKERS, mode.storage);
+    (config.cluster.technique, config.cluster.caches, config.cluster.order) =
+        (mode.technique, Some(mode.caches), Some(mode.order));
+    (config.workers, config.cluster.storage) = (WORKERS, mode.storage);
     config.transport = mode.transport;
     // Little enough that workers also wait for admission.
     config.outstanding_bytes = 4096;

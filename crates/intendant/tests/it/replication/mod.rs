@@ -63,8 +63,9 @@ impl Setting {
     pub(crate) fn config(&self) -> NodeConfig<f32> {
         let all = self.all();
         let mut config = NodeConfig::new(self.layout(), Arc::new(move |key, value| initial(all, key, value)));
-        (config.technique, config.workers, config.storage) = (self.technique, self.workers, self.storage);
-        (config.replication.pace, config.replication.staleness) = (self.pace, self.staleness);
+        (config.cluster.technique, config.workers, config.cluster.storage) =
+            (self.technique, self.workers, self.storage);
+        (config.cluster.replication.pace, config.cluster.replication.staleness) = (self.pace, self.staleness);
         for key in (0..KEYS).step_by(self.replicated as usize).map(Key) {
             config.set_technique(key, KeyTechnique::Replicate);
         }
