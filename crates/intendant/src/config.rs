@@ -54,7 +54,8 @@ impl<E> NodeConfig<E> {
         self.cluster.replication.assignment.set_technique(key, technique);
     }
 
-    /// Checks [`ClusterSettings::location`], and the part of [`ClusterSettings::replication`] that the technique uses.
+    /// Checks [`ClusterSettings::location`], and the part of [`ClusterSettings::replication`] that the
+    /// technique uses.
     pub(crate) fn check_replication(&self, layout: &Layout) -> Result<(), Error>
     where
         E: Element,

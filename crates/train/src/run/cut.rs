@@ -15,7 +15,7 @@
 
 mod writer;
 
-pub(crate) use writer::Cuts;
+pub(crate) use writer::{Cuts, Writer};
 
 use super::best::{self, Compared, Kept};
 use super::copies::Part;

@@ -23,6 +23,7 @@ mod program;
 mod replication;
 mod sampling;
 mod saved;
+mod shell;
 mod simulated;
 pub(crate) mod single;
 mod traced;

@@ -1,11 +1,5 @@
-//! A run: the threads of one node, from the first batch to the results.
-//!
-//! Each worker has a training thread and a loader thread. An error in one of them ends all of them: the first
-//! error is kept, the run is aborted in the whole cluster, and the errors that follow from the abort are
-//! dropped.
-//!
-//! Results come first: the report and the table are written before the exported model takes its place, and a
-//! failing output does not keep the others from being written.
+//! A run of one node, from the first batch to the results: each worker has a training thread and a loader
+//! thread.
 
 use super::agreement::Terms;
 use super::best::Kept;
@@ -15,26 +9,24 @@ use super::origin::{Origin, Subject};
 use super::outcome::{Outcome, begin_export};
 use super::parameters::{NodeHandle, Parameters};
 use super::replication::{self, Resolved};
+use super::shell::{FirstFailure, Reason, Shell, Trained, named};
 use super::simulated::SimulatedRun;
 use super::views::{Copying, Views};
 use super::worker::{Station, guarded, load, train};
 use super::{ahead, cluster, copies, sampling, single, traced};
-use crate::error::{PathDisplay, TrainError};
+use crate::error::TrainError;
 use crate::export::{Exporter, Staging};
 use crate::report::metrics::{Monitor, Serving, Site};
-use crate::report::{self, Changes, History, Made, Progress, Report, Totals, finish};
+use crate::report::{self, Changes, History, Progress, Report};
 use crate::settings::{Keep, Plan, Technique};
-use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant::{Lobby, Mark, Storage};
-use intendant_checkpoint::protocol::End;
 use intendant_core::{Element, Key, KeyRange, Precision, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Patience, Schedule, Task};
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 /// Trains `task` as `plan` says: on this node, together with the others if there are any. Rank 0 writes the
 /// report, and exports the model through `exporter` if the plan names a folder; other nodes use no exporter.
@@ -222,20 +214,6 @@ fn judged<T: Task>(task: &T, plan: &Plan) -> Result<Plan, TrainError> {
     Ok(plan)
 }
 
-/// A trained model: the sums of its epochs, and its files if it is exported from here. Those are not in their
-/// place yet.
-struct Trained {
-    totals: Totals,
-    exported: Option<Result<Staging, TrainError>>,
-    made: Option<Made>,
-    /// The epoch, from 1, whose model was tested and is exported; `None` is the last one.
-    kept: Option<usize>,
-    /// Why the last checkpoint could not be made.
-    unsaved: Option<TrainError>,
-    /// What ended the training early, and the last checkpoint at node 0.
-    interrupted: Option<(End, Option<PathBuf>)>,
-}
-
 /// The part of a run that happens on one node.
 struct NodeRun<'a, T: Task> {
     origin: &'a Origin,
@@ -262,35 +240,15 @@ impl<T: Task> NodeRun<'_, T> {
 
     /// The outcome of a run that ended well on all nodes.
     fn finish(&self, trained: Trained) -> Result<Outcome, TrainError> {
-        let Trained { totals, exported, made, kept, unsaved, interrupted } = trained;
-        if let Some((End::Nodes(nodes), _)) = interrupted {
-            return Err(TrainError::Regroups { nodes });
-        }
-        if let Some((End::Signal(signal), saved)) = interrupted {
-            if let Some(unsaved) = unsaved {
-                tracing::warn!("there is no last checkpoint: {unsaved}");
+        trained.conclude((self.plan, self.rank), |totals| {
+            let (task, plan) = (self.task.as_ref(), self.plan);
+            let mut report = Report::new(task, plan, self.resolved.report(), self.sampler, totals);
+            report.views = self.changes;
+            if self.rank == 0 {
+                report.warn(task, plan, totals.untrained());
             }
-            return Err(match saved {
-                Some(place) => TrainError::Saved { signal, place: PathDisplay(place) },
-                None => TrainError::Interrupted(signal),
-            });
-        }
-        let mut report =
-            Report::new(self.task.as_ref(), self.plan, self.resolved.report(), self.sampler, &totals);
-        report.checkpoints = made.filter(|_| self.plan.checkpoints.folder.is_some());
-        report.views = self.changes;
-        if let (Some(validation), Some(epoch)) = (&mut report.validation, kept) {
-            validation.model_epoch = Some(epoch);
-        }
-        if self.rank == 0 {
-            report.warn(self.task.as_ref(), self.plan, totals.untrained());
-            finish(&report, self.plan, exported)?;
-        }
-        match unsaved {
-            // The results are written nevertheless.
-            Some(error) => Err(error),
-            None => Ok(Outcome { rank: self.rank, report }),
-        }
+            report
+        })
     }
 
     /// Starts the threads of all workers and waits for them.
@@ -306,117 +264,70 @@ impl<T: Task> NodeRun<'_, T> {
         let (cuts, writer) =
             Cuts::new(self.plan, self.ranges, seats, self.origin, board, self.copying.clone()).unzip();
         let (cuts, start) = (cuts.as_ref(), &self.origin.start());
-        let saves = cuts.filter(|cuts| cuts.saves());
         // After a last checkpoint, a signal ends the run on all nodes.
-        let survives = self.copying.is_some() && saves.is_none();
-        let failure = FirstFailure { error: Mutex::new(None), node, survives };
-        let result = Mutex::new(None);
-        let (failure, result) = (&failure, &result);
+        let survives = self.copying.is_some() && cuts.is_none_or(|cuts| !cuts.saves());
+        let end = |reason: &Reason| match survives && reason.is_signal {
+            true => node.drop_out(&reason.text),
+            false => node.abort(&reason.text),
+        };
+        let failure = &FirstFailure::new(&end);
+        let result = &Mutex::new(None);
         let progress = &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress);
         let _serving = self.serve(node, progress)?;
-        let grace = saves.map_or(Duration::ZERO, |_| self.plan.checkpoints.grace);
-        let claim = self.plan.interrupt.claim(grace);
-        thread::scope(|scope| {
-            let (end, ended) = bounded::<()>(0);
-            let interrupt = &self.plan.interrupt;
-            let watch = move || {
-                let Some(signal) = interrupt.wait(&ended) else { return };
-                if let Some(cuts) = saves.filter(|cuts| !cuts.is_over()) {
-                    cuts.ask_to_end(signal);
-                    if !grace.is_zero() && self.rank == 0 && self.plan.progress {
-                        progress.say("writing a last checkpoint; another signal ends the run at once");
-                    }
-                    // Nothing is sent: the training ends after a last checkpoint.
-                    if ended.recv_timeout(grace) != Err(RecvTimeoutError::Timeout) {
-                        return;
-                    }
-                    tracing::warn!("there is no last checkpoint: {} s were not enough", grace.as_secs_f64());
-                }
-                failure.note(TrainError::Interrupted(signal));
-            };
-            let mut threads = Vec::new();
-            // It ends after all workers: the last part may be on its way.
-            let (written, all_written) = bounded::<()>(0);
-            if let (Some(writer), Some(cuts)) = (writer, cuts) {
-                let write = move || {
-                    let run = || {
-                        let mark = |cut| node.mark(Mark::Checkpoint, cut);
-                        writer.run(cuts, (&mark, progress), &all_written);
-                        Ok(())
-                    };
-                    if let Err(error) = guarded("checkpoint", run) {
-                        // Workers need not wait for a part any more.
-                        cuts.give_up(&error);
-                        failure.note(error);
-                    }
-                };
-                if let Err(source) = named("checkpoint".to_owned()).spawn_scoped(scope, write) {
-                    return failure.note(TrainError::System { what: "start a thread", source });
-                }
-            }
-            let watching = named("interrupt".to_owned()).spawn_scoped(scope, watch);
-            if let Err(source) = watching {
-                return failure.note(TrainError::System { what: "start a thread", source });
-            }
-            let mut exporter = exporter;
-            let mut history = self.history();
-            for (worker, mut parameters) in workers.into_iter().enumerate() {
-                let partition = self.partition(worker);
-                let (mut outbox, batches) = ahead::way(self.plan.look_ahead);
-                let loader = Loader::resume(Arc::clone(self.task), partition, &self.schedule(), start);
-                let name = format!("loader-{worker}");
-                let loading = named(name.clone()).spawn_scoped(scope, move || {
-                    // The outbox is dropped after the failure is noted: else the training thread might be the
-                    // first to report that batches end.
-                    if let Err(error) = guarded(&name, || load(loader, node, worker, &mut outbox)) {
-                        failure.note(error);
-                    }
-                });
-                let (exporter, history) = (exporter.take(), history.take());
-                let name = format!("worker-{worker}");
-                let training = named(name.clone()).spawn_scoped(scope, move || {
-                    let number = partition.worker;
-                    let (task, sums) = (Arc::clone(self.task), self.origin.sums(number));
-                    let driver = Driver::resume(task, partition, self.schedule(), start, sums);
-                    let mut station = Station {
-                        worker,
-                        number,
-                        batches,
-                        node,
-                        progress,
-                        history,
-                        board: board.map(|board| &**board),
-                        cutter: cuts.map(|cuts| Cutter::new(cuts, (self.subject, self.plan), worker, None)),
-                        totals: self.origin.totals(),
-                        before: self.origin.under_way.clone(),
-                    };
-                    let done =
-                        guarded(&name, || self.run_worker(driver, &mut parameters, &mut station, exporter));
-                    match done {
-                        Ok(trained) if worker == 0 => *lock(result) = Some(trained),
-                        Ok(_) => {}
-                        Err(error) => failure.note(error),
-                    }
-                });
-                for spawned in [loading, training] {
-                    match spawned {
-                        Ok(thread) => threads.push(thread),
-                        Err(source) => failure.note(TrainError::System { what: "start a thread", source }),
+        let shell = Shell { plan: self.plan, rank: self.rank, cuts, progress, failure };
+        let committed = |cut| node.mark(Mark::Checkpoint, cut);
+        shell.train(writer, &committed, || {
+            thread::scope(|scope| {
+                let mut exporter = exporter;
+                let mut history = self.history();
+                for (worker, mut parameters) in workers.into_iter().enumerate() {
+                    let partition = self.partition(worker);
+                    let (mut outbox, batches) = ahead::way(self.plan.look_ahead);
+                    let loader = Loader::resume(Arc::clone(self.task), partition, &self.schedule(), start);
+                    let name = format!("loader-{worker}");
+                    let loading = named(name.clone()).spawn_scoped(scope, move || {
+                        // The outbox is dropped after the failure is noted: else the training thread might be
+                        // the first to report that batches end.
+                        if let Err(error) = guarded(&name, || load(loader, node, worker, &mut outbox)) {
+                            failure.note(error);
+                        }
+                    });
+                    let (exporter, history) = (exporter.take(), history.take());
+                    let name = format!("worker-{worker}");
+                    let training = named(name.clone()).spawn_scoped(scope, move || {
+                        let number = partition.worker;
+                        let (task, sums) = (Arc::clone(self.task), self.origin.sums(number));
+                        let driver = Driver::resume(task, partition, self.schedule(), start, sums);
+                        let mut station = Station {
+                            worker,
+                            number,
+                            batches,
+                            node,
+                            progress,
+                            history,
+                            board: board.map(|board| &**board),
+                            cutter: cuts
+                                .map(|cuts| Cutter::new(cuts, (self.subject, self.plan), worker, None)),
+                            totals: self.origin.totals(),
+                            before: self.origin.under_way.clone(),
+                        };
+                        let run = || self.run_worker(driver, &mut parameters, &mut station, exporter);
+                        match guarded(&name, run) {
+                            Ok(trained) if worker == 0 => *lock(result) = Some(trained),
+                            Ok(_) => {}
+                            Err(error) => failure.note(error),
+                        }
+                    });
+                    // The threads are joined at the end of the scope; `guarded` has turned panics into
+                    // failures.
+                    for refused in [loading.err(), training.err()].into_iter().flatten() {
+                        failure.note(TrainError::System { what: "start a thread", source: refused });
                     }
                 }
-            }
-            for thread in threads {
-                // `guarded` has turned panics into failures.
-                let _ = thread.join();
-            }
-            drop((end, written));
-        });
-        drop(claim);
-        if let Some(error) = lock(&failure.error).take() {
-            return Err(error);
-        }
-        let trained = lock(result).take();
-        trained.ok_or_else(|| TrainError::Stopped("the first worker ended without a result".to_owned()))
+            });
+            let trained = lock(result).take();
+            trained.ok_or_else(|| TrainError::Stopped("the first worker ended without a result".to_owned()))
+        })
     }
 
     /// Serves the metrics, if the plan says so, until what is returned is dropped.
@@ -550,37 +461,6 @@ fn check_rules<T: Task>(task: &T, plan: &Plan) -> Result<(), TrainError> {
         );
     }
     Ok(())
-}
-
-/// Keeps the first error and ends the run on all nodes.
-struct FirstFailure<'a> {
-    error: Mutex<Option<TrainError>>,
-    node: &'a dyn NodeHandle,
-    /// Whether the others go on if this node is interrupted.
-    survives: bool,
-}
-
-impl FirstFailure<'_> {
-    fn note(&self, error: TrainError) {
-        let reason = error.to_string();
-        let is_lost = self.survives && matches!(error, TrainError::Interrupted(_));
-        let is_first = {
-            let mut first = lock(&self.error);
-            let is_first = first.is_none();
-            first.get_or_insert(error);
-            is_first
-        };
-        // After the error is recorded: what the abort causes must not be taken for the cause.
-        if is_first && is_lost {
-            self.node.drop_out(&reason);
-        } else if is_first {
-            self.node.abort(&reason);
-        }
-    }
-}
-
-fn named(name: String) -> thread::Builder {
-    thread::Builder::new().name(name)
 }
 
 #[cfg(test)]

@@ -7,16 +7,15 @@
 use super::explain::{self, Explained};
 use super::outcome::{Outcome, begin_export};
 use super::replication::Resolved;
+use super::shell::{FirstFailure, Reason, Shell, Trained};
 use super::traced::Traces;
 use super::worker::guarded;
 use crate::error::TrainError;
 use crate::export::{Exporter, Staging};
 use crate::report::{
-    Bound, Changes, Epoch, EpochSum, History, Progress, Report, Simulated, Tally, Totals, finish, first_loss,
-    least,
+    Bound, Changes, Epoch, EpochSum, History, Progress, Report, Simulated, Tally, Totals, first_loss, least,
 };
 use crate::settings::{Bounds, Plan, Simulation};
-use crossbeam_channel::bounded;
 use intendant::{Event, NodeId};
 use intendant_core::{Element, Key, LayoutBuilder};
 use intendant_sampling::Sampler;
@@ -29,9 +28,6 @@ use intendant_task::Task;
 use intendant_trace::Header;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::thread;
-use std::time::Duration;
 
 /// Keys of one part of an export.
 const EXPORT_KEYS: u64 = 1024;
@@ -138,24 +134,14 @@ impl<T: Task> SimulatedRun<'_, T> {
         let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
         let mut history = History::begin(plan, task.name(), resolved.channels, &Totals::default());
         let mut traces = Traces::new(plan, task.name());
-        let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
-        let claim = plan.interrupt.claim(Duration::ZERO);
-        let trained = thread::scope(|scope| {
-            let (end, ended) = bounded::<()>(0);
-            let watch = move || {
-                if let Some(number) = plan.interrupt.wait(&ended) {
-                    signal.store(number, Ordering::Relaxed);
-                    // Release: pairs with the Acquire in `Watcher::stop`; a run that is stopped finds the
-                    // signal.
-                    stop.store(true, Ordering::Release);
-                }
-            };
-            let watching = thread::Builder::new().name("interrupt".to_owned()).spawn_scoped(scope, watch);
-            watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
+        let end = |_: &Reason| {};
+        let failure = &FirstFailure::new(&end);
+        let shell = Shell::<T::Element> { plan, rank: 0, cuts: None, progress: &progress, failure };
+        let (outcome, changes) = shell.train(None, &|_| {}, || {
             let mut watcher = Watcher {
                 progress: &progress,
                 first_losses: &mut first_losses,
-                stop,
+                failure,
                 history: history.as_mut(),
                 traces: traces.as_mut(),
                 bounds: &simulation.bounds,
@@ -163,26 +149,23 @@ impl<T: Task> SimulatedRun<'_, T> {
                 pending: None,
                 settled: None,
             };
-            let trained = guarded("the simulation", || {
+            guarded("the simulation", || {
                 self.train(&self.config(), &mut watcher).map_err(|failure| match failure {
                     TaskFailure::Diverged { source, .. } => TrainError::Diverged(source),
                     TaskFailure::Sample { worker, source } => {
                         TrainError::Sample { worker: worker % plan.workers, source }
                     }
                     TaskFailure::Layout(error) => TrainError::usage(error),
-                    TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
+                    TaskFailure::Stopped => TrainError::Stopped(failure.to_string()),
                     // A node that dies is expected, and no other number of nodes is asked for.
                     TaskFailure::Violation(_)
                     | TaskFailure::Regrouped { .. }
                     | TaskFailure::Crashed { .. }
                     | TaskFailure::Checkpoint(_) => TrainError::Simulation(failure),
                 })
-            });
-            drop(end);
-            trained
-        });
-        drop((claim, progress));
-        let (outcome, changes) = trained?;
+            })
+        })?;
+        drop(progress);
         if !explained.keys.is_empty() {
             let nodes = (0..).zip(outcome.explanations.iter().cloned());
             let said = nodes.map(|(node, keys)| explain::describe(node, keys));
@@ -194,25 +177,23 @@ impl<T: Task> SimulatedRun<'_, T> {
             }
             (Some(_) | None, _) => None,
         };
-        let mut report = self.report(&outcome);
-        report.views = changes;
-        if let Some(history) = &mut history {
-            history.end(&report.test);
-        }
-        report.warn(task.as_ref(), plan, least(first_losses));
-        finish(&report, plan, exported)?;
+        let trained = Trained { totals: totals(&outcome), exported, ..Trained::default() };
+        let concluded = trained.conclude((plan, 0), |totals| {
+            let mut report = self.report(&outcome, totals);
+            report.views = changes;
+            if let Some(history) = &mut history {
+                history.end(&report.test);
+            }
+            report.warn(task.as_ref(), plan, least(first_losses));
+            report
+        })?;
         traces.map_or(Ok(()), Traces::end)?;
-        Ok(Outcome { rank: 0, report })
+        Ok(concluded)
     }
 
-    fn report(&self, outcome: &TaskOutcome<T::Element>) -> Report {
+    fn report(&self, outcome: &TaskOutcome<T::Element>, totals: &Totals) -> Report {
         let Self { simulation, task, plan, resolved, sampler } = *self;
-        let totals = Totals {
-            epochs: outcome.epochs.iter().map(sum).collect(),
-            test: outcome.test.clone().map(|reduction| sum_of(Tally { reduction, ..Tally::default() }, 0.0)),
-            exchanged: None,
-        };
-        let mut report = Report::new(task.as_ref(), plan, resolved.report(), sampler, &totals);
+        let mut report = Report::new(task.as_ref(), plan, resolved.report(), sampler, totals);
         let virtual_ns: u64 = outcome.epochs.iter().map(|epoch| epoch.virtual_ns).sum();
         let (mut channels, mut sending) = (intendant_sim::Load::default(), intendant_sim::Load::default());
         let mut workers_ns = 0;
@@ -246,7 +227,7 @@ struct Watcher<'a> {
     progress: &'a Progress,
     /// Losses of the workers' first batches.
     first_losses: &'a mut Vec<f64>,
-    stop: &'a AtomicBool,
+    failure: &'a FirstFailure<'a>,
     history: Option<&'a mut History>,
     traces: Option<&'a mut Traces>,
     bounds: &'a Bounds,
@@ -297,7 +278,16 @@ impl Observer for Watcher<'_> {
     }
 
     fn stop(&mut self) -> bool {
-        self.stop.load(Ordering::Acquire)
+        self.failure.has_failed()
+    }
+}
+
+/// The sums of a run.
+fn totals<E>(outcome: &TaskOutcome<E>) -> Totals {
+    Totals {
+        epochs: outcome.epochs.iter().map(sum).collect(),
+        test: outcome.test.clone().map(|reduction| sum_of(Tally { reduction, ..Tally::default() }, 0.0)),
+        exchanged: None,
     }
 }
 

@@ -2,27 +2,22 @@
 
 use super::{Program, Saved};
 use crate::clock::now;
-use crate::error::{PathDisplay, TrainError};
+use crate::error::TrainError;
 use crate::export::Staging;
-use crate::report::{Epoch, EpochSum, History, Made, Progress, Report, Tally, Totals, VirtualEpoch, finish};
+use crate::report::{Epoch, EpochSum, History, Progress, Report, Tally, VirtualEpoch};
 use crate::run::cut::{Cuts, Cutter, Next, Place};
 use crate::run::nodes::Nodes;
 use crate::run::origin::{Origin, Subject};
 use crate::run::outcome::Outcome;
 use crate::run::parameters::Part;
+use crate::run::shell::{FirstFailure, Reason, Shell, Trained};
 use crate::run::worker::guarded;
 use crate::settings::Plan;
-use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant::{Aborter, NetworkStats};
 use intendant_checkpoint::protocol::End;
-use intendant_core::lock;
 use intendant_metrics::process;
 use intendant_task::Split;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::path::Path;
 
 /// Runs the epochs of `program` as `plan` says, and writes its results. `--valid-every` decides after which
 /// epochs the program is evaluated; it is once more at the end. After an error the run has ended on all
@@ -44,89 +39,36 @@ pub fn run_program<P: Program + Send>(program: &mut P, plan: &Plan) -> Result<Ou
     let progress = &Progress::new(1, plan.epochs, is_first && plan.progress);
     let (cuts, writer) = Cuts::new(plan, &ranges, (plan.rank(), 1), origin, None, None).unzip();
     let cuts = cuts.as_ref();
-    let ending = &Ending::new(program.aborter());
-    let grace = cuts.map_or(Duration::ZERO, |_| plan.checkpoints.grace);
-    let claim = plan.interrupt.claim(grace);
+    let aborter = program.aborter();
+    let end = |reason: &Reason| end_on(aborter.as_ref(), reason);
+    let failure = &FirstFailure::new(&end);
     let mut simulated = None;
-    let trained = thread::scope(|scope| {
-        let (end, ended) = bounded::<()>(0);
-        let watch = move || {
-            let Some(signal) = plan.interrupt.wait(&ended) else { return };
-            if let Some(cuts) = cuts.filter(|cuts| !cuts.is_over()) {
-                cuts.ask_to_end(signal);
-                if !grace.is_zero() && is_first && plan.progress {
-                    progress.say("writing a last checkpoint; another signal ends the run at once");
-                }
-                // The program ends after a last checkpoint.
-                if ended.recv_timeout(grace) != Err(RecvTimeoutError::Timeout) {
-                    return;
-                }
-                tracing::warn!("there is no last checkpoint: {} s were not enough", grace.as_secs_f64());
-            }
-            ending.end(TrainError::Interrupted(signal));
-        };
-        let refused = |source| TrainError::System { what: "start a thread", source };
-        let watching = thread::Builder::new().name("interrupt".to_owned()).spawn_scoped(scope, watch);
-        watching.map_err(refused)?;
-        // It ends after the program: the last part may be on its way.
-        let (written, all_written) = bounded::<()>(0);
-        if let (Some(writer), Some(cuts)) = (writer, cuts) {
-            let write = move || {
-                let run = || {
-                    writer.run(cuts, (&|_| {}, progress), &all_written);
-                    Ok(())
-                };
-                if let Err(error) = guarded("checkpoint", run) {
-                    // The program need not wait for a part any more.
-                    cuts.give_up(&error);
-                    ending.end(error);
-                }
-            };
-            let writing = thread::Builder::new().name("checkpoint".to_owned()).spawn_scoped(scope, write);
-            writing.map_err(refused)?;
-        }
-        let cutter = cuts.map(|cuts| Cutter::new(cuts, (subject, plan), 0, Some(1)));
-        let trained = guarded("the program", || {
-            let mut trained = epochs(program, plan, progress, (origin, cutter, ending), &mut simulated)?;
+    let shell = Shell { plan, rank: plan.rank(), cuts, progress, failure };
+    let trained = shell.train(writer, &|_| {}, || {
+        guarded("the program", || {
+            let cutter = cuts.map(|cuts| Cutter::new(cuts, (subject, plan), 0, Some(1)));
+            let mut trained = epochs(program, plan, progress, (origin, cutter, failure), &mut simulated)?;
             if let Some(folder) = plan.export.as_deref().filter(|_| trained.interrupted.is_none()) {
                 trained.exported = export(program, folder, is_first)?;
             }
             program.leave()?;
             Ok(trained)
-        });
-        drop((end, written));
-        trained
-    });
-    drop(claim);
-    let Trained { totals, exported, made, unsaved, interrupted } = trained.map_err(|error| {
-        // What follows from a signal is not the reason.
-        if let Some(first) = ending.take() {
-            return first;
-        }
-        ending.abort_unless_known(&error);
-        error
+        })
     })?;
-    if let Some((signal, saved)) = interrupted {
-        if let Some(unsaved) = unsaved {
-            tracing::warn!("there is no last checkpoint: {unsaved}");
+    trained.conclude((plan, plan.rank()), |totals| {
+        let about = (program.name(), program.digest(), program.size());
+        let mut report = Report::of(about, plan, totals, 0);
+        if let (Some(simulation), Some(epochs)) = (&plan.simulation, &simulated) {
+            report.add_simulation(simulation, plan, epochs);
         }
-        return Err(match saved {
-            Some(place) => TrainError::Saved { signal, place: PathDisplay(place) },
-            None => TrainError::Interrupted(signal),
-        });
-    }
-    let mut report = Report::of((program.name(), program.digest(), program.size()), plan, &totals, 0);
-    report.checkpoints = made;
-    if let (Some(simulation), Some(epochs)) = (&plan.simulation, &simulated) {
-        report.add_simulation(simulation, plan, epochs);
-    }
-    if is_first {
-        finish(&report, plan, exported)?;
-    }
-    match unsaved {
-        // The results are written nevertheless.
-        Some(error) => Err(error),
-        None => Ok(Outcome { rank: plan.rank(), report }),
+        report
+    })
+}
+
+/// Ends the run on the other nodes. The program of this one may wait for a node that waits for this one.
+fn end_on(others: Option<&Aborter>, reason: &Reason) {
+    if let Some(others) = others.filter(|_| !reason.is_known) {
+        others.abort(&reason.text);
     }
 }
 
@@ -150,66 +92,10 @@ fn begin<P: Program>(program: &mut P, plan: &Plan, subject: &Subject<'_>) -> Res
     let saved = checkpoint.as_ref().map(|(checkpoint, place)| Saved::new(epochs, checkpoint, place));
     let aborter = program.aborter();
     if let Err(error) = program.begin(saved) {
-        Ending::new(aborter).abort_unless_known(&error);
+        end_on(aborter.as_ref(), &Reason::of(&error));
         return Err(error);
     }
     Ok(origin)
-}
-
-/// The end of a run from another thread than that of its program.
-struct Ending {
-    /// Whether the program is to return early.
-    stop: AtomicBool,
-    /// Why.
-    first: Mutex<Option<TrainError>>,
-    others: Option<Aborter>,
-}
-
-impl Ending {
-    const fn new(others: Option<Aborter>) -> Self {
-        Self { stop: AtomicBool::new(false), first: Mutex::new(None), others }
-    }
-
-    /// Ends the run on all nodes.
-    fn end(&self, error: TrainError) {
-        let reason = error.to_string();
-        lock(&self.first).get_or_insert(error);
-        // Release: pairs with the Acquire of `has_ended`.
-        self.stop.store(true, Ordering::Release);
-        // The program may wait for a node that waits for this one.
-        if let Some(others) = &self.others {
-            others.abort(&reason);
-        }
-    }
-
-    /// Whether another thread has ended the run.
-    fn has_ended(&self) -> bool {
-        // Acquire: pairs with the Release of `end`; the error is there.
-        self.stop.load(Ordering::Acquire)
-    }
-
-    fn take(&self) -> Option<TrainError> {
-        lock(&self.first).take()
-    }
-
-    /// Ends the run on the other nodes because of an error of this one.
-    fn abort_unless_known(&self, error: &TrainError) {
-        if let (Some(others), false) = (&self.others, matches!(error, TrainError::Cluster(_))) {
-            others.abort(&error.to_string());
-        }
-    }
-}
-
-/// What the epochs came to.
-struct Trained {
-    totals: Totals,
-    /// At node 0; the files are not in their place yet.
-    exported: Option<Result<Staging, TrainError>>,
-    made: Option<Made>,
-    /// Why the last checkpoint could not be made.
-    unsaved: Option<TrainError>,
-    /// The signal that ended the run early, and the last checkpoint at node 0.
-    interrupted: Option<(i32, Option<PathBuf>)>,
 }
 
 /// The nodes of a program. No node changes the state of another one.
@@ -237,7 +123,7 @@ fn epochs<P: Program>(
     program: &mut P,
     plan: &Plan,
     progress: &Progress,
-    (origin, mut cutter, ending): (&Origin, Option<Cutter<'_, f64>>, &Ending),
+    (origin, mut cutter, failure): (&Origin, Option<Cutter<'_, f64>>, &FirstFailure<'_>),
     simulated: &mut Option<VirtualEpoch>,
 ) -> Result<Trained, TrainError> {
     let mut totals = origin.totals();
@@ -249,10 +135,10 @@ fn epochs<P: Program>(
     let done = u32::try_from(totals.epochs.len()).unwrap_or(u32::MAX);
     for number in done.saturating_add(1)..=plan.epochs {
         let (start, cpu_start_ns, before) = (now(), process::cpu_ns(), program.costs());
-        let epoch = program.epoch(&ending.stop);
+        let epoch = program.epoch(failure.flag());
         let (mut seconds, mut cpu_ns) =
             ((now() - start).as_secs_f64(), process::cpu_ns().saturating_sub(cpu_start_ns));
-        if ending.has_ended() {
+        if failure.has_failed() {
             return Err(TrainError::Stopped("another thread ended the run".to_owned()));
         }
         let (mut reduction, costs) = (epoch?, program.costs());
@@ -292,8 +178,8 @@ fn epochs<P: Program>(
                 Next::End(End::Signal(signal)) => {
                     cutter.end(&mut ByProgram(program))?;
                     let (made, unsaved) = (Some(cutter.made()), cutter.unsaved());
-                    let interrupted = Some((signal, cutter.saved()));
-                    return Ok(Trained { totals, exported: None, made, unsaved, interrupted });
+                    let interrupted = Some((End::Signal(signal), cutter.saved()));
+                    return Ok(Trained { totals, made, unsaved, interrupted, ..Trained::default() });
                 }
             }
         }
@@ -311,7 +197,7 @@ fn epochs<P: Program>(
     }
     let exchanged = [exchanged_before, program.costs().exchanged].into_iter().flatten();
     totals.exchanged = exchanged.reduce(|before, here| before.plus(&here));
-    Ok(Trained { totals, exported: None, made, unsaved, interrupted: None })
+    Ok(Trained { totals, made, unsaved, ..Trained::default() })
 }
 
 /// The nodes bring together what node 0 writes. The outer error is one of the cluster and ends the run; the
