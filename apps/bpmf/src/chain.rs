@@ -1,13 +1,13 @@
 //! The chain, on the threads of this node.
 
 use crate::items::{Items, What};
-use crate::link::Link;
+use crate::link::{Link, failed};
 use crate::plan::usage;
 use crate::results::{self, Others, malformed};
-use intendant::Aborter;
-use intendant::lapser::{Lobby, Way};
+use intendant::Transport;
 use intendant_bpmf::{Block, BpmfError, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
 use intendant_core::Key;
+use intendant_lapser_process::{Aborter, Lobby, Way};
 use intendant_ratings::Dataset;
 use intendant_task::{Reduction, Split};
 use intendant_train::{
@@ -96,15 +96,13 @@ impl Chain {
         let nodes = u32::try_from(plan.nodes).unwrap_or(u32::MAX);
         let block = Block::new(Arc::clone(&model), plan.rank().into(), nodes).map_err(usage)?;
         let (lobby, exchange) = match plan.technique {
-            Technique::Exchange(exchange) if nodes > 1 => {
-                (intendant_train::lobby(plan, NAME, data.digest())?, exchange)
-            }
+            Technique::Exchange(exchange) if nodes > 1 => (lobby(plan, data.digest())?, exchange),
             // A single node exchanges nothing.
             Technique::Exchange(_) | Technique::Single | Technique::Server(_) => (None, Exchange::LapserPush),
         };
         let scratches = (0..plan.workers).map(|_| Scratch::new()).collect();
         let (nodes, exports) = (plan.nodes, plan.export.is_some());
-        let way = plan.way();
+        let way = way(plan.transport);
         Ok(Self { data, model, block, scratches, lobby, way, link: None, exchange, nodes, exports })
     }
 
@@ -117,6 +115,24 @@ impl Chain {
     fn first_key(&self, quantity: Quantity) -> u64 {
         let before = Quantity::ALL.into_iter().take_while(|of| *of != quantity);
         before.map(|of| self.model.extent(of).0).sum()
+    }
+}
+
+/// Meets the other nodes, if a launcher started this process as one of several. Nodes whose settings or data
+/// differ refuse each other.
+fn lobby(plan: &Plan, digest: u64) -> Result<Option<Lobby>, TrainError> {
+    let Some(rendezvous) = plan.rendezvous() else { return Ok(None) };
+    let terms = intendant_train::terms(plan, NAME, digest);
+    Lobby::enter(rendezvous.clone(), terms).map(Some).map_err(failed)
+}
+
+/// The way by which nodes reach each other's memory.
+const fn way(transport: Transport) -> Way {
+    match transport {
+        Transport::Verbs => Way::Verbs,
+        Transport::Shm => Way::Shm,
+        // The other kinds were refused.
+        Transport::Auto | Transport::Tcp | Transport::Unix => Way::Auto,
     }
 }
 
@@ -246,7 +262,7 @@ impl Program for Chain {
 
     fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError> {
         match (&self.lobby, &self.link) {
-            (Some(lobby), _) => Ok(lobby.gather(name, &payload)?),
+            (Some(lobby), _) => lobby.gather(name, &payload).map_err(failed),
             (None, Some(link)) => link.gather(name, &payload),
             (None, None) => Ok(vec![payload]),
         }
@@ -274,7 +290,7 @@ impl Program for Chain {
 
     fn leave(&mut self) -> Result<(), TrainError> {
         if let Some(lobby) = self.lobby.take() {
-            return Ok(lobby.leave()?);
+            return lobby.leave().map_err(failed);
         }
         self.link.take().map_or(Ok(()), Link::finish)
     }

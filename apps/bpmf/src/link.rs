@@ -3,11 +3,30 @@
 use crate::items::{COSTS, Items, SUMS, Section, What};
 use crate::results::{self, Others, malformed};
 use intendant::control::MonotonicClock;
-use intendant::lapser::{AnyWindow, Get, Lobby, Process, Way};
 use intendant_bpmf::{Block, Held, Item, Model, Produced, Side, Sums};
+use intendant_lapser_process::{Aborter, AnyWindow, Error, Get, Lobby, Process, Variant, Way};
 use intendant_metrics::process;
 use intendant_train::{Costs, Exchange, Exchanged, TrainError};
 use std::sync::Arc;
+
+/// The variant of Lapser that carries the values. Those to compare with push them.
+pub(crate) const fn variant(exchange: Exchange) -> Variant {
+    match exchange {
+        Exchange::LapserPull => Variant::Pull,
+        Exchange::LapserPushBySlack => Variant::PushBySlack,
+        Exchange::LapserPush | Exchange::OneSided | Exchange::AllGather | Exchange::Broadcast => {
+            Variant::Push
+        }
+    }
+}
+
+/// An error of the nodes.
+pub(crate) fn failed(error: Error) -> TrainError {
+    if let Error::Failed(failure) = error {
+        return failure.into();
+    }
+    TrainError::Nodes { exit_code: error.exit_code(), source: error.into() }
+}
 
 /// This node among the others.
 pub(crate) struct Link {
@@ -43,7 +62,7 @@ impl Link {
     ) -> Result<Self, TrainError> {
         let nodes = lobby.nodes();
         let declared = Items::new(model, nodes, exchange).of_process(block, exports);
-        let process = lobby.start_by(way, exchange.variant(), declared)?;
+        let process = lobby.start_by(way, variant(exchange), declared).map_err(failed)?;
         let mut link = Self {
             process,
             exchange,
@@ -63,10 +82,10 @@ impl Link {
 
     /// Waits until every node has called this with the same name; their payloads by rank.
     pub(crate) fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, TrainError> {
-        Ok(self.process.gather(name, payload)?)
+        self.process.gather(name, payload).map_err(failed)
     }
 
-    pub(crate) fn aborter(&self) -> intendant::Aborter {
+    pub(crate) fn aborter(&self) -> Aborter {
         self.process.aborter()
     }
 
@@ -117,13 +136,15 @@ impl Link {
             };
             let wants: Vec<Get> = needs.iter().map(get).collect();
             let (mut value, mut refused) = (Vec::new(), None);
-            link.process.get_all(&wants, |at, _, words| {
-                value.clear();
-                value.extend(words.iter().map(|word| f64::from_bits(*word)));
-                if let Err(error) = block.put(needs[at].item, &value) {
-                    refused.get_or_insert(error);
-                }
-            })?;
+            link.process
+                .get_all(&wants, |at, _, words| {
+                    value.clear();
+                    value.extend(words.iter().map(|word| f64::from_bits(*word)));
+                    if let Err(error) = block.put(needs[at].item, &value) {
+                        refused.get_or_insert(error);
+                    }
+                })
+                .map_err(failed)?;
             refused.map_or(Ok(()), |error| Err(TrainError::Stopped(error.to_string())))
         })
     }
@@ -144,18 +165,20 @@ impl Link {
         let wants: Vec<Get> = others.iter().map(|(_, key)| Get { key: *key, clock, slack: 0 }).collect();
         let factors = self.model.config().rank;
         let (mut value, mut refused) = (Vec::new(), None);
-        self.process.get_all(&wants, |at, _, words| {
-            let has = items.rows_of(side, others[at].0);
-            let from = rows.partition_point(|row| *row < has.start);
-            for row in rows[from..].iter().take_while(|row| has.contains(row)) {
-                let at = (row - has.start) as usize * factors;
-                value.clear();
-                value.extend(words[at..at + factors].iter().map(|word| f64::from_bits(*word)));
-                if let Err(error) = block.put(Item::Row(side, *row), &value) {
-                    refused.get_or_insert(error);
+        self.process
+            .get_all(&wants, |at, _, words| {
+                let has = items.rows_of(side, others[at].0);
+                let from = rows.partition_point(|row| *row < has.start);
+                for row in rows[from..].iter().take_while(|row| has.contains(row)) {
+                    let at = (row - has.start) as usize * factors;
+                    value.clear();
+                    value.extend(words[at..at + factors].iter().map(|word| f64::from_bits(*word)));
+                    if let Err(error) = block.put(Item::Row(side, *row), &value) {
+                        refused.get_or_insert(error);
+                    }
                 }
-            }
-        })?;
+            })
+            .map_err(failed)?;
         refused.map_or(Ok(()), |error| Err(TrainError::Stopped(error.to_string())))
     }
 
@@ -180,10 +203,10 @@ impl Link {
                 }
             }
             let keys: Vec<u64> = each.iter().map(|item| link.model.key(*item)).collect();
-            link.process.set_all(&keys, produced.clock, |at, words| bits(each[at], words))?;
+            link.process.set_all(&keys, produced.clock, |at, words| bits(each[at], words)).map_err(failed)?;
             for (side, all) in Side::BOTH.into_iter().zip(all).filter(|(_, all)| !all.is_empty()) {
                 if let Some(item) = link.items().joined(side, link.rank()) {
-                    link.process.set(item.key, produced.clock, &all)?;
+                    link.process.set(item.key, produced.clock, &all).map_err(failed)?;
                 }
             }
             if meets && !link.exchange.has_slack() { link.meet() } else { Ok(()) }
@@ -198,8 +221,8 @@ impl Link {
         let others = (0..self.nodes).filter(|node| *node != rank);
         let wants: Vec<Get> =
             others.map(|node| Get { key: items.meeting(node).key, clock: met, slack: 0 }).collect();
-        self.process.set(key, met, &[met])?;
-        Ok(self.process.get_all(&wants, |_, _, _| ())?)
+        self.process.set(key, met, &[met]).map_err(failed)?;
+        self.process.get_all(&wants, |_, _, _| ()).map_err(failed)
     }
 
     /// Sums of training entries after an iteration, of all nodes at node 0.
@@ -232,24 +255,27 @@ impl Link {
                 words.extend(numbers.map(f64::to_bits));
             }
             let key = self.items().sums(what, rank).key;
-            self.process.set(key, clock, &words)?;
+            self.process.set(key, clock, &words).map_err(failed)?;
             return Ok(Vec::new());
         }
         let items = self.items();
         let wants: Vec<Get> =
             (1..self.nodes).map(|node| Get { key: items.sums(what, node).key, clock, slack: 0 }).collect();
         let (mut all, mut sum, mut cpu_ns) = (own, costs.map(u128::from), 0);
-        self.process.get_all(&wants, |_, _, words| {
-            let (costs, parts) = words.split_at(COSTS.min(words.len()));
-            sum.iter_mut().zip(costs).for_each(|(sum, word)| *sum += u128::from(*word));
-            cpu_ns += costs.first().copied().unwrap_or(0);
-            for part in parts.as_chunks::<SUMS>().0 {
-                let [node, numbers @ ..] = *part;
-                let [examples, loss, tested, squares, sizes, covered, widths] = numbers.map(f64::from_bits);
-                let sums = Sums { examples, loss, tested, squares, sizes, covered, widths };
-                all.push((node as u32, sums));
-            }
-        })?;
+        self.process
+            .get_all(&wants, |_, _, words| {
+                let (costs, parts) = words.split_at(COSTS.min(words.len()));
+                sum.iter_mut().zip(costs).for_each(|(sum, word)| *sum += u128::from(*word));
+                cpu_ns += costs.first().copied().unwrap_or(0);
+                for part in parts.as_chunks::<SUMS>().0 {
+                    let [node, numbers @ ..] = *part;
+                    let [examples, loss, tested, squares, sizes, covered, widths] =
+                        numbers.map(f64::from_bits);
+                    let sums = Sums { examples, loss, tested, squares, sizes, covered, widths };
+                    all.push((node as u32, sums));
+                }
+            })
+            .map_err(failed)?;
         let [_, sets, gets, gets_waited, writes, written_bytes, reads, read_bytes, torn, stale, ns] =
             sum.map(|count| u64::try_from(count).unwrap_or(u64::MAX));
         let exchanged = Exchanged {
@@ -295,17 +321,17 @@ impl Link {
         let mut clock = 0;
         for mut words in Section::ALL.into_iter().flat_map(|section| results::words(section, items, block)) {
             // The piece before is not needed any more.
-            self.process.get_all(&[Get { key: taken, clock, slack: 0 }], |_, _, _| ())?;
+            self.process.get_all(&[Get { key: taken, clock, slack: 0 }], |_, _, _| ()).map_err(failed)?;
             clock += 1;
             words.resize(item.words, 0);
-            self.process.set(item.key, clock, &words)?;
+            self.process.set(item.key, clock, &words).map_err(failed)?;
         }
         // The node does not leave with the last one.
-        Ok(self.process.get_all(&[Get { key: taken, clock, slack: 0 }], |_, _, _| ())?)
+        self.process.get_all(&[Get { key: taken, clock, slack: 0 }], |_, _, _| ()).map_err(failed)
     }
 
     pub(crate) fn finish(self) -> Result<(), TrainError> {
-        Ok(self.process.finish()?)
+        self.process.finish().map_err(failed)
     }
 }
 
@@ -316,7 +342,9 @@ impl Others for Link {
         let (clock, items) = (self.taken[node], self.items());
         let item = items.pieces(node).ok_or_else(|| malformed(node))?;
         let taken = items.taken(node).key;
-        self.process.get_all(&[Get { key: item.key, clock, slack: 0 }], |_, _, words| piece(words))?;
-        Ok(self.process.set(taken, clock, &[clock])?)
+        self.process
+            .get_all(&[Get { key: item.key, clock, slack: 0 }], |_, _, words| piece(words))
+            .map_err(failed)?;
+        self.process.set(taken, clock, &[clock]).map_err(failed)
     }
 }

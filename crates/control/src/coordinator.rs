@@ -43,8 +43,8 @@ pub(super) struct Expected {
     pub(super) version: String,
     pub(super) nodes: usize,
     pub(super) layout: u64,
-    pub(super) element: ElementType,
-    pub(super) channels: u16,
+    /// Element type and channels of the data plane, if the cluster has one.
+    pub(super) data: Option<(ElementType, u16)>,
     pub(super) settings: Vec<(String, String)>,
     /// How long to wait for all nodes, in microseconds.
     pub(super) deadline_us: u64,
@@ -177,12 +177,8 @@ impl Coordinator {
                 return Err(refused);
             }
         };
-        self.seats[rank.index()] = Seat {
-            presence: Presence::Present,
-            refused: false,
-            watch: Watch::new(now),
-            address: Some(address),
-        };
+        self.seats[rank.index()] =
+            Seat { presence: Presence::Present, refused: false, watch: Watch::new(now), address };
         if join.version != self.expected.version {
             let (theirs, ours) = (&join.version, &self.expected.version);
             out.push(Action::Note(format!("node {rank} runs version {theirs}, the coordinator {ours}")));
@@ -254,12 +250,12 @@ impl Coordinator {
     }
 
     /// Compares everything that must be equal, first the protocol, which the rest depends on.
-    fn admit(&self, join: &Join) -> Result<(NodeId, Address), Box<Refused>> {
+    fn admit(&self, join: &Join) -> Result<(NodeId, Option<Address>), Box<Refused>> {
         use refused::Why;
         let refuse = |why: Why, cluster: u64, joining: u64, detail: String| {
             Err(Box::new(Refused { why: why.into(), cluster, joining, detail, ..Refused::default() }))
         };
-        let Expected { protocol, version, nodes, layout, element, channels, settings, .. } = &self.expected;
+        let Expected { protocol, version, nodes, layout, data, settings, .. } = &self.expected;
         if join.protocol != *protocol {
             return refuse(Why::Protocol, (*protocol).into(), join.protocol.into(), version.clone());
         }
@@ -280,11 +276,13 @@ impl Coordinator {
         if join.layout != *layout {
             return refuse(Why::Layout, *layout, join.layout, String::new());
         }
-        if join.element != *element as u32 {
-            return refuse(Why::Element, *element as u64, join.element.into(), String::new());
+        let (element, channels) =
+            data.map_or((0, 0), |(element, channels)| (element as u32, channels.into()));
+        if join.element != element {
+            return refuse(Why::Element, element.into(), join.element.into(), String::new());
         }
-        if join.channels != u32::from(*channels) {
-            return refuse(Why::Channels, (*channels).into(), join.channels.into(), String::new());
+        if join.channels != channels {
+            return refuse(Why::Channels, channels.into(), join.channels.into(), String::new());
         }
         if let Phase::Over { end, .. } = &self.phase {
             let mut over = refuse(Why::Over, 0, 0, end.text(&self.expected));
@@ -304,6 +302,10 @@ impl Coordinator {
             }
             Presence::Absent => {}
         }
+        let node = NodeId(join.rank as u16);
+        if data.is_none() && join.data_address.is_empty() && join.data_socket.is_empty() {
+            return Ok((node, None));
+        }
         let unix = match join.data_socket.as_str() {
             "" => None,
             name => match name.parse() {
@@ -318,7 +320,7 @@ impl Coordinator {
                 refuse(Why::Address, 0, 0, "it stands for all addresses of a machine".into())
             }
             Ok(address) if address.port() == 0 => refuse(Why::Address, 0, 0, "its port is 0".into()),
-            Ok(tcp) => Ok((NodeId(join.rank as u16), Address { tcp, unix })),
+            Ok(tcp) => Ok((node, Some(Address { tcp, unix }))),
             Err(error) => refuse(Why::Address, 0, 0, error.to_string()),
         }
     }

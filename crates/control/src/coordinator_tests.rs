@@ -14,8 +14,7 @@ fn expected(nodes: usize) -> Expected {
         version: "1.2.3".into(),
         nodes,
         layout: 0xabc,
-        element: ElementType::F32,
-        channels: 2,
+        data: Some((ElementType::F32, 2)),
         settings: settings(),
         deadline_us: 60 * SECOND,
     }
@@ -159,6 +158,19 @@ fn each_difference_is_refused_with_both_values_and_no_member_is_affected() {
         let refused = empty.refusal(Join { data_address: address.into(), ..base() });
         assert_eq!(refused.0, Why::Address, "{address}");
     }
+    // Nodes without a data plane have nothing to reach.
+    let bare =
+        Join { element: 0, channels: 0, data_address: String::new(), data_socket: String::new(), ..base() };
+    assert_eq!(Cluster::joining(2).refusal(bare.clone()).0, Why::Element);
+    let mut without = Coordinator::new(Tick(0), Expected { data: None, ..expected(2) }, 99);
+    let mut out = Vec::new();
+    without.join(Tick(0), bare.clone(), &mut out).expect("no data plane");
+    assert!(without.join(Tick(0), Join { rank: 0, element: 4, ..bare.clone() }, &mut out).is_err());
+    out.clear();
+    without.join(Tick(0), Join { rank: 0, ..bare }, &mut out).expect("no data plane");
+    let complete = Complete { cluster: 99, data_addresses: Vec::new(), data_sockets: Vec::new() };
+    let complete = to_member::Kind::Complete(complete);
+    assert!(out.contains(&Action::Send { to: NodeId(1), message: complete }), "{out:?}");
     let path = Join { data_socket: "/run/node.sock".into(), ..base() };
     assert_eq!(Cluster::joining(2).refusal(path).0, Why::Address);
 }

@@ -1,5 +1,6 @@
 //! Why a cluster ended, and why a node was not let in.
 
+use crate::introduction::DataPlane;
 use crate::proto::{Failed, Refused, Setting, failed, refused};
 use intendant_core::{ElementType, NodeId};
 use intendant_transport::TlsError;
@@ -360,12 +361,34 @@ pub(super) fn list(nodes: &[NodeId]) -> String {
 /// This node's own values, for the text of a refusal.
 pub(super) struct Joining {
     pub(super) version: String,
-    pub(super) element: ElementType,
-    pub(super) address: SocketAddr,
+    pub(super) data: Option<DataPlane>,
     pub(super) coordinator: String,
 }
 
 impl JoinError {
+    /// The failure of the cluster, if that is the reason.
+    #[must_use]
+    pub const fn failure(&self) -> Option<&Failure> {
+        if let Self::Failed(failure) | Self::Over { failure: Some(failure), .. } = self {
+            Some(failure)
+        } else {
+            None
+        }
+    }
+
+    /// The exit code that programs end with: 4 if a node is missing, 2 if the user has to change something,
+    /// else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if let Some(failure) = self.failure() {
+            failure.kind.exit_code()
+        } else if matches!(self, Self::Unreachable { .. } | Self::Incomplete { .. }) {
+            4
+        } else {
+            if matches!(self, Self::Start(_)) { 1 } else { 2 }
+        }
+    }
+
     /// The error for the coordinator's refusal.
     pub(super) fn from_refusal(refused: Refused, joining: &Joining) -> Self {
         let why = refused.why();
@@ -383,11 +406,14 @@ impl JoinError {
                 let Setting { name, value: cluster } = cluster_setting.unwrap_or_default();
                 Self::Setting { name, cluster, ours: joining_setting.unwrap_or_default().value }
             }
-            refused::Why::Element => match u8::try_from(cluster).ok().and_then(ElementType::from_tag) {
-                Some(cluster) => Self::Element { cluster, ours: joining.element },
-                None => Self::NotACoordinator {
+            refused::Why::Element => match (
+                u8::try_from(cluster).ok().and_then(ElementType::from_tag),
+                joining.data.map(|data| data.element),
+            ) {
+                (Some(cluster), Some(ours)) => Self::Element { cluster, ours },
+                (None, _) | (_, None) => Self::NotACoordinator {
                     coordinator: joining.coordinator.clone(),
-                    detail: format!("it names an element type with the unknown tag {cluster}"),
+                    detail: format!("its element type has the tag {cluster}, that of this node {ours}"),
                 },
             },
             refused::Why::Channels => Self::Channels { cluster, ours },
@@ -395,7 +421,10 @@ impl JoinError {
             refused::Why::Over => {
                 Self::Over { reason: detail, failure: failure.as_ref().map(Failure::from_wire) }
             }
-            refused::Why::Address => Self::Address { address: joining.address, detail },
+            refused::Why::Address => match joining.data {
+                Some(data) => Self::Address { address: data.address.tcp, detail },
+                None => Self::NotACoordinator { coordinator: joining.coordinator.clone(), detail },
+            },
             refused::Why::Unknown => Self::NotACoordinator {
                 coordinator: joining.coordinator.clone(),
                 detail: format!(

@@ -3,8 +3,19 @@
 use intendant_core::ElementType;
 use intendant_transport::Address;
 
-/// How a node introduces itself when it joins. Everything but the address and the software version must be
-/// equal on all nodes.
+/// The data plane of a node: everything but the address must be equal on all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataPlane {
+    /// Element type of the values.
+    pub element: ElementType,
+    /// Number of channels per node.
+    pub channels: u16,
+    /// Where the other nodes reach it.
+    pub address: Address,
+}
+
+/// How a node introduces itself when it joins. Everything but the data plane's address and the software
+/// version must be equal on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
     /// Version of the data-plane protocol.
@@ -13,15 +24,11 @@ pub struct Introduction {
     pub version: String,
     /// Digest of the layout and of everything else that must be equal.
     pub layout: u64,
-    /// Element type of the values.
-    pub element: ElementType,
-    /// Number of channels per node.
-    pub channels: u16,
     /// Further settings by name, causes before what follows from them: of two nodes, the first difference is
     /// reported.
     pub settings: Vec<(String, String)>,
-    /// Where the other nodes reach this node's data plane.
-    pub data_address: Address,
+    /// Its data plane; `None` on all nodes if the cluster has none.
+    pub data: Option<DataPlane>,
 }
 
 /// The nodes of a complete cluster.
@@ -29,6 +36,6 @@ pub struct Introduction {
 pub struct Roster {
     /// A random number that no other cluster has.
     pub cluster: u64,
-    /// Where the nodes' data planes are reached, by rank.
+    /// Where the nodes' data planes are reached, by rank; empty if the cluster has none.
     pub nodes: Vec<Address>,
 }

@@ -35,7 +35,7 @@ mod wire;
 pub use clock::MonotonicClock;
 pub use failure::{Failure, FailureKind, JoinError};
 pub use health::{GatherHealth, Health, HealthError, MemberHealth, Presence, State, health};
-pub use introduction::{Introduction, Roster};
+pub use introduction::{DataPlane, Introduction, Roster};
 
 use coordinator::Expected;
 use intendant_core::NodeId;
@@ -217,8 +217,7 @@ fn host(
         version: introduction.version.clone(),
         nodes: rendezvous.nodes(),
         layout: introduction.layout,
-        element: introduction.element,
-        channels: introduction.channels,
+        data: introduction.data.map(|data| (data.element, data.channels)),
         settings: introduction.settings.clone(),
         deadline_us: rendezvous.join_deadline().as_micros() as u64,
     };

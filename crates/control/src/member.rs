@@ -274,8 +274,7 @@ pub(super) async fn connect(
                     Ok(SeatReply::Stream(inbound)) => {
                         let joining = Joining {
                             version: introduction.version.clone(),
-                            element: introduction.element,
-                            address: introduction.data_address.tcp,
+                            data: introduction.data,
                             coordinator,
                         };
                         return Ok(Stream { inbound, joining });
@@ -405,10 +404,13 @@ async fn ask(
         rank: rendezvous.rank().0.into(),
         nodes: rendezvous.nodes() as u32,
         layout: introduction.layout,
-        element: introduction.element as u32,
-        channels: introduction.channels.into(),
-        data_address: introduction.data_address.tcp.to_string(),
-        data_socket: introduction.data_address.unix.map(|name| name.to_string()).unwrap_or_default(),
+        element: introduction.data.map_or(0, |data| data.element as u32),
+        channels: introduction.data.map_or(0, |data| data.channels.into()),
+        data_address: introduction.data.map(|data| data.address.tcp.to_string()).unwrap_or_default(),
+        data_socket: introduction
+            .data
+            .and_then(|data| Some(data.address.unix?.to_string()))
+            .unwrap_or_default(),
         settings: introduction
             .settings
             .iter()
@@ -540,7 +542,7 @@ impl Member<'_> {
                 None
             }
             to_member::Kind::Complete(complete) => match addresses(&complete) {
-                Some(nodes) if nodes.len() == self.shared.nodes => {
+                Some(nodes) if nodes.len() == self.joining.data.map_or(0, |_| self.shared.nodes) => {
                     let roster = Roster { cluster: complete.cluster, nodes };
                     if let Some(answer) = self.answer.take() {
                         let _ = answer.send(Ok(roster));

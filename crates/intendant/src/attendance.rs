@@ -1,6 +1,6 @@
 //! Which workers and nodes take part in synchronisations of static replicas. They do not involve the control
-//! plane, so they are not meetings of [`crate::meeting`]. Therefore this file detects waits that cannot end:
-//! among the workers of a node ([`Attendance`]), and among nodes ([`Calls`]).
+//! plane, so they are not meetings of [`intendant_membership::Meetings`]. Therefore this file detects waits
+//! that cannot end: among the workers of a node ([`Attendance`]), and among nodes ([`Calls`]).
 
 use intendant_core::lock;
 use intendant_techniques::{Policy, StaticReplicaPace};

@@ -1,7 +1,6 @@
 //! Errors of this crate's calls.
 
 use crate::capacity::CapacityError;
-use crate::lapser::LapserError;
 use intendant_control::{Failure, FailureKind, JoinError};
 use intendant_core::{LayoutError, NodeId};
 use intendant_engine::AccessError;
@@ -68,9 +67,6 @@ pub enum Error {
     /// A trace cannot be written. If [`crate::Node::shutdown`] says so, the node has left in order.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// Nodes cannot exchange items.
-    #[error(transparent)]
-    Lapser(#[from] LapserError),
     /// More samples were drawn than prepared.
     #[error(transparent)]
     Sample(#[from] SampleError),
@@ -87,14 +83,10 @@ pub enum Error {
 impl Error {
     /// The failure of the cluster, if this is one.
     fn failure(&self) -> Option<&Failure> {
-        use JoinError::{Failed, Over};
-        if let Self::Failed(failure) | Self::Join(Failed(failure) | Over { failure: Some(failure), .. }) =
-            self
-        {
-            Some(failure)
-        } else {
-            None
+        if let Self::Failed(failure) = self {
+            return Some(failure);
         }
+        if let Self::Join(error) = self { error.failure() } else { None }
     }
 
     /// The node that was lost, if that is what happened.
@@ -115,10 +107,9 @@ impl Error {
             return failure.kind.exit_code();
         }
         match self {
-            Self::Lapser(error) => error.exit_code(),
+            Self::Join(error) => error.exit_code(),
             // A node is missing.
-            Self::Join(JoinError::Unreachable { .. } | JoinError::Incomplete { .. })
-            | Self::Transport(TransportError::Incomplete { .. }) => 4,
+            Self::Transport(TransportError::Incomplete { .. }) => 4,
             Self::Transport(
                 TransportError::Refused { .. }
                 | TransportError::Bind { .. }
@@ -127,13 +118,9 @@ impl Error {
                 | TransportError::Crowded { .. }
                 | TransportError::OpenBeyondLoopback { .. },
             ) => 2,
-            Self::Join(JoinError::Start(_)) => 1,
-            Self::Access(_)
-            | Self::Config(_)
-            | Self::Capacity(_)
-            | Self::Layout(_)
-            | Self::Rendezvous(_)
-            | Self::Join(_) => 2,
+            Self::Access(_) | Self::Config(_) | Self::Capacity(_) | Self::Layout(_) | Self::Rendezvous(_) => {
+                2
+            }
             Self::Failed(_)
             | Self::Trace(_)
             | Self::Transport(_)

@@ -10,9 +10,6 @@
 //! themselves and pass the others to a channel's `inbox`; answers return through a queue per worker
 //! (`mailbox`). There is no global state: several clusters can run in one process.
 //!
-//! [`lapser`] is beside all that: items that nodes set and get by one-sided communication, without a
-//! parameter server. It shares the control plane, failures and exit codes.
-//!
 //! Not in this crate: operations on values and decisions about keys (`intendant-engine`,
 //! `intendant-techniques`), and training (`intendant-task`, `intendant-train`).
 #![deny(unsafe_code)]
@@ -25,13 +22,9 @@ mod channel;
 mod config;
 mod delivery;
 mod error;
-mod health;
 mod inbox;
 mod instances;
-pub mod lapser;
 mod mailbox;
-mod meeting;
-mod membership;
 mod node;
 mod observer;
 mod parts;
@@ -68,6 +61,7 @@ pub use intendant_engine::{
 };
 pub use intendant_intent::{TimingConfig, TimingError};
 pub use intendant_launch::{Endpoint, Launcher, Rendezvous, RendezvousError};
+pub use intendant_membership::Aborter;
 pub use intendant_sampling::{
     Conformity, Distribution, DistributionError, DistributionId, Handle, Pooling, SampleError, Sampler,
     SamplerBuilder, SamplingStats, Scheme, SchemeError,
@@ -81,7 +75,7 @@ pub use intendant_trace::{Access, Cause, Event, Filter, FilterError, Mark, What}
 pub use intendant_transport::socket::Links;
 pub use intendant_transport::{TLS_NAME, Tls, TlsError, TlsFileError, TlsFiles, Token, Transport};
 pub use intendant_wire::Packing;
-pub use node::{Aborter, Lobby, Node, open_standby, scale};
+pub use node::{Lobby, Node, open_standby, scale};
 pub use observer::Observer;
 pub use preparer::Preparer;
 pub use priority::Work;

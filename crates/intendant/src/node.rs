@@ -12,11 +12,8 @@ use crate::channel::{self, ChannelLoop};
 use crate::config::NodeConfig;
 use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::health::Health;
 use crate::inbox::{Command, inbox};
 use crate::mailbox::{MailReceiver, mailbox};
-use crate::meeting::Meetings;
-use crate::membership::{Group, Membership};
 use crate::observer::Observer;
 use crate::parts::{DOWN, NodeParts};
 use crate::preparer::Preparer;
@@ -30,6 +27,7 @@ use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, lock}
 use intendant_engine::{
     Advanced, Channel, ClusterSettings, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
 };
+use intendant_membership::{Aborter, Group, Health, Meetings, Membership};
 use intendant_sampling::{Manager, SamplingStats};
 use intendant_trace::Mark;
 use intendant_transport::socket::{self, Links};
@@ -363,7 +361,7 @@ impl<E: Element> Node<E> {
 
     /// Something that ends the cluster from any thread, for as long as the node lives and after.
     pub fn aborter(&self) -> Aborter {
-        Aborter { membership: Arc::clone(&self.inner.membership), health: Arc::clone(&self.inner.health) }
+        Aborter::new(&self.inner.membership, &self.inner.health)
     }
 
     /// Ends the whole cluster: every call of every worker fails from now on, blocked ones at once.
@@ -447,28 +445,5 @@ impl<E: Element> Drop for Node<E> {
         if let Some(Err(error)) = self.inner.recording.as_ref().map(Recording::end) {
             tracing::warn!("{error}");
         }
-    }
-}
-
-/// Ends a cluster from any thread.
-#[derive(Clone)]
-pub struct Aborter {
-    membership: Arc<Membership>,
-    health: Arc<Health>,
-}
-
-impl Aborter {
-    pub(crate) fn new(membership: &Arc<Membership>, health: &Arc<Health>) -> Self {
-        Self { membership: Arc::clone(membership), health: Arc::clone(health) }
-    }
-
-    /// Ends the whole cluster: every call of every worker fails from now on, blocked ones at once.
-    pub fn abort(&self, reason: &str) {
-        self.membership.abort(reason);
-    }
-
-    /// Why the cluster ended, if it did.
-    pub fn failure(&self) -> Option<Failure> {
-        self.health.check().err()
     }
 }

@@ -2,16 +2,16 @@
 
 use crate::attendance::Attendance;
 use crate::awake::Awake;
-use crate::health::Health;
 use crate::inbox::{Command, InboxSender};
-use crate::meeting::Meetings;
-use crate::membership::Membership;
 use crate::recording::Recording;
 use crossbeam_channel::Sender;
 use intendant_control::Failure;
 use intendant_control::MonotonicClock;
 use intendant_core::{ChannelId, Element, Key, Tick};
 use intendant_engine::{Advanced, ChannelReport, Input, Shared};
+use intendant_membership::Health;
+use intendant_membership::Meetings;
+use intendant_membership::Membership;
 use intendant_sampling::{Locality, Manager, NearKeys};
 use std::sync::Arc;
 

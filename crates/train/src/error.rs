@@ -104,6 +104,14 @@ pub enum TrainError {
     /// The cluster failed.
     #[error(transparent)]
     Cluster(intendant::Error),
+    /// The nodes of a [`Program`](crate::Program) cannot go on. All of them know it.
+    #[error("{source}")]
+    Nodes {
+        /// Why.
+        source: AppError,
+        /// The exit code.
+        exit_code: u8,
+    },
     /// The nodes could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -242,6 +250,12 @@ impl From<intendant::Error> for TrainError {
     }
 }
 
+impl From<Failure> for TrainError {
+    fn from(failure: Failure) -> Self {
+        intendant::Error::from(failure).into()
+    }
+}
+
 impl TrainError {
     /// An error of usage, from a message or any other error.
     pub fn usage(error: impl Into<AppError>) -> Self {
@@ -281,7 +295,7 @@ impl TrainError {
         match self {
             Self::Usage(_) | Self::Config { .. } | Self::Disagreement { .. } => exit::USAGE,
             Self::Diverged(_) | Self::ProgramDiverged(_) | Self::DivergedElsewhere { .. } => exit::DIVERGED,
-            Self::Elsewhere { exit_code, .. } => *exit_code,
+            Self::Elsewhere { exit_code, .. } | Self::Nodes { exit_code, .. } => *exit_code,
             Self::Cluster(error) => error.exit_code(),
             Self::Launch(error) => error.exit_code(),
             Self::Checkpoint(CheckpointError::Damaged { .. }) => exit::DAMAGED,

@@ -29,6 +29,6 @@ pub use report::{
     Access, Bound, Changes, Distribution, Epoch, Exchanged, Least, Made, Management, ModelSize, Replicated,
     Report, SCHEMA, Sampling, Simulated, Validation, VirtualEpoch,
 };
-pub use run::{Costs, Outcome, Program, Saved, SavedRun, State, UnderWay, lobby, run, run_program};
+pub use run::{Costs, Outcome, Program, Saved, SavedRun, State, UnderWay, run, run_program, terms};
 pub use settings::flag;
 pub use settings::{Config, DataSource, Exchange, LocalAccess, Plan, Simulation, Technique, TestSource};

@@ -205,6 +205,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("intendant-dashboard", &["core", "segment", "trace", "analysis", "transport"]),
     ("intendant-launch", &["core", "segment", "transport"]),
     ("intendant-control", &["core", "segment", "views", "transport", "launch"]),
+    ("intendant-membership", &["core", "segment", "views", "transport", "launch", "control"]),
     (
         "intendant",
         &[
@@ -221,7 +222,21 @@ const LAYERS: &[(&str, &[&str])] = &[
             "launch",
             "views",
             "control",
+            "membership",
+            "onesided",
+        ],
+    ),
+    (
+        "intendant-lapser-process",
+        &[
+            "core",
             "segment",
+            "wire",
+            "transport",
+            "launch",
+            "views",
+            "control",
+            "membership",
             "onesided",
             "lapser",
         ],

@@ -65,7 +65,8 @@ impl Cluster {
         let blocks = blocks.collect::<Result<Vec<_>, BpmfError>>().map_err(usage)?;
         let items = Items::new(model, nodes, exchange);
         let declarations: Vec<Declaration> = blocks.iter().map(|block| items.of_block(block)).collect();
-        let settings = Settings { head_words: by_hand::HEAD_WORDS, ..Settings::new(exchange.variant()) };
+        let settings =
+            Settings { head_words: by_hand::HEAD_WORDS, ..Settings::new(crate::link::variant(exchange)) };
         let directory = Arc::new(Directory::new(settings, &declarations).map_err(TrainError::usage)?);
         let costs = Costs::new(model, simulation);
         let gets = simulation.operation_keys.map_or(GETS_MAX, usize::from);

@@ -4,12 +4,12 @@ use super::windows;
 use super::{MeshGuard, Node, check_fits, distribute};
 use crate::config::{self, NodeConfig};
 use crate::error::Error;
-use crate::meeting::OWN;
-use crate::membership::Membership;
 use intendant_control::standby::{ScaleError, Standby};
-use intendant_control::{Control, FailureKind, Introduction, JoinError};
+use intendant_control::{Control, DataPlane, FailureKind, Introduction, JoinError};
 use intendant_core::{Element, Initialiser, Layout, NodeId};
 use intendant_launch::Rendezvous;
+use intendant_membership::Membership;
+use intendant_membership::OWN;
 use intendant_transport::socket::{self, Links};
 use intendant_transport::{FabricBuilder, TOKEN_BYTES, Tls, Token};
 use std::io;
@@ -131,10 +131,12 @@ impl<E: Element> Lobby<E> {
             protocol: intendant_wire::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             layout: digest,
-            element: E::TYPE,
-            channels: layout.channels() as u16,
             settings,
-            data_address: listener.address(),
+            data: Some(DataPlane {
+                element: E::TYPE,
+                channels: layout.channels() as u16,
+                address: listener.address(),
+            }),
         };
         let (control, roster) = Control::join(rendezvous, introduction)?;
         let secret = own_token.map(|token| token.of_windows(roster.cluster));

@@ -3,11 +3,11 @@
 //! Windows only spare messages. If a node cannot have them, it says why and does without.
 
 use crate::error::Error;
-use crate::health::Health;
-use crate::meeting::OWN;
-use crate::membership::Membership;
 use intendant_core::{Element, Layout};
 use intendant_engine::{Shared, WindowConfig, Windows};
+use intendant_membership::Health;
+use intendant_membership::Membership;
+use intendant_membership::OWN;
 use intendant_onesided::{Host, Name};
 use intendant_segment::Segment;
 use intendant_transport::TOKEN_BYTES;

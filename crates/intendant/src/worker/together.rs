@@ -6,12 +6,12 @@
 
 use super::Worker;
 use crate::error::Error;
-use crate::meeting::OWN;
 use bytes::Bytes;
 use intendant_control::Failure;
 use intendant_core::{Clock, Element, NodeId};
 use intendant_engine::Advanced;
 use intendant_engine::quiesce::{ChannelReport, Waves};
+use intendant_membership::OWN;
 use intendant_techniques::StaticReplicaPace;
 use intendant_techniques::clocks::RESTING;
 

@@ -2,7 +2,8 @@
 //! every way to end.
 
 use intendant::control::{
-    Control, Failure, FailureKind, HealthError, Introduction, JoinError, Presence, Roster, State, health,
+    Control, DataPlane, Failure, FailureKind, HealthError, Introduction, JoinError, Presence, Roster, State,
+    health,
 };
 use intendant::{ElementType, Endpoint, Error, NodeId, Rendezvous, Token};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -18,11 +19,20 @@ fn introduction(rank: u16) -> Introduction {
         protocol: 1,
         version: "0.1.0".into(),
         layout: 0xfeed,
-        element: ElementType::F32,
-        channels: 1,
         settings: vec![("--seed".into(), "1".into())],
-        data_address: SocketAddr::from(([127, 0, 0, 1], 10_000 + rank)).into(),
+        data: Some(DataPlane {
+            element: ElementType::F32,
+            channels: 1,
+            address: SocketAddr::from(([127, 0, 0, 1], 10_000 + rank)).into(),
+        }),
     }
+}
+
+/// Node 1 with another data plane.
+fn of_data(change: impl Fn(&mut DataPlane)) -> Introduction {
+    let mut introduction = introduction(1);
+    introduction.data.iter_mut().for_each(change);
+    introduction
 }
 
 /// A meeting place on a port of its own: the rendezvous of every rank.
@@ -76,7 +86,7 @@ fn everybody_gets_the_same_roster_and_leaves_in_order() {
     let joined = join_all(&meeting(4, Some(&Token::from_bytes([7; 32]))));
     let roster = joined[0].1.clone();
     assert!(joined.iter().all(|(_, other)| *other == roster));
-    let expected: Vec<_> = (0..4).map(|rank| introduction(rank).data_address).collect();
+    let expected: Vec<_> = (0..4).filter_map(|rank| Some(introduction(rank).data?.address)).collect();
     assert_eq!(roster.nodes, expected);
     let nodes: Vec<_> = joined.into_iter().map(|(control, _)| control).collect();
     assert_eq!(nodes.iter().map(Control::rank).collect::<Vec<_>>(), (0..4).map(NodeId).collect::<Vec<_>>());
@@ -214,10 +224,10 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
         assert!(error.to_string().contains("0.1.0") && error.to_string().contains("intendant 9"), "{error}");
         let error = refused(place(1, 3), Introduction { layout: 0xbeef, ..introduction(1) });
         assert!(matches!(error, JoinError::Layout { cluster: 0xfeed, ours: 0xbeef }), "{error}");
-        let error = refused(place(1, 3), Introduction { element: ElementType::F64, ..introduction(1) });
+        let error = refused(place(1, 3), of_data(|data| data.element = ElementType::F64));
         let types = (ElementType::F32, ElementType::F64);
         assert!(matches!(error, JoinError::Element { cluster, ours } if (cluster, ours) == types), "{error}");
-        let error = refused(place(1, 3), Introduction { channels: 4, ..introduction(1) });
+        let error = refused(place(1, 3), of_data(|data| data.channels = 4));
         assert!(matches!(error, JoinError::Channels { cluster: 1, ours: 4 }), "{error}");
         let error = refused(place(1, 4), introduction(1));
         assert!(matches!(error, JoinError::WorldSize { cluster: 3, ours: 4 }), "{error}");
@@ -254,9 +264,9 @@ fn a_node_that_differs_ends_a_forming_cluster_on_all_sides() {
     let seed = Introduction { settings: vec![("--seed".into(), "2".into())], ..introduction(1) };
     both_are_refused(&meeting(2, None), seed, "--seed is ");
     both_are_refused(&meeting(2, None), Introduction { layout: 1, ..introduction(1) }, "layout");
-    let float = Introduction { element: ElementType::F64, ..introduction(1) };
+    let float = of_data(|data| data.element = ElementType::F64);
     both_are_refused(&meeting(2, None), float, "f64");
-    both_are_refused(&meeting(2, None), Introduction { channels: 3, ..introduction(1) }, "channels");
+    both_are_refused(&meeting(2, None), of_data(|data| data.channels = 3), "channels");
     let mut places = meeting(2, None);
     let Endpoint { host, port } = places[0].coordinator().clone();
     places[1] = Rendezvous::new(NodeId(1), 3, host, port);

@@ -6,7 +6,7 @@
 //! tests have safety nets only.
 #![cfg(target_os = "linux")]
 
-use intendant::control::{Control, FailureKind, Introduction};
+use intendant::control::{Control, DataPlane, FailureKind, Introduction};
 use intendant::launch::Launch;
 use intendant::{ElementType, Error, NodeId, Rendezvous};
 use rustix::process::{Pid, Signal, kill_process};
@@ -75,15 +75,17 @@ fn node(dir: &Path) -> Result<(), (i32, String)> {
         protocol: 1,
         version: "0.1.0".into(),
         layout: 7,
-        element: ElementType::F32,
-        channels: 1,
         settings: Vec::new(),
-        data_address: SocketAddr::from(([127, 0, 0, 1], 9)).into(),
+        data: Some(DataPlane {
+            element: ElementType::F32,
+            channels: 1,
+            address: SocketAddr::from(([127, 0, 0, 1], 9)).into(),
+        }),
     };
     match std::env::var(WRONG).as_deref() {
         Ok("version") => introduction.protocol = 2,
         Ok("layout") => introduction.layout = 8,
-        Ok("element") => introduction.element = ElementType::F64,
+        Ok("element") => introduction.data.iter_mut().for_each(|data| data.element = ElementType::F64),
         Ok(_) | Err(_) => {}
     }
     let file = |kind: &str| dir.join(format!("{kind}.{rank}"));

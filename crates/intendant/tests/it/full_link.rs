@@ -2,7 +2,7 @@
 //!
 //! A proxy stands between node 1 and the coordinator and holds back what it is told to hold back.
 
-use intendant::control::{Control, FailureKind, Introduction};
+use intendant::control::{Control, DataPlane, FailureKind, Introduction};
 use intendant::{ElementType, Key, Layout, Node, NodeConfig, NodeId, Rendezvous, Technique};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -94,10 +94,12 @@ fn a_node_that_gives_up_the_coordinator_is_not_blamed_by_it() {
             protocol: 1,
             version: "0.1.0".into(),
             layout: 7,
-            element: ElementType::F32,
-            channels: 1,
             settings: Vec::new(),
-            data_address: SocketAddr::from(([127, 0, 0, 1], 9)).into(),
+            data: Some(DataPlane {
+                element: ElementType::F32,
+                channels: 1,
+                address: SocketAddr::from(([127, 0, 0, 1], 9)).into(),
+            }),
         };
         thread::spawn(move || Control::join(place, introduction).unwrap().0)
     });

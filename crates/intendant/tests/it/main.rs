@@ -7,7 +7,6 @@ mod example;
 mod full_link;
 mod history_processes;
 mod intents;
-mod lapser;
 mod local_cluster;
 mod packing;
 mod relocation_cluster;

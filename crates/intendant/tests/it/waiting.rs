@@ -1,6 +1,6 @@
 //! A node that waits for others says so, at the level that programs show by default.
 
-use intendant::control::{Control, Introduction, JoinError};
+use intendant::control::{Control, DataPlane, Introduction, JoinError};
 use intendant::{ElementType, NodeId, Rendezvous};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -25,10 +25,12 @@ fn join(place: Rendezvous) -> JoinError {
         protocol: 1,
         version: "0.1.0".into(),
         layout: 7,
-        element: ElementType::F32,
-        channels: 1,
         settings: Vec::new(),
-        data_address: SocketAddr::from(([127, 0, 0, 1], 9)).into(),
+        data: Some(DataPlane {
+            element: ElementType::F32,
+            channels: 1,
+            address: SocketAddr::from(([127, 0, 0, 1], 9)).into(),
+        }),
     };
     Control::join(place, introduction).map(drop).unwrap_err()
 }

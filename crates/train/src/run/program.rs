@@ -10,7 +10,6 @@ use crate::report::VirtualEpoch;
 use crate::report::{Exchanged, ModelSize};
 use crate::settings::Plan;
 use intendant::Aborter;
-use intendant::lapser::Lobby;
 use intendant_checkpoint::{Checkpoint, CheckpointError, Values};
 use intendant_core::{Key, KeyRange};
 use intendant_task::{Reduction, Split};
@@ -175,13 +174,8 @@ pub struct Costs {
     pub exchanged: Option<Exchanged>,
 }
 
-/// Meets the other nodes of a program, if a launcher started this process as one of several. Nodes whose
-/// settings or data (`digest`) differ refuse each other.
-///
-/// # Errors
-/// If the cluster refuses this node or is not complete in time.
-pub fn lobby(plan: &Plan, name: &str, digest: u64) -> Result<Option<Lobby>, TrainError> {
-    let Some(rendezvous) = plan.rendezvous.clone() else { return Ok(None) };
-    let settings = Terms::of_program(name, digest, plan).settings(plan);
-    Ok(Some(Lobby::enter(rendezvous, settings)?))
+/// Settings by name that must be equal on all nodes of a program, under which it trains data of this digest.
+#[must_use]
+pub fn terms(plan: &Plan, name: &str, digest: u64) -> Vec<(String, String)> {
+    Terms::of_program(name, digest, plan).settings(plan)
 }

@@ -36,7 +36,7 @@ impl Reason {
         Self {
             text: error.to_string(),
             is_signal: matches!(error, TrainError::Interrupted(_)),
-            is_known: matches!(error, TrainError::Cluster(_)),
+            is_known: matches!(error, TrainError::Cluster(_) | TrainError::Nodes { .. }),
         }
     }
 }

@@ -14,7 +14,6 @@ use super::values::{DataSource, LocalAccess, TestSource};
 use crate::error::TrainError;
 use crate::files::Input;
 use crate::signals::Interrupt;
-use intendant::lapser::Way;
 use intendant::{ClusterSettings, Filter, Rendezvous, Replicas, Tls, Transport, launch};
 use intendant_core::{ElementType, KeyOrder};
 use intendant_metrics::Address;
@@ -332,14 +331,9 @@ impl Plan {
         !by_others && (self.nodes > 1 || (self.checkpoints.max_restarts > 0 && !launch::is_launched()))
     }
 
-    /// The way by which nodes that exchange reach each other's memory.
+    /// How this process finds its cluster, if a launcher started it as one of several.
     #[must_use]
-    pub const fn way(&self) -> Way {
-        match self.transport {
-            Transport::Verbs => Way::Verbs,
-            Transport::Shm => Way::Shm,
-            // The other kinds were refused.
-            Transport::Auto | Transport::Tcp | Transport::Unix => Way::Auto,
-        }
+    pub const fn rendezvous(&self) -> Option<&Rendezvous> {
+        self.rendezvous.as_ref()
     }
 }

@@ -1,7 +1,6 @@
 //! Who manages the parameters (`--technique`).
 
 use intendant::Policy;
-use intendant::lapser::Variant;
 use intendant_core::Movement;
 
 /// Who manages the parameters.
@@ -54,16 +53,6 @@ impl Exchange {
             Self::OneSided => "one-sided",
             Self::AllGather => "all-gather",
             Self::Broadcast => "broadcast",
-        }
-    }
-
-    /// The variant of Lapser that carries the values. Those to compare with push them.
-    #[must_use]
-    pub const fn variant(self) -> Variant {
-        match self {
-            Self::LapserPull => Variant::Pull,
-            Self::LapserPushBySlack => Variant::PushBySlack,
-            Self::LapserPush | Self::OneSided | Self::AllGather | Self::Broadcast => Variant::Push,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What can go wrong with items.
 
 use super::Way;
+use intendant_control::{Failure, JoinError};
 use intendant_core::NodeId;
 use intendant_lapser::{DeclarationError, DirectoryError, FinishError, GetError, SetError, StartError};
 use intendant_onesided::{ConnectError, WaitError, WindowError};
@@ -10,7 +11,13 @@ use std::fmt;
 /// Why nodes cannot exchange items.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum LapserError {
+pub enum Error {
+    /// The cluster has ended. Every call on every node fails from now on.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The cluster refused this node, or was not complete in time.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// A node has sent something that is no declaration.
     #[error("node {node}: {source}")]
     Declaration {
@@ -140,15 +147,18 @@ impl fmt::Display for Before<'_> {
     }
 }
 
-impl LapserError {
+impl Error {
     /// Whether each node finds it by what all nodes have told: then all leave in order.
     pub(crate) const fn is_known_to_all(&self) -> bool {
         matches!(self, Self::Elsewhere { .. } | Self::Ways { .. } | Self::NoRdma { .. })
     }
 
     /// The exit code: 2 if the user has to change something, 4 if a node is missing, else 1.
-    pub(crate) const fn exit_code(&self) -> u8 {
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
         match self {
+            Self::Failed(failure) => failure.kind.exit_code(),
+            Self::Join(error) => error.exit_code(),
             // Not what the user has asked for, but what the system refuses: descriptors, a mapping.
             Self::Segment(SegmentError::System { .. }) => 1,
             Self::Declaration { .. }

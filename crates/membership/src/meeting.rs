@@ -11,10 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Names of our own meetings start like this; applications' must not.
-pub(crate) const OWN: &str = "intendant:";
+pub const OWN: &str = "intendant:";
 
 /// Payloads of all participants, in order.
-pub(crate) type Payloads = Arc<Vec<Vec<u8>>>;
+pub type Payloads = Arc<Vec<Vec<u8>>>;
 
 /// A meeting that stays open this long is worth a line in the log, then twice as long, and so on.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ struct State {
 }
 
 /// Meetings among a fixed number of participants, each a thread.
-pub(crate) struct Meetings {
+pub struct Meetings {
     participants: usize,
     /// The failure of a meeting of this name that this participant will not enter.
     missed: fn(usize, &str) -> Failure,
@@ -47,7 +47,10 @@ pub(crate) struct Meetings {
 }
 
 impl Meetings {
-    pub(crate) fn new(participants: usize, missed: fn(usize, &str) -> Failure, health: Arc<Health>) -> Self {
+    /// Of so many participants. `missed` makes the failure of one that waits for a participant that has
+    /// departed, of its number and the name of the meeting.
+    #[must_use]
+    pub fn new(participants: usize, missed: fn(usize, &str) -> Failure, health: Arc<Health>) -> Self {
         let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
         let woken = Arc::clone(&state);
         health.on_failure(move |_| {
@@ -58,13 +61,15 @@ impl Meetings {
         Self { participants, missed, health, state }
     }
 
-    pub(crate) fn participants(&self) -> usize {
+    /// How many there are.
+    #[must_use]
+    pub const fn participants(&self) -> usize {
         self.participants
     }
 
     /// Participant `index` will not enter any meeting again. Returns the name of a meeting that waits for it,
     /// if one does.
-    pub(crate) fn depart(&self, index: usize) -> Option<String> {
+    pub fn depart(&self, index: usize) -> Option<String> {
         let mut state = lock(&self.state.0);
         state.departed.insert(index);
         let waits = |meeting: &Meeting| {
@@ -79,7 +84,7 @@ impl Meetings {
     ///
     /// # Errors
     /// If the cluster fails, also while waiting.
-    pub(crate) fn meet(
+    pub fn meet(
         &self,
         name: &str,
         label: &str,

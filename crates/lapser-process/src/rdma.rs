@@ -1,6 +1,7 @@
 //! Windows over RDMA; without the feature `verbs`, the reason why there are none.
 
-use super::{AnyWindow, LapserError};
+use crate::error::Error;
+use crate::way::AnyWindow;
 use intendant_core::NodeId;
 #[cfg(feature = "verbs")]
 use intendant_onesided::verbs::{Address, Card, Endpoint, VerbsError};
@@ -9,14 +10,14 @@ use intendant_segment::Segment;
 
 /// A node that has registered its memory, and is not connected.
 #[cfg(feature = "verbs")]
-pub(super) type Prepared = Endpoint;
+pub(crate) type Prepared = Endpoint;
 
 #[cfg(not(feature = "verbs"))]
-pub(super) enum Prepared {}
+pub(crate) enum Prepared {}
 
 /// Registers memory of so many words. Returns it with its address, or why this node cannot use RDMA.
 #[cfg(feature = "verbs")]
-pub(super) fn prepare(
+pub(crate) fn prepare(
     words: usize,
     (rank, nodes): (NodeId, usize),
     run: u64,
@@ -25,8 +26,8 @@ pub(super) fn prepare(
         let card = Card::find(None, None).map_err(VerbsError::from)?;
         let at = card.address().map_or_else(|| "InfiniBand".to_owned(), |address| address.to_string());
         tracing::info!("memory of the nodes over RDMA, by {} ({at})", card.name());
-        let segment = Segment::new(words).map_err(LapserError::from)?;
-        Ok::<_, LapserError>(Endpoint::new(card, segment, rank.index(), nodes, run)?)
+        let segment = Segment::new(words).map_err(Error::from)?;
+        Ok::<_, Error>(Endpoint::new(card, segment, rank.index(), nodes, run)?)
     };
     let endpoint = prepare().map_err(|error| error.to_string())?;
     let address = endpoint.address().to_bytes();
@@ -34,19 +35,19 @@ pub(super) fn prepare(
 }
 
 #[cfg(not(feature = "verbs"))]
-pub(super) fn prepare(_: usize, _: (NodeId, usize), _: u64) -> Result<(Prepared, Vec<u8>), String> {
+pub(crate) fn prepare(_: usize, _: (NodeId, usize), _: u64) -> Result<(Prepared, Vec<u8>), String> {
     Err("its program was built without the feature verbs; build it with --features verbs".to_owned())
 }
 
 /// Connects to the nodes with these addresses, by rank.
 #[cfg(feature = "verbs")]
-pub(super) fn connect(prepared: Prepared, addresses: &[&[u8]]) -> Result<AnyWindow, LapserError> {
+pub(crate) fn connect(prepared: Prepared, addresses: &[&[u8]]) -> Result<AnyWindow, Error> {
     let addresses = addresses.iter().map(|bytes| Address::from_bytes(bytes));
     let addresses = addresses.collect::<Result<Vec<_>, VerbsError>>()?;
     Ok(Box::new(prepared.connect(&addresses)?))
 }
 
 #[cfg(not(feature = "verbs"))]
-pub(super) fn connect(prepared: Prepared, _: &[&[u8]]) -> Result<AnyWindow, LapserError> {
+pub(crate) fn connect(prepared: Prepared, _: &[&[u8]]) -> Result<AnyWindow, Error> {
     match prepared {}
 }

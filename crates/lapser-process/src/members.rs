@@ -1,12 +1,10 @@
 //! A node's place among the others, with or without a process of its own.
 
-use super::LapserError;
 use crate::error::Error;
-use crate::health::Health;
-use crate::membership::Membership;
 use crossbeam_channel::{Receiver, bounded};
 use intendant_control::Failure;
 use intendant_core::NodeId;
+use intendant_membership::{Health, Membership};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,17 +20,17 @@ const PIECE_BYTES: usize = 8 << 20;
 const PAYLOAD_BYTES_MAX: u64 = 1 << 40;
 
 /// The nodes, as one of them sees them. A node that ends without [`Members::leave`] is lost to the others.
-pub(super) struct Members {
-    pub(super) rank: NodeId,
-    pub(super) nodes: usize,
-    pub(super) membership: Arc<Membership>,
-    pub(super) health: Arc<Health>,
+pub(crate) struct Members {
+    pub(crate) rank: NodeId,
+    pub(crate) nodes: usize,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) health: Arc<Health>,
     failed: Receiver<Failure>,
     left: bool,
 }
 
 impl Members {
-    pub(super) fn new(rank: NodeId, nodes: usize, membership: Membership) -> Self {
+    pub(crate) fn new(rank: NodeId, nodes: usize, membership: Membership) -> Self {
         let health = Arc::new(Health::default());
         let (fail, failed) = bounded(1);
         health.on_failure(move |failure| {
@@ -44,14 +42,14 @@ impl Members {
     }
 
     /// Whether the cluster still runs.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         Ok(self.health.check()?)
     }
 
     /// Payloads of all nodes, by rank. They may be longer than the control plane carries at once.
-    pub(super) fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    pub(crate) fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let gather = |name: &str, piece: &[u8]| self.membership.gather(name, name, piece.to_vec());
-        let wrong = |node: usize, what: String| LapserError::Gathered { node, name: name.to_owned(), what };
+        let wrong = |node: usize, what: String| Error::Gathered { node, name: name.to_owned(), what };
         let lengths = gather(name, &(payload.len() as u64).to_le_bytes())?;
         let lengths = lengths
             .iter()
@@ -75,7 +73,7 @@ impl Members {
 
     /// The window says that a node has ended. Waits for what the coordinator says: it may have ended because
     /// of another one.
-    pub(super) fn lost(&self, node: usize, reason: &str) -> Error {
+    pub(crate) fn lost(&self, node: usize, reason: &str) -> Error {
         let node = NodeId(node as u16);
         self.membership.lost(node, reason);
         let failure = self.failed.recv_timeout(VERDICT).unwrap_or_else(|_| Failure::lost(node, reason));
@@ -83,14 +81,14 @@ impl Members {
     }
 
     /// Ends the cluster because of an error of this node; its own failures are known.
-    pub(super) fn give_up(&self, error: &Error) {
+    pub(crate) fn give_up(&self, error: &Error) {
         if self.health.check().is_ok() {
             self.membership.abort(&error.to_string());
         }
     }
 
     /// Leaves in order, together with all others.
-    pub(super) fn leave(mut self) -> Result<(), Error> {
+    pub(crate) fn leave(mut self) -> Result<(), Error> {
         self.health.check()?;
         self.membership.leave()?;
         self.left = true;
@@ -119,7 +117,7 @@ impl Drop for Members {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membership::Group;
+    use intendant_membership::Group;
 
     /// What node 0 gathers if node 1, which is no node of this version, sends these parts.
     fn gathered(parts: &[&[u8]]) -> Result<Vec<Vec<u8>>, Error> {

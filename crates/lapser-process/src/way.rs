@@ -34,12 +34,12 @@ impl Way {
     }
 
     /// The way that this byte stands for among nodes.
-    pub(super) fn of_byte(byte: u8) -> Option<Self> {
+    pub(crate) fn of_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|way| *way as u8 == byte)
     }
 
     /// The way that nodes go which are told these, by rank; or two nodes that are told different ones.
-    pub(super) fn of_all(ways: &[Self]) -> Result<Self, [usize; 2]> {
+    pub(crate) fn of_all(ways: &[Self]) -> Result<Self, [usize; 2]> {
         let told = |way: &Self| *way != Self::Auto;
         let Some(one) = ways.iter().position(told) else { return Ok(Self::Auto) };
         match ways.iter().position(|way| told(way) && *way != ways[one]) {

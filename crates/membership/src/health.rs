@@ -9,7 +9,7 @@ type Alarm = Box<dyn Fn(&Failure) + Send + Sync>;
 
 /// The first failure, and the callbacks that it triggers.
 #[derive(Default)]
-pub(crate) struct Health {
+pub struct Health {
     /// Read by every call; the rest is read only once this is set.
     failed: AtomicBool,
     failure: OnceLock<Failure>,
@@ -17,9 +17,12 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    /// Whether the cluster still runs.
+    ///
+    /// # Errors
     /// The failure, if there was one.
     #[inline]
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         // Acquire: pairs with the Release in `fail`; the failure itself is visible.
         if self.failed.load(Ordering::Acquire) {
             return Err(self.failure());
@@ -33,7 +36,7 @@ impl Health {
     }
 
     /// Notes a failure and wakes all threads that asked for it. Only the first one counts.
-    pub(crate) fn fail(&self, failure: Failure) {
+    pub fn fail(&self, failure: Failure) {
         if self.failure.set(failure.clone()).is_err() {
             return;
         }
@@ -45,7 +48,7 @@ impl Health {
     }
 
     /// Calls `alarm` at the first failure, or now if it has happened. Alarms must not block.
-    pub(crate) fn on_failure(&self, alarm: impl Fn(&Failure) + Send + Sync + 'static) {
+    pub fn on_failure(&self, alarm: impl Fn(&Failure) + Send + Sync + 'static) {
         let mut alarms = lock(&self.alarms);
         match self.check() {
             Err(failure) => alarm(&failure),

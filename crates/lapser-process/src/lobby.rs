@@ -1,19 +1,18 @@
 //! The way to items: nodes meet, say what they produce and consume, and map each other's memory.
 
-use super::members::Members;
-use super::{AnyWindow, LapserError, Process, Way, rdma};
-use crate::config;
 use crate::error::Error;
-use crate::membership::{Group, Membership};
-use crate::node::Aborter;
+use crate::members::Members;
+use crate::process::Process;
+use crate::rdma;
+use crate::way::{AnyWindow, Way};
 use intendant_control::{Control, Introduction};
-use intendant_core::{ElementType, NodeId};
+use intendant_core::NodeId;
 use intendant_lapser::{Declaration, Directory, Pace, Settings, Variant};
 use intendant_launch::Rendezvous;
+use intendant_membership::{Aborter, Group, Membership};
 use intendant_onesided::{HINTS, Host, MappedWindow, Name, Secret, Window};
 use intendant_segment::Segment;
-use intendant_transport::{Address, TOKEN_BYTES};
-use std::net::{Ipv4Addr, SocketAddr};
+use intendant_transport::TOKEN_BYTES;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +24,6 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
 /// compute. What is not pushed is read at once, and then at the pace of `reread_ns_min` and `reread_ns_max`.
 const PACE: Pace =
     Pace { reread_ns_min: 5_000, reread_ns_max: 1_000_000, recheck_ns: 20_000_000, torn_reads_max: 10_000 };
-
-/// Where nodes are told that this one has its data plane, which does not exist.
-const NO_DATA_PLANE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 /// A node that has met the others and has no items yet. A node that is dropped without [`Lobby::start`] or
 /// [`Lobby::leave`] is lost to the others.
@@ -61,11 +57,10 @@ impl Lobby {
         let introduction = Introduction {
             protocol: intendant_wire::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            layout: config::digest(0, &settings),
-            element: ElementType::F64,
-            channels: 1,
+            layout: 0,
             settings,
-            data_address: Address { tcp: NO_DATA_PLANE, unix: None },
+            // The nodes reach each other's memory, and find it by gathers.
+            data: None,
         };
         let (control, roster) = Control::join(rendezvous, introduction)?;
         let secret = token.as_ref().map(|token| token.of_windows(roster.cluster));
@@ -78,7 +73,7 @@ impl Lobby {
     /// For no node, and for more than 65,536.
     pub fn local(nodes: usize) -> Result<Vec<Self>, Error> {
         if !(1..=1 << 16).contains(&nodes) {
-            return Err(LapserError::Nodes { nodes }.into());
+            return Err(Error::Nodes { nodes }.into());
         }
         let group = Group::new(nodes);
         let lobby = |rank: usize| {
@@ -127,7 +122,7 @@ impl Lobby {
     ///
     /// # Errors
     /// If the declarations of the nodes do not fit together, if the memory does not fit into this machine, or
-    /// if a node is on another host ([`LapserError::Elsewhere`]). Then the run has ended on all nodes.
+    /// if a node is on another host ([`Error::Elsewhere`]). Then the run has ended on all nodes.
     pub fn start(self, variant: Variant, declared: Declaration) -> Result<Process<MappedWindow>, Error> {
         self.start_over(variant, declared, Self::map)
     }
@@ -136,8 +131,8 @@ impl Lobby {
     /// follow the others.
     ///
     /// # Errors
-    /// As [`Lobby::start`]; if nodes are told different ways ([`LapserError::Ways`]), or if a node cannot use
-    /// RDMA and the others cannot do without ([`LapserError::NoRdma`]). Then the run has ended on all nodes.
+    /// As [`Lobby::start`]; if nodes are told different ways ([`Error::Ways`]), or if a node cannot use
+    /// RDMA and the others cannot do without ([`Error::NoRdma`]). Then the run has ended on all nodes.
     pub fn start_by(
         self,
         way: Way,
@@ -162,7 +157,7 @@ impl Lobby {
             let directory = self.direct(variant, declared)?;
             let window = connect(&self, &directory)?;
             let node = intendant_lapser::Node::new(&directory, self.rank().index(), window.local(), PACE);
-            Ok((directory, window, node.map_err(LapserError::from)?))
+            Ok((directory, window, node.map_err(Error::from)?))
         })();
         let started = match started {
             Ok((directory, window, node)) => {
@@ -173,9 +168,9 @@ impl Lobby {
         };
         match started {
             Ok((directory, window, node)) => Ok(Process::new(self.members, directory, window, node)),
-            Err(Error::Lapser(error)) if error.is_known_to_all() => {
+            Err(error) if error.is_known_to_all() => {
                 self.leave()?;
-                Err(error.into())
+                Err(error)
             }
             Err(error) => {
                 self.members.give_up(&error);
@@ -189,11 +184,11 @@ impl Lobby {
         let declared = Declaration { incarnation: random()?, ..declared };
         let all = self.gather("intendant:declarations", &declared.to_bytes())?;
         let all = all.iter().enumerate().map(|(node, bytes)| {
-            Declaration::from_bytes(bytes).map_err(|source| LapserError::Declaration { node, source })
+            Declaration::from_bytes(bytes).map_err(|source| Error::Declaration { node, source })
         });
         let all = all.collect::<Result<Vec<_>, _>>()?;
         let settings = Settings { hints: HINTS, ..Settings::new(variant) };
-        Ok(Directory::new(settings, &all).map_err(LapserError::from)?)
+        Ok(Directory::new(settings, &all).map_err(Error::from)?)
     }
 
     /// A window, by the way that the nodes agree on.
@@ -211,16 +206,14 @@ impl Lobby {
         let run = told.first().map_or(0, |(_, run)| *run);
         let agreed = Way::of_all(&ways).map_err(|nodes| {
             let [one, other] = nodes.map(|node| NodeId(node as u16));
-            LapserError::Ways { one, other, ways: nodes.map(|node| ways[node]) }
+            Error::Ways { one, other, ways: nodes.map(|node| ways[node]) }
         })?;
         match agreed {
             Way::Shm => Ok(Box::new(self.map(directory)?)),
             Way::Verbs => self.over_rdma(directory, run, None),
             Way::Auto => match self.map(directory) {
                 Ok(window) => Ok(Box::new(window)),
-                Err(Error::Lapser(LapserError::Elsewhere { from, to })) => {
-                    self.over_rdma(directory, run, Some((from, to)))
-                }
+                Err(Error::Elsewhere { from, to }) => self.over_rdma(directory, run, Some((from, to))),
                 Err(error) => Err(error),
             },
         }
@@ -270,9 +263,9 @@ impl Lobby {
                 Ok(window?)
             }
             (_, Some((node, what))) => {
-                Err(LapserError::NoRdma { node: NodeId(node as u16), what, elsewhere }.into())
+                Err(Error::NoRdma { node: NodeId(node as u16), what, elsewhere }.into())
             }
-            (Err(what), None) => Err(LapserError::NoRdma { node: self.rank(), what, elsewhere }.into()),
+            (Err(what), None) => Err(Error::NoRdma { node: self.rank(), what, elsewhere }.into()),
         }
     }
 
@@ -280,12 +273,12 @@ impl Lobby {
     fn map(&self, directory: &Directory) -> Result<MappedWindow, Error> {
         let rank = self.rank().index();
         let words = self.words(directory);
-        let segment = Segment::shared(words).map_err(LapserError::from)?;
-        let host = Host::listen().map_err(LapserError::from)?;
+        let segment = Segment::shared(words).map_err(Error::from)?;
+        let host = Host::listen().map_err(Error::from)?;
         let names = self.gather("intendant:hosts", host.name().to_string().as_bytes())?;
         let names = names.iter().enumerate().map(|(node, name)| {
             let name = String::from_utf8_lossy(name).parse::<Name>();
-            name.map_err(|source| LapserError::Name { node, source })
+            name.map_err(|source| Error::Name { node, source })
         });
         let names = names.collect::<Result<Vec<_>, _>>()?;
         let secret = Secret::new(self.secret()?);
@@ -293,7 +286,7 @@ impl Lobby {
         let connected = host.connect_while(segment, rank, &names, secret, CONNECT_DEADLINE, &goes_on);
         // A node that has ended is the reason of what went wrong here, and the coordinator knows it.
         self.members.check()?;
-        let window = connected.map_err(LapserError::from)?;
+        let window = connected.map_err(Error::from)?;
         let unmapped: Vec<u8> = (0..self.nodes() as u16)
             .filter(|node| *node != self.rank().0 && window.mapped(usize::from(*node)).is_none())
             .flat_map(u16::to_le_bytes)
@@ -301,7 +294,7 @@ impl Lobby {
         for (from, unmapped) in (0..).zip(self.gather("intendant:unmapped", &unmapped)?) {
             if let Some(to) = unmapped.first_chunk() {
                 let (from, to) = (NodeId(from), NodeId(u16::from_le_bytes(*to)));
-                return Err(LapserError::Elsewhere { from, to }.into());
+                return Err(Error::Elsewhere { from, to }.into());
             }
         }
         Ok(window)
@@ -314,12 +307,12 @@ impl Lobby {
             return Ok(secret);
         }
         let mut drawn = [0; TOKEN_BYTES];
-        getrandom::fill(&mut drawn).map_err(|error| LapserError::Random(error.to_string()))?;
+        getrandom::fill(&mut drawn).map_err(|error| Error::Random(error.to_string()))?;
         let all = self.gather("intendant:secret", &drawn)?;
         Ok(all.first().and_then(|first| first.as_slice().try_into().ok()).unwrap_or(drawn))
     }
 }
 
-fn random() -> Result<u64, LapserError> {
-    getrandom::u64().map_err(|error| LapserError::Random(error.to_string()))
+fn random() -> Result<u64, Error> {
+    getrandom::u64().map_err(|error| Error::Random(error.to_string()))
 }

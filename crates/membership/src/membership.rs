@@ -8,7 +8,7 @@ use intendant_core::NodeId;
 use std::sync::Arc;
 
 /// The nodes of one process share this.
-pub(crate) struct Group {
+pub struct Group {
     health: Arc<Health>,
     meetings: Meetings,
     /// Separate, because a node that leaves does not enter other meetings any more.
@@ -16,7 +16,9 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(nodes: usize) -> Arc<Self> {
+    /// So many nodes, each a thread of this process.
+    #[must_use]
+    pub fn new(nodes: usize) -> Arc<Self> {
         let health = Arc::new(Health::default());
         let missed = |rank: usize, name: &str| {
             Failure::disagreement(NodeId(rank as u16), format!("left and will not come to '{name}'"))
@@ -28,16 +30,21 @@ impl Group {
 }
 
 /// A node's place among the others: meetings, failures and leaving.
-pub(crate) enum Membership {
+pub enum Membership {
     /// All nodes are in this process.
-    Group { rank: NodeId, group: Arc<Group> },
+    Group {
+        /// This node.
+        rank: NodeId,
+        /// All of them.
+        group: Arc<Group>,
+    },
     /// One node per process.
     Control(Control),
 }
 
 impl Membership {
     /// Failures of the cluster become failures of this node.
-    pub(crate) fn watch(&self, health: &Arc<Health>) {
+    pub fn watch(&self, health: &Arc<Health>) {
         let health = Arc::clone(health);
         match self {
             Self::Group { group, .. } => group.health.on_failure(move |failure| health.fail(failure.clone())),
@@ -45,8 +52,11 @@ impl Membership {
         }
     }
 
-    /// Meets all other nodes; payloads in rank order.
-    pub(crate) fn gather(&self, name: &str, label: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Failure> {
+    /// Meets all other nodes at the meeting `name` (`label` in messages); payloads in rank order.
+    ///
+    /// # Errors
+    /// If the cluster has failed, or fails meanwhile.
+    pub fn gather(&self, name: &str, label: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Failure> {
         match self {
             Self::Group { rank, group } => {
                 group.meetings.meet(name, label, rank.index(), payload, Ok).map(|all| all.as_ref().clone())
@@ -56,7 +66,7 @@ impl Membership {
     }
 
     /// The data plane lost a peer.
-    pub(crate) fn lost(&self, peer: NodeId, reason: &str) {
+    pub fn lost(&self, peer: NodeId, reason: &str) {
         match self {
             Self::Group { group, .. } => group.health.fail(Failure::lost(peer, reason)),
             Self::Control(control) => control.report_lost(peer, reason),
@@ -64,7 +74,7 @@ impl Membership {
     }
 
     /// Ends the cluster deliberately.
-    pub(crate) fn abort(&self, reason: &str) {
+    pub fn abort(&self, reason: &str) {
         match self {
             Self::Group { rank, group } => group.health.fail(Failure::aborted(*rank, reason)),
             Self::Control(control) => control.abort(reason),
@@ -72,7 +82,7 @@ impl Membership {
     }
 
     /// Ends the cluster for this node; the others lose it. Nodes of one process end together.
-    pub(crate) fn drop_out(&self, reason: &str) {
+    pub fn drop_out(&self, reason: &str) {
         match self {
             Self::Group { rank, group } => group.health.fail(Failure::aborted(*rank, reason)),
             Self::Control(control) => control.drop_out(reason),
@@ -81,7 +91,10 @@ impl Membership {
 
     /// Leaves in order and waits until all others have left too. From now on the others do not miss this
     /// node, unless they wait for it in a gather: then the cluster fails.
-    pub(crate) fn leave(&self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If the cluster has failed, or fails meanwhile.
+    pub fn leave(&self) -> Result<(), Failure> {
         match self {
             Self::Group { rank, group } => {
                 if let Some(name) = group.meetings.depart(rank.index()) {

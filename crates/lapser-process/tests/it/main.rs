@@ -1,9 +1,9 @@
 //! Items between nodes that are threads: over the memory that processes share, and over other windows.
 
-use intendant::lapser::{
-    Declaration, Get, Item, LapserError, Lobby, MappedWindow, Process, Variant, Want, Way, Window, in_process,
+use intendant_lapser_process::{
+    Declaration, Error, Get, Item, Lobby, MappedWindow, NodeId, Process, Variant, Want, Way, Window,
+    in_process,
 };
-use intendant::{Error, NodeId};
 use intendant_onesided::{Event, WaitError, WindowError};
 use intendant_segment::Segment;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -406,7 +406,7 @@ fn nodes_on_one_host_map_memory_unless_they_are_told_otherwise() {
     }
     let refused = |way| start(way).into_iter().map(|ended| ended.expect_err("refused"));
     for error in refused(|rank| [Way::Auto, Way::Verbs, Way::Shm][rank as usize]) {
-        assert!(matches!(error, Error::Lapser(LapserError::Ways { .. })), "{error}");
+        assert!(matches!(error, Error::Ways { .. }), "{error}");
         assert!(
             error.to_string().contains("node 1 is to reach the memory of others by verbs, node 2 by shm")
         );
@@ -459,7 +459,7 @@ fn declarations_that_do_not_fit_end_all_nodes() {
         lobby.start(Variant::Push, declared).map(drop).expect_err("refused")
     });
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    let named = |error: &Error| matches!(error, Error::Lapser(LapserError::Directory(_)));
+    let named = |error: &Error| matches!(error, Error::Directory(_));
     assert!(errors.iter().any(named), "{texts:?}");
     assert!(texts.iter().all(|text| text.contains("both produce item 5")), "{texts:?}");
 }

@@ -1,12 +1,11 @@
 //! A node that sets and gets items: the protocol, driven over a window with blocking calls.
 
-use super::members::Members;
-use super::{Directory, LapserError, Stats};
 use crate::error::Error;
-use crate::node::Aborter;
+use crate::members::Members;
 use intendant_control::MonotonicClock;
 use intendant_core::NodeId;
-use intendant_lapser::{Answer, Effect, FinishError, GetError, Node};
+use intendant_lapser::{Answer, Directory, Effect, FinishError, GetError, Node, Stats};
+use intendant_membership::Aborter;
 use intendant_onesided::{Event, Window, WindowError};
 use intendant_segment::Segment;
 use std::collections::BTreeMap;
@@ -49,7 +48,7 @@ pub struct Process<W: Window> {
 }
 
 impl<W: Window> Process<W> {
-    pub(super) fn new(members: Members, directory: Directory, window: W, node: Node) -> Self {
+    pub(crate) fn new(members: Members, directory: Directory, window: W, node: Node) -> Self {
         let driver = Driver {
             segment: window.local().clone(),
             window,
@@ -189,7 +188,7 @@ impl<W: Window> Process<W> {
     /// As [`Process::get_all`], and if `value` does not have the length of the item's values.
     pub fn get(&mut self, key: u64, clock: u64, slack: u64, value: &mut [u64]) -> Result<u64, Error> {
         if let Some(expected) = self.directory.value_words(key).filter(|words| *words != value.len()) {
-            return Err(LapserError::from(GetError::Length { key, words: value.len(), expected }).into());
+            return Err(Error::from(GetError::Length { key, words: value.len(), expected }).into());
         }
         let mut came = 0;
         self.get_all(&[Get { key, clock, slack }], |_, clock, words| {
@@ -209,7 +208,7 @@ impl<W: Window> Process<W> {
         members.check()?;
         for Get { key, clock, slack } in wants {
             let began = driver.node.prefetch(&driver.segment, *key, *clock, *slack, &mut driver.effects);
-            began.map_err(LapserError::from)?;
+            began.map_err(Error::from)?;
             driver.act(members)?;
         }
         driver.look();
@@ -237,7 +236,7 @@ impl<W: Window> Process<W> {
         let Self { members, mut driver, .. } = self;
         let op = driver.ops(1);
         let began = driver.node.finish(&driver.segment, op, &mut driver.effects);
-        began.map_err(LapserError::from)?;
+        began.map_err(Error::from)?;
         driver.act(&members)?;
         let result = loop {
             let finished = driver.answers.drain(..).find_map(|answer| match answer {
@@ -263,7 +262,7 @@ impl<W: Window> Process<W> {
                 members.leave()
             }
             Err(FinishError::PeerLost { node, reason }) => Err(members.lost(node, &reason)),
-            Err(error) => Err(LapserError::from(error).into()),
+            Err(error) => Err(Error::from(error).into()),
         }
     }
 }
@@ -424,14 +423,14 @@ impl<W: Window> Driver<W> {
     fn set(&mut self, members: &Members, key: u64, clock: u64, value: &[u64]) -> Result<(), Error> {
         let op = self.ops(1);
         let began = self.node.set(&self.segment, op, key, clock, value, &mut self.effects);
-        began.map_err(LapserError::from)?;
+        began.map_err(Error::from)?;
         self.act(members)?;
         loop {
             for answer in self.answers.drain(..) {
                 match answer {
                     Answer::Set { op: of } if of == op => return Ok(()),
                     Answer::NotSet { op: of, error } if of == op => {
-                        return Err(LapserError::from(error).into());
+                        return Err(Error::from(error).into());
                     }
                     // Of earlier calls that have ended with an error.
                     Answer::Set { .. }
@@ -449,11 +448,11 @@ impl<W: Window> Driver<W> {
     fn get(&mut self, members: &Members, op: u64, Get { key, clock, slack }: Get) -> Result<(), Error> {
         let wanted = clock.saturating_sub(slack);
         if let Some(last) = self.node.last_set(key).filter(|last| *last < wanted) {
-            return Err(LapserError::OwnNotSet { key, wanted, last }.into());
+            return Err(Error::OwnNotSet { key, wanted, last }.into());
         }
         let now = self.now();
         let began = self.node.get(&self.segment, now, op, key, clock, slack, &mut self.effects);
-        began.map_err(LapserError::from)?;
+        began.map_err(Error::from)?;
         self.act(members)
     }
 
@@ -468,18 +467,18 @@ impl<W: Window> Driver<W> {
             match operation(&mut self.window) {
                 Err(WindowError::Full { .. }) => {
                     members.check()?;
-                    self.window.wait(LOOK).map_err(LapserError::from)?;
+                    self.window.wait(LOOK).map_err(Error::from)?;
                     self.window.poll(&mut self.events);
                 }
                 began => {
-                    began.map_err(LapserError::from)?;
+                    began.map_err(Error::from)?;
                     break;
                 }
             }
         }
         while self.window.is_behind() {
             members.check()?;
-            self.window.wait(LOOK).map_err(LapserError::from)?;
+            self.window.wait(LOOK).map_err(Error::from)?;
             self.window.poll(&mut self.events);
         }
         Ok(())
@@ -524,7 +523,7 @@ impl<W: Window> Driver<W> {
             None => LOOK,
         };
         members.check()?;
-        self.window.wait(sleep).map_err(LapserError::from)?;
+        self.window.wait(sleep).map_err(Error::from)?;
         Ok(())
     }
 
@@ -545,14 +544,14 @@ impl<W: Window> Driver<W> {
                 }
                 Answer::Got { op, key, .. } => {
                     value.resize(directory.value_words(key).unwrap_or(0), 0);
-                    let clock = self.node.value(&self.segment, key, value).map_err(LapserError::from)?;
+                    let clock = self.node.value(&self.segment, key, value).map_err(Error::from)?;
                     take((op - first) as usize, clock, value);
                     delivered += 1;
                 }
                 Answer::NotGot { error: GetError::PeerLost { node, reason, .. }, .. } => {
                     return Err(members.lost(node, &reason));
                 }
-                Answer::NotGot { error, .. } => return Err(LapserError::from(error).into()),
+                Answer::NotGot { error, .. } => return Err(Error::from(error).into()),
                 // No other call waits.
                 Answer::Set { .. } | Answer::NotSet { .. } | Answer::Finished { .. } => {}
             }
