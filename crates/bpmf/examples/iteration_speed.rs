@@ -1,4 +1,4 @@
-//! How long an iteration takes on one thread:
+//! Measures how long an iteration takes on one thread:
 //! `cargo run --release -p intendant-bpmf --example iteration_speed -- RANK ENTRIES`. The matrix has 4,000
 //! rows and 1,000 columns; its known cells are drawn evenly.
 #![allow(clippy::print_stdout, reason = "the result")]
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         block.finish();
     }
     let seconds = start.elapsed().as_secs_f64() / f64::from(ITERATIONS);
-    // Products of entries on both sides, and the factor of each row: multiplications and additions.
+    // Multiplications and additions: the products of entries on both sides, and the Cholesky factor of each
+    // row.
     let k = rank as f64;
     let operations = 2.0 * entries as f64 * k * k + f64::from(ROWS + COLUMNS) * k * k * k / 3.0;
     println!(

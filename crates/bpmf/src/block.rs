@@ -19,17 +19,17 @@ use std::sync::Arc;
 /// A step of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Block 0 draws the hyperparameters of both sides, given the rows of the iteration before.
+    /// Block 0 draws the hyperparameters of both sides, given the rows of the previous iteration.
     Hyperparameters,
     /// The block draws its rows of one side, given the rows of the other side: first V, then U.
     Rows(Side),
     /// The block predicts the held-out entries of its rows, and computes its statistics of both sides. No
-    /// block goes on to the next iteration before every block has done this: its statistics are needed for
-    /// that.
+    /// block begins the next iteration before every block has done this, because that iteration needs the
+    /// statistics of all blocks.
     Predict,
 }
 
-/// What a step has produced.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Produced {
     /// The items, whose values [`Block::value`] has.
@@ -42,12 +42,13 @@ pub struct Produced {
 ///
 /// Methods to call, in this order:
 ///
-/// 1. [`Block::produced`] and [`Block::consumed`] declare the items; [`Block::begin`] tells which have a
-///    value from the start, at clock 1.
-/// 2. For each step, while [`Block::step`] names one: [`Block::needs`] tells what the step needs, each of
-///    which is [`Block::put`]; [`Block::work`] divides the step into tasks, which run in any order, on any
-///    threads; [`Block::finish`] ends it and tells what it produced.
-/// 3. Between steps, [`Block::sums`], [`Block::forecasts`] and [`Block::posterior`] tell the results so far.
+/// 1. [`Block::produced`] and [`Block::consumed`] declare the items; [`Block::begin`] names those that have
+///    a value from the start, at clock 1.
+/// 2. While [`Block::step`] names a step: [`Block::needs`] names the items that the step needs, and
+///    [`Block::put`] takes each of them; [`Block::work`] divides the step into tasks, which run in any
+///    order, on any threads; [`Block::finish`] ends the step and returns what it produced.
+/// 3. Between steps, [`Block::sums`], [`Block::forecasts`] and [`Block::posterior`] return the results so
+///    far.
 #[derive(Clone, Debug)]
 pub struct Block {
     pub(crate) model: Arc<Model>,
@@ -57,7 +58,7 @@ pub struct Block {
     /// `None` after the last iteration.
     step: Option<Step>,
     pub(crate) sides: [Part; 2],
-    /// Held-out entries of the block's rows, of each [`Held`].
+    /// Predictions of the held-out entries of the block's rows, for each [`Held`].
     pub(crate) predictions: [Vec<Prediction>; 2],
     /// Squared errors of the training entries of each leaf of U.
     losses: Vec<f64>,
@@ -71,19 +72,20 @@ pub(crate) struct Part {
     leaves: Range<u32>,
     pub(crate) rows: Range<u32>,
     pub(crate) own: Vec<f64>,
-    /// Rows of others that are consumed, ascending, and those of them that are trained on and tested on.
+    /// Rows of other blocks that this block consumes, ascending; and the subsets that training and
+    /// predictions use.
     consumed: Vec<u32>,
     trained: Vec<u32>,
     tested: Vec<u32>,
-    /// For each row of the side the place of its copy. Empty if nothing is consumed.
+    /// For each row of the side, the place of its copy. Empty if the block consumes no rows.
     places: Vec<u32>,
     copies: Vec<f64>,
     hyper: Hyper,
     /// Statistics of each leaf.
     moments: Vec<Moments>,
-    /// Statistics of the nodes that cover the leaves; in block 0 also of those of others.
+    /// Statistics of the nodes that cover the leaves; in block 0 also those of the other blocks' nodes.
     pub(crate) known: BTreeMap<u32, Moments>,
-    /// Nodes of other blocks, for block 0.
+    /// Nodes of other blocks, in block 0.
     of_others: Vec<u32>,
     pub(crate) means: Vec<f64>,
     pub(crate) squares: Vec<f64>,
@@ -128,7 +130,7 @@ impl Part {
         }
     }
 
-    /// Makes room for the rows of others that are trained on and tested on.
+    /// Makes room for the rows of other blocks that training and predictions use.
     fn consume(&mut self, trained: BTreeSet<u32>, tested: BTreeSet<u32>, rows: u32, rank: usize) {
         self.consumed = trained.union(&tested).copied().collect();
         if !self.consumed.is_empty() {
@@ -165,7 +167,7 @@ impl Block {
             let entries = &model.side(side.other()).entries;
             let trained = foreign(&entries.others[entries.places(own.clone())]);
             let tested = match side {
-                // Entries are predicted by the block that has their row.
+                // The block that has the row of an entry predicts it.
                 Side::Columns => {
                     let tested = model.held.iter().map(|held| &held.others[held.places(own.clone())]);
                     foreign(&tested.flatten().copied().collect::<Vec<_>>())
@@ -185,7 +187,7 @@ impl Block {
         Ok(block)
     }
 
-    /// Begins the iteration after `iterations` ones, with the rows that the block has.
+    /// Begins the next iteration after `iterations` ones, with the rows that the block has.
     pub(crate) fn begin_after(&mut self, iterations: u32) {
         Scratch::new().arch.dispatch(Measure(self));
         self.add_up();
@@ -198,12 +200,12 @@ impl Block {
         self.index
     }
 
-    /// What this block gives values to.
+    /// The items that this block produces.
     pub fn produced(&self) -> Vec<Item> {
         self.model.produced(self.index, |side| self.part(side).leaves.clone())
     }
 
-    /// What this block needs of others: each item once.
+    /// The items of other blocks that this block needs, each once.
     pub fn consumed(&self) -> Vec<Item> {
         let mut items = Vec::new();
         for side in Side::BOTH {
@@ -218,7 +220,7 @@ impl Block {
     }
 
     /// The items that have a value from the start: rows and their statistics. Their clock is 1, unless the
-    /// block goes on after some iterations ([`Block::restore`]).
+    /// block continues after some iterations ([`Block::restore`]).
     pub fn begin(&self) -> Produced {
         let mut items = self.produced();
         items.retain(|item| !matches!(item, Item::Hyperparameters(_)));
@@ -240,7 +242,7 @@ impl Block {
         self.step
     }
 
-    /// What the next step needs of others. Items of slack 0 come first.
+    /// The items of other blocks that the next step needs. Items of slack 0 come first.
     pub fn needs(&self) -> Vec<Need> {
         let clock = u64::from(self.iteration);
         let row = |side: Side, clock: u64| {
@@ -258,7 +260,7 @@ impl Block {
             }
             Some(Step::Rows(side)) => {
                 let hyper = Need { item: Item::Hyperparameters(side), clock: clock + 1, slack: 0 };
-                // V is drawn given U of the iteration before, U given V of this one.
+                // V is drawn given U of the previous iteration, U given V of this one.
                 let clock = if side == Side::Columns { clock } else { clock + 1 };
                 let other = side.other();
                 let rows = self.part(other).trained.iter().map(row(other, clock));
@@ -342,7 +344,7 @@ impl Block {
     pub fn work(&mut self) -> Result<Vec<Task<'_>>, BpmfError> {
         let (model, iteration) = (&*self.model, self.iteration);
         let rank = model.config.rank;
-        // The sample of this iteration counts, with those before it.
+        // The number of samples after the burn-in, including that of this iteration.
         let samples = iteration.saturating_sub(model.config.burn_in);
         let mut tasks = Vec::new();
         match self.step {
@@ -403,7 +405,7 @@ impl Block {
         Ok(tasks)
     }
 
-    /// Ends the step whose tasks have run; what it produced.
+    /// Ends the step, after its tasks have run; returns what it produced.
     pub fn finish(&mut self) -> Produced {
         let clock = u64::from(self.iteration) + 1;
         let items = match self.step {
@@ -433,9 +435,9 @@ impl Block {
         Produced { items, clock }
     }
 
-    /// Sums of training entries and of the held-out ones that are asked for, by node of a fixed tree:
-    /// [`Model::total`] makes one of those of all blocks. The errors of training entries are those of the
-    /// last iteration.
+    /// Sums over training entries and over the held-out entries of `held`, by node of a fixed tree.
+    /// [`Model::total`] adds up the sums of all blocks. The errors of training entries are those of the last
+    /// iteration.
     pub fn sums(&self, held: Option<Held>) -> Vec<(u32, Sums)> {
         let (model, part) = (&self.model, self.part(Side::Rows));
         let data = model.side(Side::Rows);
@@ -470,14 +472,14 @@ impl Block {
         cells.zip(&self.predictions[test]).map(move |(cell, of)| outlook.forecast(cell, of))
     }
 
-    /// Mean and variance of the block's rows of a side, over the samples after the burn-in. (A sample can be
-    /// turned into an equal one by a rotation of all rows of both sides; that of a long chain may turn
-    /// slowly.)
+    /// Mean and variance of the block's rows of a side, over the samples after the burn-in. (A rotation of
+    /// all rows of both sides turns a sample into an equivalent one. In a long chain, samples may slowly
+    /// rotate.)
     pub fn posterior(&self, side: Side) -> Posterior {
         self.posterior_of(side, self.part(side).rows.clone())
     }
 
-    /// The same of some of the block's rows.
+    /// The same for some of the block's rows.
     ///
     /// # Panics
     /// If a row is not the block's.
@@ -594,8 +596,8 @@ impl Task<'_> {
     }
 }
 
-/// A task, compiled for the processor at hand. (A closure would not do: what it calls is inlined into it, but
-/// it is not inlined into what is compiled for a processor.)
+/// A task, compiled for the processor at hand. (A closure would not work: the compiler inlines callees into
+/// the closure, but not the closure into the code that is compiled for a processor.)
 struct Compiled<'a, 'b>(Kind<'a>, &'b mut Scratch);
 
 impl WithSimd for Compiled<'_, '_> {
@@ -629,7 +631,7 @@ impl WithSimd for Compiled<'_, '_> {
     }
 }
 
-/// The statistics of the leaves of a block from its rows.
+/// Computes the statistics of a block's leaves from its rows.
 struct Measure<'a>(&'a mut Block);
 
 impl WithSimd for Measure<'_> {

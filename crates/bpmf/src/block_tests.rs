@@ -27,7 +27,7 @@ fn cells_of((rows, columns): (u32, u32), held_out: bool) -> impl Iterator<Item =
 
 fn model(config: Config) -> Arc<Model> {
     let model = Model::new(config, (ROWS, COLUMNS), cells(false), cells(true), 3.0).expect("allowed");
-    // Every third of the cells that are tested on is watched as well.
+    // Every third of the test cells is a validation cell as well.
     let watched = cells(true).filter(|(row, column, _)| (row + column) % 3 == 0);
     Arc::new(model.with_validation(watched).expect("inside"))
 }
@@ -50,7 +50,7 @@ fn begun(model: &Arc<Model>, count: u32) -> Vec<Block> {
     (0..count).map(|index| Block::new(Arc::clone(model), index, count).expect("allowed")).collect()
 }
 
-/// Runs a chain of so many blocks to its end.
+/// Runs a chain of `count` blocks to its end.
 fn run(model: &Arc<Model>, count: u32, order: u64, lazy: bool) -> (Outcome, Vec<Block>, usize) {
     let mut blocks = begun(model, count);
     let stale = go_on(model, &mut blocks, u32::MAX, order, lazy);
@@ -58,9 +58,9 @@ fn run(model: &Arc<Model>, count: u32, order: u64, lazy: bool) -> (Outcome, Vec<
     (outcome(model, &blocks), blocks, stale)
 }
 
-/// Runs the blocks of a chain until they have completed so many iterations. The order of steps follows from
+/// Runs the blocks of a chain until they have completed `until` iterations. The order of steps follows from
 /// `order`; a step runs when all that it needs is there. Blocks take the newest value, or keep the copy that
-/// they have if it is new enough (`lazy`). Returns how many values were older than at slack 0.
+/// they have if it is new enough (`lazy`). Returns how many values were older than slack 0 allows.
 fn go_on(model: &Model, blocks: &mut [Block], until: u32, order: u64, lazy: bool) -> usize {
     let mut store: BTreeMap<Item, (u64, Vec<f64>)> = BTreeMap::new();
     let mut copies: Vec<BTreeMap<Item, u64>> = vec![BTreeMap::new(); blocks.len()];
@@ -174,10 +174,10 @@ fn each_item_has_one_producer_and_those_consumed_have_one() {
     assert!(Block::new(model, 0, 129).is_err());
 }
 
-/// The noise has a standard deviation of .5, and half of it lies within .337 of 0, so that .48 of the cells
-/// lie in an interval of 50 % that knows the cell's mean. The bounds leave 4 standard errors for the number
-/// of cells. A noise that is counted twice, or not at all, is outside of them, and so is 1/alpha in place of
-/// its root.
+/// The noise has a standard deviation of .5. Half of it lies within .337 of 0, so that .48 of the cells lie
+/// in an interval of 50 % computed with the cell's exact mean. The bounds leave 4 standard errors for the
+/// number of cells. They exclude a noise that is counted twice or not at all, and 1/alpha in place of its
+/// root.
 #[test]
 fn held_out_cells_are_predicted_and_intervals_hold_what_they_promise() {
     const SIZE: (u32, u32) = (120, 80);
@@ -195,14 +195,14 @@ fn held_out_cells_are_predicted_and_intervals_hold_what_they_promise() {
     assert!(rmse < 0.4 * trivial && rmse < 0.65, "{rmse}, and {trivial} without a model; the noise is .5");
     let covered = total.covered / total.tested;
     assert!((0.42..=0.56).contains(&covered), "{covered} of {} in intervals of 50 %", total.tested);
-    // Twice .6745 of the noise, and something for what is not known of the cell's mean.
+    // Twice .6745 of the noise, and an allowance for the uncertainty of the cell's mean.
     let width = total.widths / total.tested;
     assert!((0.6745..=0.9).contains(&width), "{width}");
     assert_eq!(total.examples as usize, cells_of(SIZE, false).count());
     assert!(total.loss / total.examples < 0.5, "{}", total.loss / total.examples);
 }
 
-/// Hyperparameters, and with them all rows that have entries, do not depend on rows without any.
+/// Hyperparameters, and with them all rows that have entries, do not depend on rows without entries.
 #[test]
 fn rows_without_entries_change_nothing() {
     let chain = |rows: u32| {
@@ -218,7 +218,7 @@ fn rows_without_entries_change_nothing() {
         block
     };
     let (without, with) = (chain(ROWS), chain(60 * ROWS));
-    // Leaves of the tree are others, so that sums are rounded otherwise.
+    // The tree has other leaves, so that sums are rounded differently.
     for side in Side::BOTH {
         let (a, b) = (&without.part(side).hyper, &with.part(side).hyper);
         let same = a.mean.iter().chain(&a.precision).zip(b.mean.iter().chain(&b.precision));
@@ -257,7 +257,7 @@ fn what_a_block_does_not_consume_is_refused() {
     let row = *block.consumed().iter().find(|item| matches!(item, Item::Row(..))).expect("a row");
     assert!(said(&mut block, row, 2).contains("was given 2 numbers of Row"));
     assert!(said(&mut block, Item::Statistics(Side::Rows, 1), 10).contains("consumes 0"));
-    // Block 0 does not go on without the others.
+    // Block 0 does not continue without the other blocks.
     let mut first = Block::new(model, 0, 2).expect("allowed");
     let missing = first.work().expect_err("statistics are missing").to_string();
     assert!(missing.contains("block 0 draws hyperparameters in iteration 1 without"), "{missing}");
@@ -295,7 +295,7 @@ fn saved(blocks: &[Block], quantity: Quantity) -> Vec<f64> {
     all
 }
 
-/// Blocks that go on with the state of others.
+/// Blocks that continue from the state of other blocks.
 fn restored(model: &Arc<Model>, from: &[Block], count: u32) -> Vec<Block> {
     let iterations = from[0].complete();
     assert!(from.iter().all(|block| block.complete() == iterations));
@@ -337,7 +337,7 @@ fn the_clocks_of_a_chain_with_slack_go_on_after_an_interruption() {
     let mut blocks = begun(&model, 3);
     go_on(&model, &mut blocks, 20, 5, true);
     let mut blocks = restored(&model, &blocks, 4);
-    // The first values are those of the cut: none is older.
+    // The first values are those of the interruption, and none is older.
     assert_eq!(go_on(&model, &mut blocks, 21, 5, true), 0);
     assert!(go_on(&model, &mut restored(&model, &blocks, 4), u32::MAX, 5, true) > 100);
 }

@@ -2,7 +2,7 @@
 
 use crate::error::BpmfError;
 
-/// Factors per row at most. The statistics of the hyperparameters have K²/2 numbers.
+/// Maximum number of factors per row. The statistics of the hyperparameters have K²/2 numbers.
 pub const RANK_MAX: usize = 256;
 
 /// Settings of a chain. [`Config::default`] has the priors of the sources.
@@ -18,11 +18,11 @@ pub struct Config {
     pub nu: Option<f64>,
     /// Iterations of the chain.
     pub iterations: u32,
-    /// Iterations before predictions are averaged, at most `iterations` − 1 if there are iterations.
+    /// Iterations before predictions are averaged: at most `iterations` − 1, unless `iterations` is 0.
     pub burn_in: u32,
-    /// By how many iterations the rows of other blocks may be too old.
+    /// By how many iterations the rows of other blocks may be outdated.
     pub slack: u32,
-    /// The same of statistics and hyperparameters: 0.
+    /// The same for statistics and hyperparameters: must be 0.
     pub hyper_slack: u32,
     /// Probability of predictive intervals; above 0 and below 1.
     pub interval: f64,

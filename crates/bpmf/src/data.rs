@@ -17,7 +17,7 @@ pub type Cell = (u32, u32, f64);
 /// Entries of one side, row by row (of the side; a column of the matrix is a row of [`Side::Columns`]).
 #[derive(Clone, Debug)]
 pub(crate) struct Entries {
-    /// Where each row begins; one more than rows.
+    /// The place at which each row begins, and the number of entries at the end.
     starts: Vec<usize>,
     /// Numbers of the rows of the other side.
     pub(crate) others: Vec<u32>,
@@ -65,11 +65,11 @@ impl Entries {
         (&self.others[places.clone()], &self.values[places])
     }
 
-    /// Those of `rows` that have entries; `values` has the values of all of them, `rank` each.
+    /// The rows among `rows` that have entries. `values` has the values of all `rows`, `rank` each.
     ///
     /// Hyperparameters are drawn given these rows only. The other rows depend on nothing but the
     /// hyperparameters, and nothing else depends on them. Without them the chain samples the same
-    /// distribution, and hyperparameters do not move more slowly because of rows that only repeat them.
+    /// distribution, and rows that only repeat the hyperparameters do not slow their movement.
     #[inline(always)]
     pub(crate) fn of_trained<'a>(
         &self,
@@ -91,15 +91,16 @@ pub(crate) struct SideData {
     bounds: Vec<u32>,
 }
 
-/// Leaves of a side at most: so many that blocks are about equal (7 blocks differ by 5 %), and so few that
-/// the sums of the inner nodes take little time.
+/// Maximum number of leaves of a side: large enough that blocks are about equal (7 blocks differ by 5 %), and
+/// small enough that the sums of the inner nodes take little time.
 pub const LEAVES_MAX: u32 = 128;
 
 impl SideData {
     fn new(entries: Entries, rank: usize) -> Self {
         let rows = entries.rows();
         let tree = Tree::new(rows.clamp(1, LEAVES_MAX));
-        // A row with n entries costs nK² operations for the products of its entries, and K³/3 for the factor.
+        // A row with n entries costs nK² operations for the products of its entries, and K³/3 for the
+        // Cholesky factor.
         let load = |row: u32| (3 * entries.places(row..row + 1).len() + rank) as u64;
         let total: u64 = (0..rows).map(load).sum();
         let (mut bounds, mut before, mut row) = (vec![0], 0u64, 0u32);
@@ -126,7 +127,7 @@ impl SideData {
     }
 }
 
-/// What a chain samples: the entries, centred, and the settings.
+/// The model that a chain samples: the entries, centred, and the settings.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(crate) config: Config,
@@ -161,7 +162,8 @@ impl Model {
         Ok(Self { config, mean, sides: [by_row, by_column], held })
     }
 
-    /// The same with entries to watch the chain by, which are predicted as those of the test are.
+    /// The same model with validation entries, by which users watch the chain. They are predicted like test
+    /// entries.
     ///
     /// # Errors
     /// [`BpmfError::Outside`] or [`BpmfError::NotFinite`].
@@ -189,7 +191,7 @@ impl Model {
         self.side(side).entries.rows()
     }
 
-    /// Blocks that the model can be divided into at most.
+    /// Maximum number of blocks into which the model can be divided.
     pub fn blocks_max(&self) -> u32 {
         LEAVES_MAX
     }
@@ -215,7 +217,7 @@ impl Model {
         data.rows(data.tree.share(block, blocks))
     }
 
-    /// How many values there are of a quantity, and of how many numbers each is.
+    /// The number of values of a quantity, and the number of numbers in each.
     pub fn extent(&self, quantity: Quantity) -> (u64, usize) {
         match quantity {
             Quantity::Row(side) | Quantity::Mean(side) | Quantity::Squares(side) => {
@@ -225,7 +227,7 @@ impl Model {
         }
     }
 
-    /// How many sums [`crate::Block::sums`] of block `block` of `blocks` has.
+    /// The number of sums that [`crate::Block::sums`] of block `block` of `blocks` returns.
     pub fn sums_of(&self, block: u32, blocks: u32) -> usize {
         let tree = self.side(Side::Rows).tree;
         tree.cover(tree.share(block, blocks)).len()

@@ -1,8 +1,8 @@
-//! Why a chain cannot be set up, or ended.
+//! Why a chain cannot be set up, or why it ended.
 
 use crate::{Item, Side};
 
-/// Why a chain cannot be set up, or ended.
+/// Why a chain cannot be set up, or why it ended.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BpmfError {
@@ -51,7 +51,7 @@ pub enum BpmfError {
         block: u32,
         /// Blocks.
         blocks: u32,
-        /// Blocks at most.
+        /// Maximum number of blocks.
         blocks_max: u32,
     },
     /// A block was given an item that it does not consume, or one of another length.
@@ -66,7 +66,7 @@ pub enum BpmfError {
         /// Numbers that it consumes: 0 if it does not consume the item.
         expected: usize,
     },
-    /// A block was told that a step has ended that needs items it was not given.
+    /// A block was asked for the tasks of a step, and had not been given items that the step needs.
     #[error(
         "block {block} draws hyperparameters in iteration {iteration} without the statistics of all blocks"
     )]

@@ -1,9 +1,9 @@
 //! Geweke's joint distribution test of the whole chain ["Getting it right", Geweke 2004].
 //!
-//! Parameters and data can be drawn together in two ways: parameters from the prior and data given them; or
-//! by a chain that draws, in turn, data given the parameters, and parameters given the data by the sampler
-//! under test. If the sampler is right, both have the same distribution. Statistics are bounded, as the prior
-//! has heavy tails.
+//! There are two ways to draw parameters and data together. The first draws parameters from the prior, and
+//! data given the parameters. The second is a chain that alternately draws data given the parameters, and
+//! parameters given the data, by the sampler under test. If the sampler is right, both have the same
+//! distribution. The statistics that are compared are bounded, because the prior has heavy tails.
 
 use crate::moments::Moments;
 use crate::random::{Use, generator};
@@ -75,7 +75,7 @@ fn data(state: &State, random: &mut impl Rng) -> Vec<f64> {
     cells.map(|(row, column)| state.entry(row, column) + normal(random) / 2.0f64.sqrt()).collect()
 }
 
-/// Means and standard errors of statistics; those of a chain by the means of batches.
+/// Means and standard errors of statistics. For a chain, standard errors come from the means of batches.
 struct Estimate {
     batch: usize,
     in_batch: usize,
@@ -121,8 +121,8 @@ fn around(mean: [f64; 2], (a, b, c): Symmetric, by: f64, random: &mut impl Rng) 
     [mean[0] + (z0 - l10 * x1) / l00, mean[1] + x1]
 }
 
-/// Parameters from the prior, data given them. It has nothing of the sampler under test: a Wishart matrix
-/// with ν degrees of freedom and scale I is the sum of ν outer products of standard normal vectors.
+/// Draws parameters from the prior, and data given them. It uses no code of the sampler under test: a Wishart
+/// matrix with ν degrees of freedom and scale I is the sum of ν outer products of standard normal vectors.
 fn from_prior(draws: usize) -> Estimate {
     const DEGREES: usize = RANK + 6;
     const BETA: f64 = 2.0;
@@ -145,8 +145,8 @@ fn from_prior(draws: usize) -> Estimate {
     estimate
 }
 
-/// A chain of the shipped blocks, with new data before each iteration. `is_faulty` multiplies the scatter of
-/// the rows by N/(N − 1) before hyperparameters are drawn.
+/// A chain of the blocks of this crate, with new data before each iteration. `is_faulty` multiplies the
+/// scatter of the rows by N/(N − 1) before hyperparameters are drawn.
 fn from_chain(draws: usize, is_faulty: bool) -> Estimate {
     let all = (0..OBSERVED).flat_map(|row| (0..COLUMNS).map(move |column| (row, column, 0.0)));
     let model = Model::new(config(77), (ROWS, COLUMNS), all, std::iter::empty(), 0.0).expect("allowed");

@@ -10,7 +10,7 @@ use crate::moments::{Moments, pack_upper, padded, unpack_upper};
 use rand::Rng;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 
-/// Drawn hyperparameters of one side, in the form that rows are drawn with.
+/// Drawn hyperparameters of one side, in the form that the drawing of rows needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hyper {
     /// μ.
@@ -44,7 +44,7 @@ impl Hyper {
         Self { mean, precision, shift }
     }
 
-    /// Numbers of the packed form.
+    /// Number of numbers in the packed form.
     pub(crate) const fn words(rank: usize) -> usize {
         rank + rank * (rank + 1) / 2
     }
@@ -108,9 +108,9 @@ pub(crate) struct Wishart {
 }
 
 impl Wishart {
-    /// Draws with so many degrees of freedom, by Bartlett's decomposition: with B lower triangular, its
-    /// off-diagonal elements standard normal, and the square of element i of its diagonal χ² with `degrees` −
-    /// i degrees of freedom, CBBᵀCᵀ has the distribution for any C with CCᵀ = scale. C is R⁻¹ here.
+    /// Draws with this number of degrees of freedom, by Bartlett's decomposition. Let B be lower triangular,
+    /// its off-diagonal elements standard normal, and the square of its diagonal element i χ² with `degrees`
+    /// − i degrees of freedom. Then CBBᵀCᵀ has the distribution for any C with CCᵀ = scale. C is R⁻¹ here.
     #[inline(always)]
     pub(crate) fn draw(
         inverse_scale: Vec<f64>,
@@ -181,7 +181,7 @@ impl Wishart {
     }
 }
 
-/// Zeros below the diagonal, so that a matrix is the same however it came here.
+/// Clears the elements below the diagonal, so that a matrix is the same no matter how it was computed.
 fn clear_below(matrix: &mut [f64], rank: usize) {
     for (i, row) in matrix.chunks_exact_mut(stride(rank)).enumerate() {
         row[..i.min(rank)].fill(0.0);
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Given Λ, the mean has covariance (β + n)⁻¹Λ⁻¹: (μ − m)ᵀ(β + n)Λ(μ − m) has a χ² distribution with K
+    /// Given Λ, the mean has covariance (β + n)⁻¹Λ⁻¹. So (μ − m)ᵀ(β + n)Λ(μ − m) has a χ² distribution with K
     /// degrees of freedom, whatever Λ is.
     #[test]
     fn the_mean_spreads_as_the_precision_says() {
@@ -266,8 +266,8 @@ mod tests {
         assert!(z.abs() < 4.0, "second moment: z = {z}");
     }
 
-    /// E[Λ] = (ν₀ + n)(I + S + β₀n/(β₀+n) · x̄x̄ᵀ)⁻¹, computed here from S as the scatter around the mean;
-    /// without rows ν₀ · I.
+    /// E[Λ] = (ν₀ + n)(I + S + β₀n/(β₀+n) · x̄x̄ᵀ)⁻¹; the test computes S as the scatter around the mean.
+    /// Without rows, E[Λ] = ν₀ · I.
     #[test]
     fn the_precision_has_the_mean_that_prior_and_rows_say() {
         const DRAWS: usize = 40_000;

@@ -1,4 +1,4 @@
-//! What blocks exchange.
+//! The items that blocks exchange.
 
 /// A side of the matrix. The factors of rows are U, those of columns V; both are called rows here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,14 +39,14 @@ pub enum Item {
 pub struct Need {
     /// The item.
     pub item: Item,
-    /// The clock that it should have. The values of iteration t have clock t + 1, the initial ones clock 1.
+    /// The clock that it should have. Values of iteration t have clock t + 1; initial values have clock 1.
     pub clock: u64,
-    /// How much older it may be. An item with a clock of at least `max(clock − slack, 1)` will do.
+    /// By how much its clock may be lower: a clock of at least `max(clock − slack, 1)` suffices.
     pub slack: u64,
 }
 
 impl Need {
-    /// The least clock that will do.
+    /// The lowest clock that suffices.
     pub fn least(&self) -> u64 {
         self.clock.saturating_sub(self.slack).max(1)
     }

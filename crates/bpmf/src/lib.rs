@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Model`]: entries and settings. A [`Block`] is the part of a chain that one node computes; its
-//! documentation has the order of calls. [`Item`]s are what blocks exchange. Inside, `row` and `hyper` draw,
-//! `linalg` is their arithmetic, `moments` and `tree` sum in a fixed order, `random` names the random
-//! numbers, `predict` averages. [`Quantity`] names what a chain goes on with.
+//! documentation has the order of calls. [`Item`]s are the values that blocks exchange. Inside, `row` and
+//! `hyper` draw, `linalg` is their arithmetic, `moments` and `tree` sum in a fixed order, `random` makes the
+//! random numbers, `predict` averages. [`Quantity`] names the state from which a chain continues.
 //!
-//! Absent on purpose: threads, clocks, files, the network. The caller runs the [`Task`]s of a step and
-//! carries items from block to block.
+//! This crate deliberately has no threads, clocks, files or network. The caller runs the [`Task`]s of a step
+//! and carries items from block to block.
 #![forbid(unsafe_code)]
 
 mod block;

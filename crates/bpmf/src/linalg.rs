@@ -9,9 +9,9 @@
 //! by an addition is fused explicitly ([`f64::mul_add`] rounds once on every machine): results have the same
 //! bits on every processor.
 
-/// Columns of a tile, and the multiple that rows are padded to: two registers of AVX2, one of AVX-512.
+/// The width of a tile, to a multiple of which rows are padded: two registers of AVX2, one of AVX-512.
 pub(crate) const LANES: usize = 8;
-/// Rows of a tile: with the columns, the accumulators fill half of the registers of AVX2.
+/// Rows of a tile. With this height, the accumulators of a tile fill half of the registers of AVX2.
 const TILE: usize = 4;
 
 /// Elements from one row of a matrix to the next.
@@ -19,16 +19,16 @@ pub(crate) const fn stride(rank: usize) -> usize {
     rank.next_multiple_of(LANES)
 }
 
-/// The matrix has a pivot that is not above zero, or not a number.
+/// The matrix has a pivot that is not positive, or is not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotPositive {
     /// The row.
     pub(crate) row: usize,
 }
 
-/// Adds `factor` · Σ source[p][i] · source[p][j] over the first `rows` rows p of `source`, for the rows
-/// `first..first + TILE` of a matrix, which are `target`, and the columns from `first` on, rounded down to a
-/// tile.
+/// Adds `factor` · Σ source[p][i] · source[p][j] to `target`, over the first `rows` rows p of `source`.
+/// `target` holds the rows `first..first + TILE` of a matrix; its columns from `first` on, rounded down to a
+/// tile, are changed.
 #[inline(always)]
 fn add_products(target: &mut [f64], first: usize, source: &[f64], rows: usize, factor: f64, stride: usize) {
     for column in (first / LANES * LANES..stride).step_by(LANES) {
@@ -53,12 +53,12 @@ fn add_products(target: &mut [f64], first: usize, source: &[f64], rows: usize, f
     }
 }
 
-/// Rows that are gathered for one [`add_gram`]. They stay in the nearest cache, also if their elements at one
-/// place share a few of its sets: with 128 factors, 24 rows were a third faster than 64.
+/// Rows that are gathered for one [`add_gram`]. They stay in the nearest cache, even if their elements at the
+/// same column map to few of its sets: with 128 factors, 24 rows were a third faster than 64.
 pub(crate) const GATHERED: usize = 24;
 
-/// Adds `factor` · XᵀX to the upper triangle of `target`. `x` has rows of `stride(rank)` elements, and any
-/// number of them.
+/// Adds `factor` · XᵀX to the upper triangle of `target`. `x` has any number of rows of `stride(rank)`
+/// elements.
 #[inline(always)]
 pub(crate) fn add_gram(target: &mut [f64], x: &[f64], factor: f64, rank: usize) {
     let stride = stride(rank);
@@ -181,7 +181,7 @@ mod tests {
         a
     }
 
-    /// A Gram matrix, its factor, and a solution: bits of the solution.
+    /// A Gram matrix, its factor, and a solution; returns the bits of the solution.
     #[derive(Clone, Copy)]
     struct All {
         rank: usize,
@@ -242,7 +242,7 @@ mod tests {
             }
         }
 
-        /// What is compiled for the oldest processors computes the same bits as what is chosen here.
+        /// The code for the oldest processors computes the same bits as the code that is chosen here.
         #[test]
         fn every_processor_computes_the_same_bits(rank in 1usize..70, seed: u64) {
             let all = All { rank, seed };

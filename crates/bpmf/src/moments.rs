@@ -5,9 +5,10 @@ use crate::tree::Merge;
 
 /// Statistics of some rows of one side.
 ///
-/// Sum and product, not mean and covariance: they add, so that the statistics of a union are the sum of the
-/// statistics of its parts, without cross terms. (The implementation that the thesis starts from adds the
-/// scatter matrices of the processes around their own means, and its result depends on their number.)
+/// The statistics are sum and product instead of mean and covariance, because the statistics of a union are
+/// the sum of the statistics of its parts, without cross terms. (The implementation that the thesis starts
+/// from adds the scatter matrices of the processes around their own means, so that its result depends on
+/// their number.)
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Moments {
     /// Rows.
@@ -50,7 +51,7 @@ impl Moments {
         add_gram(&mut self.product, scratch, 1.0, rank);
     }
 
-    /// Numbers of the packed form.
+    /// Number of numbers in the packed form.
     pub(crate) const fn words(rank: usize) -> usize {
         1 + rank + rank * (rank + 1) / 2
     }
@@ -72,7 +73,7 @@ impl Moments {
     }
 }
 
-/// Rows of a padded matrix: whole tiles.
+/// Number of rows of a padded matrix: whole tiles.
 pub(crate) const fn padded(rank: usize) -> usize {
     stride(rank)
 }
@@ -116,7 +117,7 @@ mod tests {
         };
         let (mut first, second) = (of(&rows[..41 * rank]), of(&rows[41 * rank..]));
         first.merge(&second);
-        // The numbers are multiples of a power of two: sums are exact in any order.
+        // The numbers are multiples of a power of two, so that sums are exact in any order.
         let mut whole = Vec::new();
         of(&rows).pack(rank, &mut whole);
         let mut merged = Vec::new();

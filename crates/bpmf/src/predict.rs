@@ -12,12 +12,12 @@ pub(crate) fn average(mean: &mut f64, squares: &mut f64, value: f64, samples: f6
     *squares += before * (value - *mean);
 }
 
-/// Entries that are held out, and predicted.
+/// Entries that are held out and predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Held {
-    /// Entries that the chain is watched by.
+    /// Entries by which users watch the chain.
     Validation = 0,
-    /// Entries that it is tested by at the end.
+    /// Entries that test the chain at the end.
     Test = 1,
 }
 
@@ -29,7 +29,7 @@ impl Held {
 /// The predictions of one held-out entry so far, centred.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Prediction {
-    /// Of the last sample.
+    /// The prediction of the last sample.
     pub(crate) current: f64,
     /// Mean over the samples after the burn-in.
     pub(crate) mean: f64,
@@ -48,8 +48,8 @@ pub struct Forecast {
     pub value: f64,
     /// Posterior mean.
     pub mean: f64,
-    /// Standard deviation of a new observation of the cell: the root of the variance of the predictions over
-    /// the samples, and of the noise 1/α.
+    /// Standard deviation of a new observation of the cell. Its square is the variance of the predictions
+    /// over the samples plus that of the noise, 1/α.
     pub deviation: f64,
     /// Lower end of the predictive interval.
     pub low: f64,
@@ -57,7 +57,7 @@ pub struct Forecast {
     pub high: f64,
 }
 
-/// How predictions become forecasts.
+/// How predictions are turned into forecasts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
     centre: f64,
@@ -67,8 +67,8 @@ pub(crate) struct Outlook {
 }
 
 impl Outlook {
-    /// After so many samples that count. Without any, the last sample is the forecast. `centre` is what was
-    /// subtracted from all values.
+    /// The outlook after `samples` samples that count. Without any, the last sample is the forecast. `centre`
+    /// was subtracted from all values.
     pub(crate) fn new(config: &Config, centre: f64, samples: u32) -> Self {
         let quantile = Normal::standard().inverse_cdf(0.5 + config.interval / 2.0);
         Self { centre, noise: 1.0 / config.alpha, quantile, samples }
@@ -94,18 +94,18 @@ impl Outlook {
     }
 }
 
-/// Sums over training and held-out entries, from which the report is made.
+/// Sums over training and held-out entries, from which the report is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     /// Training entries.
     pub examples: f64,
-    /// Squared errors of the last sample on them.
+    /// Squared errors of the last sample on the training entries.
     pub loss: f64,
     /// Held-out entries.
     pub tested: f64,
     /// Squared errors of the forecasts.
     pub squares: f64,
-    /// Sizes of the errors of the forecasts.
+    /// Absolute errors of the forecasts.
     pub sizes: f64,
     /// Held-out entries inside of their predictive intervals.
     pub covered: f64,

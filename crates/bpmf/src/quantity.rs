@@ -1,14 +1,14 @@
-//! What a chain goes on with after an interruption.
+//! The state from which a chain continues after an interruption.
 //!
-//! Rows, the sums of their posteriors and those of predictions are all of it. Statistics are sums of rows,
-//! hyperparameters are drawn given statistics, random numbers are named by iteration and row, and the rows of
-//! other blocks are got again. So a chain goes on with the same bits, also divided among another number of
-//! blocks.
+//! It consists of the rows, the sums of their posteriors, and the sums of predictions. Everything else
+//! follows: statistics are sums of rows, hyperparameters are drawn given statistics, random numbers are named
+//! by iteration and row, and each block gets the rows of other blocks again. So a chain continues with the
+//! same bits, even if it is divided among another number of blocks.
 
 use crate::item::Side;
 use crate::predict::Held;
 
-/// A kind of value that a chain goes on with.
+/// A kind of value in the state of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Rows of factors of the last sample: K numbers each.
@@ -22,11 +22,11 @@ pub enum Quantity {
     Prediction(Held),
 }
 
-/// Numbers of a prediction.
+/// Numbers per prediction.
 pub(crate) const PREDICTION: usize = 3;
 
 impl Quantity {
-    /// All of them. The first [`Quantity::SAMPLE`] are a sample, with which another chain can begin.
+    /// All quantities. The first [`Quantity::SAMPLE`] are a sample, with which another chain can begin.
     pub const ALL: [Self; 8] = [
         Self::Row(Side::Rows),
         Self::Row(Side::Columns),
@@ -41,7 +41,7 @@ impl Quantity {
     /// How many of [`Quantity::ALL`] are a sample.
     pub const SAMPLE: usize = 2;
 
-    /// A name.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Row(Side::Rows) => "row",

@@ -1,12 +1,13 @@
-//! Random numbers that are named, not counted: each draw has a generator that follows from the seed of the
-//! chain, the side, the iteration and the row, so that it does not matter which thread or node draws first.
+//! Random numbers that are named instead of counted: each draw has its own generator, which follows from the
+//! seed of the chain, the side, the iteration and the row. So it does not matter which thread or node draws
+//! first.
 
 use crate::Side;
 use intendant_core::random::stream;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-/// What random numbers are used for.
+/// The use of random numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Use {
     Initial = 1,

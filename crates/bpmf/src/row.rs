@@ -8,19 +8,19 @@ use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 use std::ops::Range;
 
-/// Rows of one side, as a block sees them: its own, and copies of others.
+/// Rows of one side, as a block sees them: its own, and copies of other blocks' rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) rank: usize,
     pub(crate) own_rows: &'a Range<u32>,
     pub(crate) own: &'a [f64],
-    /// For each row of the side the place of its copy, if there is one.
+    /// For each row of the side, the place of its copy, if there is one.
     pub(crate) places: &'a [u32],
     pub(crate) copies: &'a [f64],
 }
 
 impl<'a> View<'a> {
-    /// A row that is the block's own or that the block consumes.
+    /// A row that the block owns or consumes.
     #[inline(always)]
     pub(crate) fn row(&self, row: u32) -> &'a [f64] {
         let (rows, at) = if self.own_rows.contains(&row) {
@@ -108,8 +108,8 @@ mod tests {
     use rand::SeedableRng;
     use rand_pcg::Pcg64Mcg;
 
-    /// With Λ, μ and V fixed, a row is normal; mean and covariance are compared with the closed form,
-    /// computed here by Gauss-Jordan elimination.
+    /// With Λ, μ and V fixed, a row is normal. The test compares its mean and covariance with the closed
+    /// form, which it computes by Gauss-Jordan elimination.
     #[test]
     fn a_row_has_the_mean_and_covariance_of_the_closed_form() {
         const RANK: usize = 3;

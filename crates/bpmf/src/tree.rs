@@ -2,8 +2,8 @@
 //!
 //! Floating-point sums depend on their order. The leaves of a [`Tree`] are ranges of rows that follow from
 //! the data alone; a node of the tree is the sum of its two halves, left before right. A block that has a
-//! range of leaves tells the sums of the largest nodes inside of its range ([`Tree::cover`]); a block that
-//! has all of these completes the tree with the same additions that a single block would do ([`Tree::root`]).
+//! range of leaves sends the sums of the largest nodes inside its range ([`Tree::cover`]). A block that has
+//! all of these completes the tree with the same additions that a single block would make ([`Tree::root`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// A tree with at least so many leaves.
+    /// A tree with at least this many leaves.
     pub(crate) const fn new(leaves: u32) -> Self {
         Self { leaves: leaves.next_power_of_two() }
     }
@@ -32,7 +32,7 @@ impl Tree {
         self.leaves
     }
 
-    /// Nodes, and one more: they are numbered from 1.
+    /// One more than the number of nodes: they are numbered from 1.
     pub(crate) const fn nodes(self) -> u32 {
         2 * self.leaves
     }
@@ -43,7 +43,8 @@ impl Tree {
         bound(block)..bound(block + 1)
     }
 
-    /// The largest nodes whose leaves are all in `range`, from left to right; they hold each leaf of it once.
+    /// The largest nodes whose leaves are all in `range`, from left to right; each leaf of `range` is below
+    /// one of them.
     pub(crate) fn cover(self, range: Range<u32>) -> Vec<u32> {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         let (mut low, mut high) = (range.start + self.leaves, range.end + self.leaves);

@@ -3,13 +3,13 @@
 //! The conversions are a few operations on integers without branches, which compilers vectorise; a crate for
 //! half-precision types would add a dependency, and lacks truncation and finite results.
 
-/// The least magnitude that the nearest bfloat16 of is infinite.
+/// The bits of the smallest magnitude whose nearest bfloat16 is infinite.
 const TOO_LARGE: u32 = 0x7f7f_8000;
 
 const INFINITE: u32 = 0x7f80_0000;
 
-/// The bits of the nearest bfloat16 of a single with these bits; of two that are as near, the even one. What
-/// is finite stays finite: the largest values are truncated instead.
+/// The bits of the bfloat16 nearest to the single with these bits; ties go to even. A finite value stays
+/// finite: the largest values are truncated instead.
 #[inline]
 pub(crate) fn nearest(bits: u32) -> u16 {
     let near = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
@@ -17,10 +17,10 @@ pub(crate) fn nearest(bits: u32) -> u16 {
     if large { truncated(bits) } else { near as u16 }
 }
 
-/// The bits of the next bfloat16 towards zero of a single with these bits.
+/// Rounds the single with these bits towards zero to a bfloat16, and returns its bits.
 #[inline]
 pub(crate) fn truncated(bits: u32) -> u16 {
-    // The bits that make a NaN one may be in the lower half.
+    // The bits that distinguish a NaN from an infinity may be in the lower half.
     let nan = u32::from(bits & !(1 << 31) > INFINITE) << 6;
     (bits >> 16 | nan) as u16
 }

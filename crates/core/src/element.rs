@@ -102,17 +102,17 @@ pub trait Element:
     /// Encodes one element as little-endian bytes (`bytes.len()` is the size of the type).
     fn write_le(self, bytes: &mut [u8]);
 
-    /// The bits of the nearest bfloat16; of two that are as near, the even one. What is finite stays finite.
+    /// The bits of the nearest bfloat16; ties go to even. A finite value stays finite.
     #[must_use]
     fn to_bf16(self) -> u16;
-    /// The bits of the next bfloat16 towards zero.
+    /// The bits of the value, rounded towards zero to a bfloat16.
     #[must_use]
     fn truncate_bf16(self) -> u16;
     /// The value of the bfloat16 with these bits.
     fn from_bf16(bits: u16) -> Self;
 }
 
-/// The nearest single that is finite if `value` is.
+/// Rounds to the nearest single; a finite `value` stays finite.
 #[inline]
 fn single(value: f64) -> f32 {
     if value.is_finite() { value.clamp(f32::MIN.into(), f32::MAX.into()) as f32 } else { value as f32 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets per power of two: a bucket is at most an eighth of its durations wide.
+/// Buckets per power of two: the width of a bucket is at most an eighth of its durations.
 const STEPS: u64 = 8;
 /// Durations up to here have buckets of their own.
 const EXACT: u64 = 2 * STEPS;
@@ -12,7 +12,7 @@ const POWERS: usize = 37;
 const BUCKETS: usize = EXACT as usize + POWERS * STEPS as usize;
 
 /// A histogram of durations in microseconds, exact below 16 and within an eighth above. Histograms of
-/// different threads and nodes add up.
+/// different threads and nodes can be added.
 ///
 /// It is serialised as its [`parts`](Histogram::parts).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ fn bucket(us: u64) -> usize {
     if us < EXACT {
         return us as usize;
     }
-    // The leading bit says which power of two, the three bits below it which step.
+    // The leading bit gives the power of two, and the three bits below it give the step.
     let power = 63 - us.leading_zeros() as u64 - 4;
     let step = (us >> (power + 1)) - STEPS;
     ((EXACT + power * STEPS + step) as usize).min(BUCKETS - 1)
@@ -124,8 +124,8 @@ impl Histogram {
         0.0
     }
 
-    /// Number of durations of at most `us` microseconds. It is exact if `us` is a power of two less one, and
-    /// else counts all of the bucket of `us`.
+    /// Number of durations of at most `us` microseconds. It is exact if `us` is a power of two minus one;
+    /// otherwise it counts the whole bucket of `us`.
     #[must_use]
     pub fn count_up_to(&self, us: u64) -> u64 {
         self.counts[..=bucket(us)].iter().fold(0, |sum, count| sum.saturating_add(*count))

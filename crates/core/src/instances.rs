@@ -1,12 +1,12 @@
 //! Instances of generic functions, compiled once in the workspace.
 
-/// Compiles functions for both element types with the crate that names them here.
+/// Compiles the named functions for both element types, in the crate that calls this macro.
 ///
 /// The compiler shares an instance of a generic function between crates if the function is `#[inline(never)]`
-/// and a crate below has the instance already; all other instances are compiled again in every program. The
-/// functions to name here are entries to much code, called per message or per call that waits: the engine,
-/// the simulated cluster and the node then cost a program no time to compile. Functions named here that are
-/// inlined instead keep what they call from being compiled again.
+/// and a dependency already has the instance; every program compiles all other instances again. Name
+/// functions that are entries to much code, and that are called per message or per call that waits. Then a
+/// program spends no time on compiling the engine, the simulated cluster and the node. If a function named
+/// here is inlined, at least the functions that it calls are not compiled again.
 #[macro_export]
 macro_rules! instances {
     ($element:ident: $($function:path as $pointer:ty),+ $(,)?) => {

@@ -1,9 +1,9 @@
 //! Which keys exist, how long their values are, and the shard, channel and home of a key.
 //!
 //! The home of a key must not follow from its shard: otherwise a node would use only a fraction of its
-//! latches. A key's *shard* is its lowest bits (neighbouring keys, which are often hot together, get
-//! different latches, and the position within the shard is the rest of the key), its *channel* is the shard
-//! modulo the number of channels (so a channel's thread latches only shards of its own), and its *home*
+//! latches. A key's *shard* is its lowest bits: neighbouring keys, which are often hot together, get
+//! different latches. The remaining bits are the key's position within the shard. A key's *channel* is the
+//! shard modulo the number of channels, so a channel's thread latches only its own shards. A key's *home*
 //! follows from the key's position in its key range, directly or after a seeded permutation, or from a hash
 //! of the key ([`KeyOrder`]).
 
@@ -23,7 +23,7 @@ pub struct KeyRange {
     pub keys: Range<u64>,
     /// Elements per row: those of a value, and with a rule those of state and pending operands behind it.
     pub len: usize,
-    /// How pushes change the values; they add if there is none.
+    /// How pushes change the values; without a rule, pushes add.
     pub rule: Option<SharedRule>,
 }
 
@@ -103,13 +103,13 @@ pub enum LayoutError {
         /// Elements allowed.
         len_max: usize,
     },
-    /// More keys than 64 bits number.
+    /// A range that ends beyond the largest key.
     #[error("key range '{name}' ends beyond the largest key")]
     TooManyKeys {
         /// Name of the range.
         name: String,
     },
-    /// An odd number of elements, of values that have as many parameters as accumulators.
+    /// An odd number of elements, in values that hold as many accumulators as parameters.
     #[error(
         "values of key range '{name}' have {len} elements; with updates combined by {combine} there are as many accumulators as \
          parameters: give them an even number"
@@ -139,7 +139,7 @@ pub enum LayoutError {
         /// Elements allowed.
         len_max: usize,
     },
-    /// A rule, and another way to combine updates.
+    /// A range with a rule, in a layout that combines updates in another way.
     #[error(
         "key range '{name}' has rule {rule}, and the layout combines updates by {combine}: use one of them"
     )]
@@ -151,7 +151,7 @@ pub enum LayoutError {
         /// How the layout combines updates.
         combine: Combine,
     },
-    /// A rule for values of another length than the range has.
+    /// A rule for values whose length differs from that of the range.
     #[error("key range '{name}' has values of {len} elements, and its rule {rule} is for {visible}")]
     RuleLength {
         /// The range.
@@ -190,8 +190,8 @@ pub struct Layout {
     ranges: Vec<KeyRange>,
     /// Number of keys.
     keys: u64,
-    /// The length of all values; 0 if they differ or there are rules. Most models have one, and every access
-    /// asks.
+    /// The length of all values; 0 if they differ or there are rules. Most models have a single length, and
+    /// every access looks it up.
     uniform: usize,
     /// Whether a range has a rule.
     rules: bool,
@@ -219,10 +219,10 @@ pub struct Layout {
 /// Sections of a ring of homes, as a power of two: keys in one section have the same home.
 const SECTION_BITS: u32 = 12;
 
-/// Points of a node on the ring: the more there are, the more equal are the nodes' shares.
+/// Points of a node on the ring: the more points, the more equal the nodes' shares.
 const POINTS: u64 = 512;
 
-/// The nodes of the sections of a ring on which nodes with these names have their points.
+/// The node of each section of a ring on which the nodes with these names have their points.
 fn ring(names: &[u64], seed: u64) -> Arc<[u16]> {
     let points = |(rank, name): (usize, &u64)| {
         let name = *name;
@@ -239,8 +239,8 @@ fn ring(names: &[u64], seed: u64) -> Arc<[u16]> {
     sections.map(node).collect()
 }
 
-/// Keys whose homes are remembered, at most: the table should fit into a cache. Computing a home takes about
-/// as long as all other work for a key that moves.
+/// Maximum number of keys whose homes a layout stores in a table: the table should fit into a cache.
+/// Computing a home takes about as long as all other work for a key that moves.
 const HOMES_MAX: u64 = 1 << 20;
 
 /// Collects the parts of a [`Layout`].
@@ -256,7 +256,7 @@ pub struct LayoutBuilder {
     combine: Combine,
 }
 
-/// A key range that is to be: its name, its number of keys, the elements of a value, and its rule.
+/// A key range that is not built yet: its name, its number of keys, the elements of a value, and its rule.
 type Part = (String, u64, usize, Option<SharedRule>);
 
 impl LayoutBuilder {
@@ -267,17 +267,18 @@ impl LayoutBuilder {
         self
     }
 
-    /// Appends `keys` keys with values of `len` elements, which pushes change by `rule`. The rule is asked
-    /// for its lengths at once.
+    /// Appends `keys` keys with values of `len` elements, which pushes change by `rule`. This call asks the
+    /// rule for its lengths.
     #[must_use]
     pub fn range_with_rule(mut self, name: &str, keys: u64, len: usize, rule: impl Rule) -> Self {
-        // Longer ones are refused later, and a rule should not have to count with such numbers.
+        // `build` refuses longer values, and a rule should not have to compute with such lengths.
         let rule = SharedRule::new(rule, len.min(limits::VALUE_BYTES_MAX));
         self.ranges.push((name.to_owned(), keys, len, Some(rule)));
         self
     }
 
-    /// As [`LayoutBuilder::range`], or with a rule, which must be one for values of `len` elements.
+    /// As [`LayoutBuilder::range`], with a rule if one is given. It must be a rule for values of `len`
+    /// elements.
     #[must_use]
     pub fn range_by(mut self, name: &str, keys: u64, len: usize, rule: Option<SharedRule>) -> Self {
         self.ranges.push((name.to_owned(), keys, len, rule));
@@ -292,8 +293,9 @@ impl LayoutBuilder {
         self
     }
 
-    /// The nodes, by rank, with names that they keep when others come and go: with [`KeyOrder::Ring`] they
-    /// keep their keys then. The names are the ranks unless set.
+    /// The names of the nodes, by rank. A node keeps its name when others join or leave: with
+    /// [`KeyOrder::Ring`], only keys of the nodes that join or leave then change their home. The names are
+    /// the ranks unless set.
     #[must_use]
     pub fn names(mut self, names: &[u64]) -> Self {
         self.nodes = names.len();
@@ -451,8 +453,8 @@ impl Layout {
         }
     }
 
-    /// The same model over another number of nodes, channels or with another key order. Nodes keep their
-    /// names if their number stays the same.
+    /// The same model with another number of nodes, channels or shards, or with another key order. Nodes keep
+    /// their names if their number stays the same.
     ///
     /// # Errors
     /// See [`LayoutError`].
@@ -544,8 +546,8 @@ impl Layout {
         &self.lens
     }
 
-    /// The length of all values, pushes and rows, if they have one: if ranges do not differ, and none has a
-    /// rule.
+    /// The common length of all values, pushes and rows. There is one if all ranges have the same length, and
+    /// none has a rule.
     #[inline]
     pub fn uniform(&self) -> Option<usize> {
         (self.uniform > 0).then_some(self.uniform)
@@ -567,7 +569,7 @@ impl Layout {
     fn range_index(&self, key: Key) -> usize {
         match self.ranges.len() {
             1 => 0,
-            // Models have a handful of ranges: a walk beats a search.
+            // Models have a handful of ranges: a linear scan beats a binary search.
             n if n <= 8 => self.ranges.iter().position(|r| key.0 < r.keys.end).unwrap_or(n - 1),
             n => self.ranges.partition_point(|r| r.keys.end <= key.0).min(n - 1),
         }
@@ -579,15 +581,15 @@ impl Layout {
         self.rules && self.ranges.iter().any(|range| timing(range) == Some(Timing::Clock))
     }
 
-    /// Elements of the row of `key`: of its value, and with a rule of all that is stored of the key. Keys
-    /// beyond the last range answer as the last key.
+    /// Elements of the row of `key`: of its value or, with a rule, of everything that is stored for the key.
+    /// For a key beyond the last range, it is the length of the last key.
     #[inline]
     pub fn len(&self, key: Key) -> usize {
         if self.uniform > 0 { self.uniform } else { self.ranges[self.range_index(key)].len }
     }
 
-    /// Elements of the value of `key`, which a pull returns and a set overwrites. Keys beyond the last range
-    /// answer as the last key.
+    /// Elements of the value of `key`, which a pull returns and a set overwrites. For a key beyond the last
+    /// range, it is the length of the last key.
     #[inline(always)]
     pub fn visible(&self, key: Key) -> usize {
         if self.uniform > 0 { self.uniform } else { self.visible_of_range(key) }
@@ -598,7 +600,7 @@ impl Layout {
         self.ranges[self.range_index(key)].visible()
     }
 
-    /// Elements of a push of `key`. Keys beyond the last range answer as the last key.
+    /// Elements of a push of `key`. For a key beyond the last range, it is the length of the last key.
     #[inline(always)]
     pub fn operand(&self, key: Key) -> usize {
         if self.uniform > 0 { self.uniform } else { self.operand_of_range(key) }
@@ -657,7 +659,7 @@ impl Layout {
         if self.channels == 1 {
             return ChannelId(0);
         }
-        // Narrow numbers are divided faster.
+        // The division of narrow integers is faster.
         ChannelId((self.shard(key) as u32 % self.channels as u32) as u16)
     }
 
@@ -668,12 +670,12 @@ impl Layout {
         if self.channels == 1 {
             return key.0 as usize;
         }
-        // Narrow numbers are divided faster.
+        // The division of narrow integers is faster.
         let shard = self.shard(key) as u32 / self.channels as u32;
         self.position(key) * self.shards().div_ceil(self.channels) + shard as usize
     }
 
-    /// How many places a channel has for its keys.
+    /// Number of places of a channel's keys.
     pub fn places(&self) -> usize {
         if self.channels == 1 {
             return self.keys as usize;
@@ -695,7 +697,8 @@ impl Layout {
         }
         let at = self.range_index(key);
         let (range, nodes) = (&self.ranges[at].keys, self.nodes as u64);
-        // The longer division takes as long as all the rest, and is for more keys than memory holds.
+        // The 128-bit division takes as long as everything else here. Only more keys than memory holds need
+        // it.
         let part = |rank: u64, len: u64| {
             let part = match rank.checked_mul(nodes) {
                 Some(scaled) => scaled / len,

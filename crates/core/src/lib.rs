@@ -40,15 +40,15 @@ pub use precision::{Precision, from_bf16};
 pub use rule::{Rule, SharedRule, Timing};
 pub use statistics::Count;
 
-/// Fills the row of a key on its first ownership: its value, and with a [`Rule`] state and pending operands
-/// behind it, which usually stay zero. It must depend on the key (and seeds captured in it) only, so that the
-/// model is the same for every technique and number of nodes. The slice is zeroed before the call. It runs
-/// under a latch: it must not use the parameter server itself.
+/// Fills the row of a key when a node first owns the key: the value and, with a [`Rule`], the state and
+/// pending operands behind it, which usually stay zero. The result must depend only on the key (and on
+/// captured seeds), so that the model is the same for every technique and number of nodes. The slice is
+/// zeroed before the call. It runs under a latch: it must not use the parameter server itself.
 pub type Initialiser<E> = std::sync::Arc<dyn Fn(Key, &mut [E]) + Send + Sync>;
 
-/// An assertion about our own state: active in debug builds, in tests and in the simulator (feature-free: it
-/// follows `debug_assertions`). Bad input from a peer, a file or a caller is never a `strict_assert`, but an
-/// error.
+/// An assertion about our own state. It is active in debug builds, in tests and in the simulator (it follows
+/// `debug_assertions` and needs no feature). Bad input from a peer, a file or a caller is never a
+/// `strict_assert`, but an error.
 #[macro_export]
 macro_rules! strict_assert {
     ($($arg:tt)*) => {

@@ -9,24 +9,24 @@ pub const WORKERS_MAX: usize = 4096;
 /// Channels of a node: more would mean more threads and connections than machines have cores.
 pub const CHANNELS_MAX: usize = 64;
 
-/// Latched shards of a store (see `intendant-store`): 1,024 keep two of 64 threads from meeting by chance in
-/// most steps.
+/// Latched shards of a store (see `intendant-store`): with 1,024, no two of 64 threads meet by chance in most
+/// steps.
 pub const SHARDS_DEFAULT: usize = 1024;
 
-/// Shards of a store at most; the padded latches of this many shards are 8 MiB.
+/// Maximum number of shards of a store; the padded latches of this many shards are 8 MiB.
 pub const SHARDS_MAX: usize = 1 << 16;
 
 /// Bytes of one value. A frame must be able to carry at least one value with room to spare.
 pub const VALUE_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of one frame. What a peer announces beyond it is refused before memory is taken.
+/// Bytes of one frame. A receiver refuses a peer's longer frame before it allocates memory.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
 /// Payload after which a sender starts a new frame, so that one huge call neither fills a frame nor delays
 /// others.
 pub const FRAME_PAYLOAD_BYTES_TARGET: usize = 1 << 20;
 
-/// Keys of one frame; with this many, positions and counts fit into 32 bits by far.
+/// Keys of one frame; with this many, positions and counts easily fit into 32 bits.
 pub const FRAME_KEYS_MAX: usize = 1 << 20;
 
 /// Bytes that an outstanding key costs in addition to its value: bookkeeping at the worker, its channel and

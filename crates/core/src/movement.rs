@@ -7,7 +7,7 @@ pub enum Movement {
     Never,
     /// A key moves to the node that requested it last. Keys that several nodes use go back and forth.
     Requested,
-    /// The system moves a key to a node that intends to use it, or gives several of them copies. On a single
-    /// node all keys are always here, which is the same to a worker.
+    /// The system moves a key to a node that intends to use it, or gives copies to several such nodes. A
+    /// single node always has all keys, which looks the same to a worker.
     Intended,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// No value of a kind has the name that was given.
+/// No value of the kind has the given name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{given}' is not {kind}; use {}", one_of(known))]
 pub struct UnknownName {
@@ -19,10 +19,10 @@ fn one_of(names: &[String]) -> String {
     }
 }
 
-/// The one of `all` that is displayed as `name`. `kind` says what they are, with its article.
+/// The value of `all` that is displayed as `name`. `kind` says what the values are, with an article.
 ///
 /// # Errors
-/// [`UnknownName`] if none of them is; it lists the names.
+/// [`UnknownName`] if there is no such value; it lists the names.
 ///
 /// ```
 /// # use intendant_core::{ElementType, by_name};

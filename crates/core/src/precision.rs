@@ -19,7 +19,7 @@ pub enum Precision {
 const BF16_BYTES: usize = 2;
 
 impl Precision {
-    /// Bytes that `bytes` bytes of elements `E` have on the wire.
+    /// The length on the wire of elements `E` that have `bytes` bytes in memory.
     #[inline]
     #[must_use]
     pub const fn bytes<E: Element>(self, bytes: usize) -> usize {
@@ -29,7 +29,7 @@ impl Precision {
         }
     }
 
-    /// Appends `values` to `bytes`, little-endian; as bfloat16, the nearest ones.
+    /// Appends `values` to `bytes`, little-endian. [`Precision::Bf16`] rounds them to the nearest bfloat16.
     #[inline]
     pub fn write<E: Element>(self, values: &[E], bytes: &mut Vec<u8>) {
         match self {
@@ -46,7 +46,7 @@ impl Precision {
     /// Overwrites `values` with the elements that [`Precision::write`] has written to `bytes`.
     ///
     /// # Panics
-    /// If `bytes` has elements of another number.
+    /// If `bytes` does not have as many elements as `values`.
     #[inline]
     pub fn read<E: Element>(self, values: &mut [E], bytes: &[u8]) {
         match self {
@@ -76,7 +76,7 @@ impl FromStr for Precision {
     }
 }
 
-/// The elements of `bytes`, which are bfloat16; a byte that is left over is ignored.
+/// The elements of `bytes`, which are bfloat16. An odd last byte is ignored.
 #[inline]
 pub fn from_bf16<E: Element>(bytes: &[u8]) -> impl Iterator<Item = E> + '_ {
     let (pairs, _) = bytes.as_chunks::<BF16_BYTES>();
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The two bfloat16 next to `value`, towards zero and away from it, by arithmetic on `f64`.
+    /// The two bfloat16 values next to `value`, towards zero and away from it, by arithmetic on `f64`.
     fn neighbours(value: f32) -> (f64, f64) {
         let toward_zero = f32::from_bits(value.to_bits() & 0xffff_0000);
         let away = f32::from_bits((value.to_bits() & 0xffff_0000).wrapping_add(0x1_0000));
@@ -112,7 +112,7 @@ mod tests {
             if to_low == to_high {
                 prop_assert_eq!(value.to_bf16() % 2, 0);
             }
-            // What has been rounded travels as it is.
+            // A rounded value stays the same.
             prop_assert_eq!(rounded.to_bf16(), value.to_bf16());
             prop_assert_eq!(rounded.truncate_bf16(), value.to_bf16());
             prop_assert_eq!(f64::from(f32::from_bf16(value.truncate_bf16())), low);

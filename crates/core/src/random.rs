@@ -102,7 +102,7 @@ mod tests {
         assert_ne!(stream(1, &[2, 3]), stream(1, &[3, 2]));
         assert_ne!(stream(1, &[2]), stream(2, &[2]));
         assert_ne!(stream(1, &[2]), stream(1, &[2, 0]));
-        // The model of a seed is a promise across versions: these words are part of it.
+        // A seed must give the same model in all versions, so these words must not change.
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
     }
 }

@@ -1,7 +1,7 @@
-//! Rules: how a key's owner applies what workers push.
+//! Rules: how a key's owner applies pushes.
 //!
-//! Without a rule, a push adds its elements to the value of the key, and a value is all that there is. A key
-//! range with a [`Rule`] has *rows* of three parts:
+//! Without a rule, a push adds its elements to the value of the key, and the value is all that is stored of a
+//! key. A key range with a [`Rule`] has *rows* of three parts:
 //!
 //! | part | elements | what it is |
 //! | --- | --- | --- |
@@ -10,8 +10,8 @@
 //! | pending | [`Rule::operand_len`] | the sum of pushes that are not in the visible part of all copies yet |
 //!
 //! A push carries an *operand*, for example a gradient, and the rule changes the visible part and the state.
-//! Rows move between nodes, and are in checkpoints, as a whole. Operands that meet before they reach the
-//! owner are added: a rule must accept a sum of operands as one operand [OSDI'14, §3.4, user-defined
+//! Rows move between nodes and are stored in checkpoints as a whole. Operands that meet before they reach the
+//! owner are added, so a rule must accept a sum of operands as one operand [OSDI'14, §3.4, user-defined
 //! functions on the server].
 
 use crate::{Element, ElementType};
@@ -26,10 +26,11 @@ pub enum Timing {
     /// At each push.
     #[default]
     Push,
-    /// When all workers have passed a clock, with the sum of the operands that have arrived since the last
-    /// one: those of that clock, and those of workers that are ahead of it. Until then no worker sees them,
-    /// their own neither. A sum of zero is not applied. Where all workers wait for the cluster to come to
-    /// rest, what they have pushed is applied as at a clock. Needs a technique with clocks.
+    /// When all workers have passed a clock. The owner applies the sum of the operands that have arrived
+    /// since the previous clock: those of this clock, and those of workers that are ahead of it. Until then
+    /// no worker sees them, not even the worker that pushed them. A sum of zero is not applied. When all
+    /// workers wait for the cluster to come to rest, the owner applies their pushes as at a clock. This
+    /// timing needs a technique with clocks.
     Clock,
 }
 
@@ -73,8 +74,8 @@ impl<R: Rule> AnyRule for R {
     }
 }
 
-/// A rule for rows of certain lengths, shared by all users of a layout. Two are equal if their ids and their
-/// lengths are.
+/// A rule for rows of certain lengths, shared by all users of a layout. Two rules are equal if their ids and
+/// their lengths are equal.
 #[derive(Clone, Debug)]
 pub struct SharedRule {
     rule: Arc<dyn AnyRule>,
@@ -147,8 +148,8 @@ impl SharedRule {
         }
     }
 
-    /// Applies a worker's push to a row. The operand becomes pending as well if `pends`: if the row is a copy
-    /// that the main copy has to hear of. With [`Timing::Clock`] it only becomes pending.
+    /// Applies a worker's push to a row. If `pends`, the operand also becomes pending: the row is a copy, and
+    /// the main copy must receive its updates. With [`Timing::Clock`] the operand only becomes pending.
     ///
     /// # Panics
     /// If a length is wrong.
@@ -203,7 +204,7 @@ impl SharedRule {
 mod tests {
     use super::*;
 
-    /// The sum of the operands, how many there were, and a number that depends on their order.
+    /// A rule that keeps the sum of the operands, their number, and a number that depends on their order.
     #[derive(Debug)]
     struct Journal(f64);
 

@@ -53,7 +53,7 @@ pub enum Work {
         values: Bytes,
         /// The worker's clock.
         clock: u32,
-        /// The clock that what a pull reads must have reached.
+        /// The clock that a copy must have reached so that a pull may read it.
         need: u32,
     },
     /// Keys that the worker relocates to this node.
@@ -83,7 +83,7 @@ impl Submission {
         }
     }
 
-    /// The keys; none to synchronize.
+    /// The keys; none if the operation synchronizes.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         match &self.work {
@@ -111,18 +111,18 @@ impl Submission {
     }
 }
 
-/// A part of an operation is done.
+/// The report that a part of an operation is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The operation.
     pub op: OpId,
-    /// Which positions of the call.
+    /// The positions of the call that are done.
     pub positions: Vec<u32>,
     /// For a pull, their values, little-endian.
     pub values: Bytes,
     /// For an access with [`LocalAccess::Queue`](crate::LocalAccess::Queue): how many of the keys were not
     /// here when the channel first looked for them, or had to wait for a fresher copy. `None` otherwise: then
-    /// the worker has looked.
+    /// the worker itself has looked for them.
     pub late: Option<u32>,
 }
 
@@ -174,7 +174,8 @@ pub enum Input {
     Clock(NodeClock),
     /// The time [`Channel::due`](crate::Channel::due) has been reached.
     Tick,
-    /// A worker has signalled an intent, or its clock has reached the value, that the channel sleeps for.
+    /// The event for which the channel sleeps has happened: a worker has signalled an intent, or its clock
+    /// has reached a value.
     Wake,
     /// No worker of this node has anything to do: synchronise all copies now.
     Settle,

@@ -6,11 +6,12 @@ const GAPS_MAX: u64 = 1 << 24;
 /// Numbers that a file may leave out for each that it uses.
 const GAPS_PER_USE: u64 = 16;
 
-/// Checks that a file that numbers `numbers` things, and says something of `used` of them, does not leave out
-/// so many that a few bytes would fill the memory: things that do not occur take memory as well.
+/// Checks that a file does not leave out too many numbers. The file numbers `numbers` things and mentions
+/// `used` of them. Things that do not occur take memory as well, so that otherwise a few bytes could fill the
+/// memory.
 ///
 /// # Errors
-/// A sentence that names `what` is numbered.
+/// If it leaves out too many. The message calls the numbered things `what`.
 pub fn check_gaps(what: &str, numbers: u64, used: u64) -> Result<(), String> {
     let most = used.saturating_mul(1 + GAPS_PER_USE).saturating_add(GAPS_MAX);
     if numbers <= most {

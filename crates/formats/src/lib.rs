@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
 //! [`open`] and [`lines`] read text, plain or in Zstandard's format ([`ZstdReader`]). [`Names`] and
-//! [`NameIndex`] number names; [`words`] makes words of them. [`Matrices`] and [`write_text`] write the files
-//! of a model, [`safetensors_header`] and [`write_vector`] what is in some of them. [`check_gaps`] refuses
-//! numbers that no file of its size needs.
+//! [`NameIndex`] number names; [`words`] turns names into words. [`Matrices`] and [`write_text`] write the
+//! files of a model, [`safetensors_header`] and [`write_vector`] the content of some of them. [`check_gaps`]
+//! refuses a file that leaves out too many numbers.
 //!
 //! The applications, not this crate, define columns and their meaning.
 #![forbid(unsafe_code)]

@@ -91,7 +91,7 @@ impl Matrix {
     /// [`WriteError::Write`].
     ///
     /// # Panics
-    /// If there is no such row, or it has another length than the matrix's.
+    /// If there is no such row, or its length is not the number of columns.
     pub fn row<E: Element>(&mut self, index: u64, row: &[E]) -> Result<(), WriteError> {
         assert!(index < self.rows, "row {index} of a matrix of {} rows", self.rows);
         assert_eq!(row.len(), self.columns, "numbers in a row");
@@ -163,7 +163,7 @@ impl Matrices {
     /// [`WriteError::NoSuchKey`] and [`WriteError::Write`].
     ///
     /// # Panics
-    /// If `values` are fewer than the keys have.
+    /// If there are fewer `values` than the keys have.
     pub fn write<E: Element>(&mut self, keys: &[Key], values: &[E]) -> Result<(), WriteError> {
         let mut rest = values;
         for key in keys {

@@ -87,7 +87,7 @@ impl NameIndex {
         if let Some(id) = self.find(names, name) {
             return Some(id);
         }
-        // One number less than 32 bits hold, so that a count of all names fits as well.
+        // The last number of 32 bits is not used, so that a count of all names fits as well.
         let id = u32::try_from(names.len()).ok().filter(|id| *id < u32::MAX)?;
         names.push(name);
         let hash = self.hasher.hash_one(name);
@@ -97,13 +97,13 @@ impl NameIndex {
     }
 }
 
-/// One word for each name: no word has a blank, and no two are equal. Blanks of a name become underscores;
-/// where that gives a word that another name has, `#2`, `#3` and so on are appended.
+/// One word for each name: no word contains a blank, and no two words are equal. Blanks of a name become
+/// underscores. If the result is the word of another name, `#2`, `#3` and so on are appended.
 pub fn words(names: &Names) -> Names {
     let has_blank = |name: &str| name.is_empty() || name.contains(char::is_whitespace);
     let index = NameIndex::of(names);
     let mut words = Names::default();
-    // The words made here; names without blanks are words already and are found by `index`.
+    // The words made here. Names without blanks are words already; `index` finds them.
     let (mut made, mut made_index) = (Names::default(), NameIndex::default());
     for name in names.iter() {
         if !has_blank(name) {

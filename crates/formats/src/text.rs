@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Longest line that is accepted, so that a file that is no text is refused before it fills the memory.
+/// The longest line that is accepted, so that a file that is not text is refused before it fills the memory.
 pub const LINE_BYTES_MAX: usize = 1 << 16;
 
 /// Why a text file cannot be used.
@@ -30,7 +30,7 @@ pub enum TextError {
         /// What is wrong with it, and what was expected.
         problem: String,
     },
-    /// The file is compressed in a way that is not read.
+    /// The file is compressed in a format that is not read here.
     #[error("{file} is compressed by {compression}; {}", compression.advice(file))]
     Compressed {
         /// The file.
@@ -54,7 +54,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Bytes that [`Compression::of`] looks at, at most.
+    /// The number of bytes that [`Compression::of`] needs at most.
     pub const MAGIC_BYTES_MAX: usize = 10;
 
     /// The compression of a file that starts with these bytes, if it has one. No text starts like a
@@ -85,7 +85,7 @@ impl Compression {
         }
     }
 
-    /// What to do with a file that is compressed like this, although its name does not end in `.zst`.
+    /// How to use a file that is compressed like this, although its name does not end in `.zst`.
     fn advice(self, file: &str) -> String {
         match self {
             Self::Zstd => "rename it so that its name ends in .zst".to_owned(),
@@ -122,12 +122,12 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TextError> {
     }
 }
 
-/// Calls `take` with every line, without its end (and, in front of the first, a byte order mark). Errors call
-/// the file `file`.
+/// Calls `take` with every line, without its line ending (and the first without a byte order mark). Errors
+/// call the file `file`.
 ///
 /// # Errors
-/// [`TextError::Read`]; [`TextError::Line`] if a line is longer than [`LINE_BYTES_MAX`] or not UTF-8, or with
-/// what `take` says is wrong with it.
+/// [`TextError::Read`]; [`TextError::Line`] if a line is longer than [`LINE_BYTES_MAX`], is not UTF-8, or has
+/// a problem that `take` returns.
 pub fn lines(
     file: &str,
     reader: impl BufRead,
@@ -136,8 +136,8 @@ pub fn lines(
     lines_up_to(LINE_BYTES_MAX, file, reader, take)
 }
 
-/// As [`lines`], for formats whose lines may be longer or are shorter: of `bytes_max` bytes at most, their
-/// ends included.
+/// Like [`lines`], for formats with another maximum length of lines: `bytes_max` bytes, line endings
+/// included.
 ///
 /// # Errors
 /// As [`lines`].

@@ -4,8 +4,8 @@ use intendant_core::{Element, ElementType};
 use std::io::{self, Write};
 
 /// The beginning of a safetensors file: the length of its header, and the header. The numbers of each tensor
-/// follow, little-endian, one tensor after the other. `tensors` have a name and a shape, `metadata` are
-/// texts.
+/// follow, little-endian, one tensor after the other. Each of `tensors` is a name and a shape; each of
+/// `metadata` is a name and a text.
 #[must_use]
 pub fn safetensors_header(
     element: ElementType,
@@ -29,7 +29,7 @@ pub fn safetensors_header(
         start = end;
     }
     let mut header = serde_json::Value::Object(header).to_string();
-    // Numbers begin at a multiple of eight bytes, as the format asks for.
+    // Numbers begin at a multiple of eight bytes, as the format requires.
     while !header.len().is_multiple_of(8) {
         header.push(' ');
     }

@@ -1,5 +1,5 @@
-//! Reads Zstandard files of any number of frames and checks their checksums, both of which the decoder leaves
-//! to its caller.
+//! Reads Zstandard files of any number of frames and verifies their checksums. The decoder leaves both to its
+//! caller.
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};

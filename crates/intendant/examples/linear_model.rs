@@ -1,8 +1,8 @@
 //! A linear regression over several processes: shards of data, intents, evaluation on a snapshot, export.
 //!
 //! `cargo run --release --package intendant --example linear_model -- 2 weights.tsv` trains with two
-//! processes of this machine. Under `srun` and `mpirun` the same command line works: the launcher's number of
-//! nodes counts then.
+//! processes of this machine. Under `srun` and `mpirun` the same command line works; the launcher then sets
+//! the number of nodes.
 #![expect(clippy::print_stdout, reason = "the result of the program")]
 
 use intendant::launch::Launch;
@@ -48,7 +48,7 @@ fn train(place: Option<Rendezvous>, file: &str) -> Result<(), Error> {
     let layout = Layout::builder().range("weight", FEATURES, 1).build()?;
     let mut config = NodeConfig::new(layout, Arc::new(|_key, weight: &mut [f32]| weight.fill(0.0)));
     config.workers = 2;
-    // Nodes that were started with other data or options are refused by name.
+    // Joining refuses nodes that were started with other data or options, and names the difference.
     config.settings = vec![("examples".to_owned(), EXAMPLES.to_string())];
     let mut node = match place {
         Some(place) => Node::join(config, place)?,

@@ -29,7 +29,7 @@ impl Attendance {
     /// A worker enters its next synchronisation.
     ///
     /// # Errors
-    /// Another worker that was dropped before it entered that one.
+    /// The number of another worker, which was dropped before it entered that synchronisation.
     pub(crate) fn come(&self, worker: usize) -> Result<(), usize> {
         let mut seats = lock(&self.0);
         let came = seats[worker].came + 1;
@@ -45,7 +45,8 @@ impl Attendance {
         lock(&self.0)[worker].waits = false;
     }
 
-    /// A worker is dropped. Returns whether another one waits in a synchronisation that it has not entered.
+    /// A worker is dropped. Returns whether another worker waits in a synchronisation that this one has not
+    /// entered.
     pub(crate) fn depart(&self, worker: usize) -> bool {
         let mut seats = lock(&self.0);
         seats[worker].gone = true;
@@ -54,8 +55,8 @@ impl Attendance {
     }
 }
 
-/// Calls of other nodes to synchronise static replicas, on one channel, if that waits for all workers of all
-/// nodes ([`StaticReplicaPace::Asked`]).
+/// Calls of other nodes to synchronise static replicas, on one channel, if a synchronisation waits for all
+/// workers of all nodes ([`StaticReplicaPace::Asked`]).
 #[derive(Debug)]
 pub(crate) struct Calls {
     watched: bool,
@@ -89,8 +90,9 @@ impl Calls {
         self.departed = true;
     }
 
-    /// Whether others wait in a round that this node will never complete, having completed so many. What its
-    /// workers began together was complete before one of them was dropped; they can begin no other.
+    /// Whether other nodes wait in a round that this node, which has completed `completed` rounds, will never
+    /// complete. The rounds that its workers began together were complete before one of the workers was
+    /// dropped, and the workers can begin no further round.
     pub(crate) fn are_hopeless(&self, completed: u64) -> bool {
         // Rounds are numbered from 0, and wrap.
         self.departed && self.latest.is_some_and(|latest| latest.wrapping_sub(completed as u32) as i32 >= 0)
@@ -108,7 +110,7 @@ mod tests {
         let workers = Attendance::new(2);
         assert_eq!(workers.come(0), Ok(()));
         assert_eq!(workers.come(1), Ok(()));
-        // Both have entered, so it will end, though the first has not noticed yet.
+        // Both workers have entered, so the synchronisation will end, although worker 0 has not noticed yet.
         workers.go(1);
         assert!(!workers.depart(1));
         workers.go(0);

@@ -1,54 +1,57 @@
-//! When a channel that has nothing to do polls its rings for a while, before it sleeps.
+//! Decides when an idle channel polls its rings for a while before it sleeps.
 //!
-//! To wake a thread takes the one that wakes it a system call, and an idle processor tens of microseconds, a
-//! virtual one more. A channel that finds the answer by polling spares both sides that. But it takes its core
-//! from the workers and, if nothing arrives, the machine's power. So it polls only while no worker of its
-//! node is awake (`awake.rs`), where there are cores enough, for a short time, and seldom if that was in
-//! vain.
+//! Waking a thread costs the waker a system call. It costs an idle processor tens of microseconds, and a
+//! virtual processor more. A channel that finds the answer by polling saves both sides this cost. But polling
+//! takes the core from the workers and, if nothing arrives, wastes power. So a channel polls only while no
+//! worker of its node is awake (`awake.rs`) and there are enough cores. It polls for a short time only, and
+//! rarely if polling was in vain before.
 
 use intendant_core::Tick;
 
-/// How long a channel polls after the last thing that it did, in µs: about what it costs both sides to wake a
-/// thread of an idle processor. If nothing arrives, no more is lost than could have been won.
+/// How long a channel polls after its last activity, in µs. This is about the cost to both sides of waking a
+/// thread on an idle processor, so an attempt that finds nothing loses no more than it could have gained.
 const POLL_MAX: u64 = 50;
 
-/// What an attempt in vain adds to [`BusyPoll::doubt`], while one that was not takes 1 away: a channel goes
-/// on polling if two of three attempts bring something. One in vain costs more than one that is not wins.
+/// An attempt that finds nothing adds this to [`BusyPoll::doubt`], and one that finds something subtracts 1.
+/// So a channel goes on polling if two of three attempts find something. An attempt in vain costs more than a
+/// successful one gains.
 const IN_VAIN: u32 = 2;
 
-/// The same for an attempt in which another program took the core, if it had to be so long, in µs. A thread
-/// that sleeps gets the core back sooner than one that has used it for nothing.
+/// The same for an attempt in which another program took the core for at least `LOST_MIN` µs. A thread that
+/// sleeps gets the core back sooner than one that has used it for nothing.
 const LOST: u32 = 4;
 const LOST_MIN: u64 = 25;
 
-/// The most doubt: one of 256 sleeps is then preceded by an attempt. It takes 13 ms of a core per second from
-/// a channel that sleeps a thousand times per second in vain, per 256 of them 50 µs.
+/// The greatest doubt. One of 256 sleeps is then preceded by an attempt, which takes 50 µs. For a channel
+/// that sleeps a thousand times per second and polls in vain, the attempts take 13 ms of a core per second.
 const DOUBT_MAX: u32 = 8;
 
-/// Iterations between two looks at the clock, which costs as much as several of them.
+/// Iterations between two readings of the clock. A reading costs as much as several iterations.
 const ITERATIONS_PER_LOOK: u32 = 8;
 
-/// Whether polling pays, as far as a channel knows.
+/// A channel's estimate whether polling pays.
 #[derive(Debug)]
 pub(crate) struct BusyPoll {
-    /// Sleeps until the next attempt.
+    /// Number of sleeps until the next attempt.
     skip: u32,
-    /// The logarithm of the sleeps per attempt.
+    /// The binary logarithm of the number of sleeps per attempt.
     doubt: u32,
 }
 
 impl BusyPoll {
-    /// Polling for a channel of a node with so many `channels` that may run on `cores` cores, if that is
-    /// sensible: if all threads that may poll on those cores can do so at the same time. `peers` is how many
-    /// other processes, connected over rings, may run there as well; `None` if there are no rings.
+    /// The state of a channel of a node with `channels` channels, which may run on `cores` cores. `peers` is
+    /// the number of other processes that may run on these cores as well and are connected over rings; it is
+    /// `None` if there are no rings. Returns `None` unless all threads that may poll on the cores can do so
+    /// at the same time.
     pub(crate) fn new(peers: Option<usize>, channels: usize, cores: usize) -> Option<Self> {
         let threads = (1 + peers?) * channels;
         (threads <= cores).then_some(Self { skip: 0, doubt: 0 })
     }
 
-    /// Before a sleep. Polls, or does nothing if that was in vain too often. Returns whether there is
-    /// something to do now. `now` is the time; `frames` says whether there is something to do in a ring,
-    /// `other` whether there is something else to do, and `free` whether no other thread needs the core.
+    /// Is called before a sleep. Polls, or does nothing if polling was in vain too often. Returns whether
+    /// there is something to do now. `now` is the time; `frames` says whether there is something to do in a
+    /// ring, `other` whether there is something else to do, and `free` whether no other thread needs the
+    /// core.
     pub(crate) fn poll(
         &mut self,
         now: impl Fn() -> Tick,
@@ -106,7 +109,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// A clock that goes on by 1 µs whenever it is read.
+    /// A clock that advances by 1 µs at each reading.
     fn clock() -> impl Fn() -> Tick {
         let time = Cell::new(0);
         move || Tick(time.replace(time.get() + 1))
@@ -116,7 +119,8 @@ mod tests {
         BusyPoll::new(Some(0), 1, 1).expect("there are cores enough")
     }
 
-    /// One attempt, or a sleep without one. Returns what it found, and how often it looked.
+    /// One attempt, or a sleep without one. Returns whether it found something, and how often it looked into
+    /// the ring.
     fn attempt(polling: &mut BusyPoll, frames: bool) -> (bool, u32) {
         let mut looks = 0;
         let found = polling.poll(
@@ -215,7 +219,7 @@ mod tests {
         assert_eq!(attempts(&mut polling, false, 2_560), 10);
         attempts(&mut polling, true, 512);
         assert_eq!(attempts(&mut polling, true, 100), 100);
-        // Three attempts of four are enough, one of two is not.
+        // Success in three of four attempts is enough to go on polling; success in one of two is not.
         for (brings, of, least, most) in [(3, 4, 0, 2 * IN_VAIN), (1, 2, DOUBT_MAX - IN_VAIN, DOUBT_MAX)] {
             let mut tried = 0;
             for _ in 0..100_000 {

@@ -1,12 +1,12 @@
-//! Whether a node fits into this machine, before it takes memory and starts threads.
+//! Checks whether a node fits into this machine, before it takes memory and starts threads.
 //!
 //! An allocation that fails aborts the process, and the kernel kills processes of a control group that is
-//! full: neither message mentions the model. So a node computes the least that it needs and compares it with
-//! the limits first.
+//! full: neither message mentions the model. So a node first computes the minimum that it needs, and compares
+//! it with the limits.
 //!
 //! The estimate is a lower bound: values, slots and stacks of threads. Buffers, the application's data and
-//! values that move here or are copied here are not included. A node that passes can still fail; one that is
-//! refused could not have worked.
+//! values that move or are copied to this machine are not included. A node that passes can still fail; a node
+//! that is refused could not have worked.
 
 use intendant_core::{Element, Layout};
 use intendant_engine::Storage;
@@ -21,7 +21,7 @@ const SLOT_BYTES: u64 = 16;
 /// Stack of a thread, unless RUST_MIN_STACK says otherwise.
 const STACK_BYTES: u64 = 2 << 20;
 
-/// The least that a node needs.
+/// The minimum that a node needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
     /// Memory that is written at the start: values and slots.
@@ -42,7 +42,7 @@ pub enum CapacityError {
         Bytes(*available)
     )]
     Memory {
-        /// Bytes that all nodes need to which the limit applies.
+        /// Bytes that all nodes to which the limit applies need together.
         needed: u64,
         /// Number of these nodes.
         nodes: u64,
@@ -75,7 +75,7 @@ struct Limits {
 }
 
 impl Demand {
-    /// The least that one node needs for its part of the model.
+    /// The minimum that one node needs for its part of the model.
     pub(crate) fn new<E: Element>(
         layout: &Layout,
         storage: Storage,
@@ -113,8 +113,8 @@ impl Demand {
         Self { model_bytes, threads }
     }
 
-    /// Compares with what this machine leaves: to `here` nodes in this process, and `machine` nodes on this
-    /// machine.
+    /// Compares the demand with what this machine leaves to `here` nodes in this process and to `machine`
+    /// nodes on this machine.
     ///
     /// # Errors
     /// If it does not fit.
@@ -158,7 +158,8 @@ impl Demand {
 }
 
 /// Checks that `bytes` of memory that this process will write, and `threads` threads, fit into the limits of
-/// this machine. For programs that keep values outside of a [`crate::Node`], which checks itself.
+/// this machine. This is for programs that keep values outside of a [`crate::Node`]; a node checks its own
+/// demand.
 ///
 /// # Errors
 /// If they do not fit.
@@ -188,7 +189,7 @@ impl Limits {
                 tighten(&mut limits.address_space, left, name);
             }
         }
-        // The kernel does not enforce this limit for root. Threads that already run are not counted.
+        // The kernel does not enforce this limit for root. The check does not count threads that already run.
         if !rustix::process::geteuid().is_root()
             && let Some(most) = getrlimit(Resource::Nproc).current
         {

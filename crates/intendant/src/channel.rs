@@ -20,27 +20,29 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Inputs of one kind that are handled before the other kind gets its turn and their output is written.
-/// Enough to share the cost of a system call, few enough to keep answers moving.
+/// The most inputs of one kind (commands or frames) that the thread handles before it turns to the other kind
+/// and writes their output. They are enough to share the cost of a system call, and few enough to keep
+/// answers moving.
 const INPUTS_PER_TURN_MAX: usize = 64;
 
 /// How long to wait for the goodbyes of peers that have agreed to leave.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
 
-/// A channel's engine and everything that its thread connects it with.
+/// A channel's engine and everything to which its thread connects it.
 pub(crate) struct ChannelLoop<E> {
     pub(crate) channel: Channel<E>,
-    /// If the node has a trace.
+    /// The recording of the channel, if the node has a trace.
     pub(crate) recording: Option<ChannelRecording>,
     pub(crate) clock: MonotonicClock,
     pub(crate) inbox: Inbox,
-    /// Workers of this node that are awake.
+    /// The number of workers of this node that are awake.
     pub(crate) awake: Awake,
-    /// If the channel polls its rings before it sleeps; known when the fabric is finished.
+    /// The state of polling, if the channel polls its rings before it sleeps; set when the fabric is
+    /// finished.
     pub(crate) busy_poll: Option<BusyPoll>,
-    /// Of this node.
+    /// Number of channels of this node.
     pub(crate) channels: usize,
-    /// By worker.
+    /// The mailboxes of the workers, by worker.
     pub(crate) workers: Vec<MailSender<Delivery>>,
     /// By worker, the completions of the current pass; empty between passes. A worker is woken once for all
     /// of them: waking a thread costs as much as dozens of keys.
@@ -48,9 +50,9 @@ pub(crate) struct ChannelLoop<E> {
     pub(crate) membership: Arc<Membership>,
     pub(crate) health: Arc<Health>,
     pub(crate) traffic: Arc<Traffic>,
-    /// The part of the fabric's counts that is in `traffic` already.
+    /// The counts of the fabric that are in `traffic` already.
     pub(crate) counted: Sent,
-    /// What packing saved that is not in `traffic` yet.
+    /// The savings of packing that are not in `traffic` yet.
     pub(crate) saved: Saved,
     /// By node, the ends of the connections to and from it.
     pub(crate) packers: Vec<Packer>,
@@ -66,7 +68,7 @@ enum Turn {
     Busy,
     /// The channel passed a tick to its engine, and did nothing else.
     Looked,
-    /// Nothing was there to do.
+    /// There was nothing to do.
     Idle,
     /// The channel is closed.
     Over,
@@ -76,7 +78,7 @@ enum Turn {
 pub(crate) fn run<E: Element>(channel_loop: ChannelLoop<E>, fabric: FabricBuilder) {
     let (membership, health) = (Arc::clone(&channel_loop.membership), Arc::clone(&channel_loop.health));
     let name = format!("channel {}", channel_loop.channel.id());
-    // Outlives a panic: peers get the reason before they see the links break.
+    // `links` outlives a panic, so that peers get the reason before they see the links break.
     let mut links = None;
     let body = std::panic::AssertUnwindSafe(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -112,15 +114,16 @@ impl<E: Element> ChannelLoop<E> {
         let mut looked = false;
         loop {
             let turn = self.turn(fabric, &mut actions, &mut closing);
-            // Most looks are no-ops. The next pass then sleeps, which polls the sockets as well. Not twice in
-            // a row: otherwise a channel that is always late would never poll its sockets.
+            // Most looks are no-ops. After a look, the next pass follows at once; when it finds nothing to
+            // do, it sleeps, which polls the sockets as well. After a second look in a row, the thread polls
+            // the sockets first: otherwise a channel that is always late would never poll them.
             let looked_before = std::mem::replace(&mut looked, matches!(turn, Turn::Looked));
             match turn {
                 Turn::Over => return,
                 Turn::Looked if !looked_before => {}
-                // Lets the runtime poll the sockets; readiness is noticed nowhere else.
+                // Lets the runtime poll the sockets; nothing else notices that they are ready.
                 Turn::Busy | Turn::Looked => tokio::task::yield_now().await,
-                // What is found is for the next pass.
+                // The next pass handles what the poll found.
                 Turn::Idle if closing.is_none() && self.poll_rings(fabric) => {}
                 Turn::Idle => {
                     let wake = closing.or_else(|| Some(self.clock.moment(self.alarm_due()?)));
@@ -134,7 +137,8 @@ impl<E: Element> ChannelLoop<E> {
                         biased;
                         event = fabric.next() => event,
                         () = self.inbox.sleep() => continue,
-                        // All nodes have agreed to leave: a peer without a goodbye by now is not waited for.
+                        // All nodes have agreed to leave, so the thread waits no longer for peers without a
+                        // goodbye.
                         () = alarm => match closing {
                             Some(_) => return,
                             None => continue,
@@ -154,8 +158,8 @@ impl<E: Element> ChannelLoop<E> {
         }
     }
 
-    /// Polls the rings, if that is sensible, as long as no worker of this node needs the core. Returns
-    /// whether there is something to do.
+    /// Polls the rings, if polling pays, as long as no worker of this node needs the core. Returns whether
+    /// there is something to do.
     fn poll_rings(&mut self, fabric: &mut Fabric) -> bool {
         let alarm = self.alarm_due();
         let Self { busy_poll: Some(busy_poll), clock, inbox, awake, .. } = self else { return false };
@@ -236,7 +240,7 @@ impl<E: Element> ChannelLoop<E> {
         turn
     }
 
-    /// Hands on the results of a pass. Frames first: other nodes wait for them too.
+    /// Sends the results of a pass. Frames go first, because other nodes wait for them.
     fn hand_on(&mut self, fabric: &mut Fabric) {
         fabric.try_flush();
         for (worker, done) in self.workers.iter().zip(&mut self.done) {
@@ -295,7 +299,7 @@ impl<E: Element> ChannelLoop<E> {
                 }
                 Err(error) => self.broken(from, &error.to_string()),
             },
-            // A peer leaves after all nodes have agreed to, when its requests have been answered.
+            // A peer leaves after all nodes have agreed to leave, when its requests have been answered.
             FabricEvent::Closed { .. } => {}
             FabricEvent::Lost { peer, error } if !closing => self.membership.lost(peer, &error.to_string()),
             // Peers may close early during shutdown.

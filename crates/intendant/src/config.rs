@@ -14,7 +14,7 @@ use intendant_transport::Transport;
 /// transport.
 #[derive(Clone)]
 pub struct NodeConfig<E> {
-    /// The keys and their homes. Its number of nodes is set by [`crate::Node`] to that of the cluster.
+    /// The keys and their homes. [`crate::Node`] sets its number of nodes to that of the cluster.
     pub layout: Layout,
     /// Initial values.
     pub init: Initialiser<E>,
@@ -30,9 +30,9 @@ pub struct NodeConfig<E> {
     /// Bytes that a worker may have in flight before its next operation waits: values, and
     /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub outstanding_bytes: usize,
-    /// Further settings that must be equal on all nodes, by name, e.g. seed and kind of the initial values;
-    /// causes before what follows from them. If nodes differ, joining fails on all of them and names the
-    /// first difference.
+    /// Further settings that must be equal on all nodes, by name, e.g. the seed and kind of the initial
+    /// values. A setting comes before the settings that follow from it: if nodes differ, joining fails on all
+    /// of them, and the error names the first difference.
     pub settings: Vec<(String, String)>,
     /// The kinds of connections to the other nodes, for clusters of processes. Nodes may differ in it.
     pub transport: Transport,
@@ -40,16 +40,16 @@ pub struct NodeConfig<E> {
     /// message, if the technique has such reads and [`NodeConfig::transport`] is not TCP. Nodes may differ in
     /// it.
     pub windows: bool,
-    /// Threads that the program runs per worker, e.g. 2 with a loader thread. Only used to check limits
+    /// Threads that the program runs per worker, e.g. 2 with a loader thread. It is only used to check limits
     /// before the start.
     pub threads_per_worker: usize,
-    /// Records what happens to parameters, if anything. Nodes may differ in it.
+    /// The trace of what happens to parameters, if the node records one. Nodes may differ in it.
     pub trace: Option<TraceConfig>,
 }
 
 impl<E> NodeConfig<E> {
-    /// Chooses how [`Technique::Nups`] or [`Technique::Bips`] manages a key: by static replicas, or, which is
-    /// the default for all keys, by relocation or at its home. Other techniques ignore it.
+    /// Chooses how [`Technique::Nups`] or [`Technique::Bips`] manages a key: by static replicas, or by
+    /// relocation or at its home. The latter is the default for all keys. Other techniques ignore it.
     pub fn set_technique(&mut self, key: Key, technique: KeyTechnique) {
         self.cluster.replication.assignment.set_technique(key, technique);
     }
@@ -111,8 +111,8 @@ impl<E> NodeConfig<E> {
         }
     }
 
-    /// The settings that must be equal on all nodes, by name; causes before what follows from them. Settings
-    /// that the technique ignores may differ, and are left out.
+    /// The settings that must be equal on all nodes, by name. A setting comes before the settings that follow
+    /// from it. Settings that the technique ignores may differ, and are left out.
     pub(crate) fn agreement(&self, layout: &Layout) -> Vec<(String, String)> {
         let policy = self.cluster.policy();
         let mut own = vec![
@@ -120,8 +120,8 @@ impl<E> NodeConfig<E> {
             ("order", format!("{:?}", policy.order).to_lowercase()),
             ("location", policy.location.to_string()),
         ];
-        // Nodes may differ in when they act on intents, and in how often they send updates of replicas that
-        // follow intents.
+        // Nodes may act on intents at different times, and may send updates of replicas that follow intents
+        // at different rates.
         let ReplicationConfig {
             assignment,
             pace,
@@ -170,7 +170,7 @@ impl<E> NodeConfig<E> {
     }
 }
 
-/// A number for a layout and for all settings that must be equal, which the data plane compares.
+/// A digest of a layout and of all settings that must be equal. The data planes of nodes compare it.
 pub(crate) fn digest(layout: u64, settings: &[(String, String)]) -> u64 {
     settings.iter().fold(layout, |digest, (name, value)| {
         let text = |text: &str| random::stream(0, &text.bytes().map(u64::from).collect::<Vec<_>>());
@@ -179,7 +179,7 @@ pub(crate) fn digest(layout: u64, settings: &[(String, String)]) -> u64 {
 }
 
 impl<E: Element> NodeConfig<E> {
-    /// [`Technique::Adaptive`], one worker, dense, nothing to sample from.
+    /// A configuration with [`Technique::Adaptive`], one worker, a dense store, and nothing to sample from.
     pub fn new(layout: Layout, init: Initialiser<E>) -> Self {
         Self {
             layout,

@@ -7,7 +7,7 @@ use intendant_wire::SnapshotPart;
 /// A message to a worker.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    /// Parts of operations are done.
+    /// Operations are done, or parts of them.
     Completions(Vec<Completion>),
     /// A part of a snapshot.
     Snapshot(SnapshotPart),

@@ -46,7 +46,7 @@ pub enum Error {
     Start {
         /// What was to be started.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
     /// A meeting's name or payload is too long; nothing was done.
@@ -64,7 +64,8 @@ pub enum Error {
         /// The longest allowed payload, given this node's number of workers.
         bytes_max: usize,
     },
-    /// A trace cannot be written. If [`crate::Node::shutdown`] says so, the node has left in order.
+    /// A trace cannot be written. If [`crate::Node::shutdown`] returns this error, the node has left in
+    /// order.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// More samples were drawn than prepared.
@@ -89,12 +90,13 @@ impl Error {
         if let Self::Join(error) = self { error.failure() } else { None }
     }
 
-    /// The node that was lost, if that is what happened.
+    /// The node that was lost, if the cluster failed for that reason.
     pub fn lost_node(&self) -> Option<NodeId> {
         self.failure().filter(|failure| failure.kind == FailureKind::PeerLost)?.node
     }
 
-    /// The node that ended the cluster, or with which the others could not go on, if that is what happened.
+    /// The node that ended the cluster, or with which the others could not go on, if the cluster failed for
+    /// that reason.
     pub fn ended_by(&self) -> Option<NodeId> {
         use FailureKind::{Aborted, Disagreement, Mismatch};
         self.failure().filter(|failure| matches!(failure.kind, Aborted | Disagreement | Mismatch))?.node
@@ -142,8 +144,8 @@ impl fmt::Debug for Error {
 /// understand ([`Error::exit_code`]). For `fn main() -> ExitCode { intendant::exit(run()) }`.
 pub fn exit(result: Result<(), Error>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
-    // In one piece: the nodes of a run share standard error. If it is closed, the exit code still shows the
-    // error.
+    // One write prints the line in one piece, because the nodes of a run share standard error. If it is
+    // closed, the exit code still shows the error.
     let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
     ExitCode::from(error.exit_code())
 }

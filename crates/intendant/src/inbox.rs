@@ -2,7 +2,7 @@
 //!
 //! A queue and a bell. The bell rings only if the channel sleeps. The channel sets a flag before it sleeps,
 //! and then checks the queue once more; a sender first queues, and then checks the flag. With sequentially
-//! consistent fences between the two steps on both sides, at least one of them sees the other.
+//! consistent fences between the two steps on both sides, at least one side sees the first step of the other.
 
 use crate::sync::{AtomicBool, Notify, Ordering, Receiver, Sender, TryRecvError, fence, unbounded};
 use crossbeam_channel::Sender as Reply;
@@ -13,18 +13,18 @@ use std::sync::Arc;
 /// A message to a channel's thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// For the engine.
+    /// An input for the engine.
     Input(Input),
-    /// All workers of this node wait for the cluster to rest: synchronises copies, then asks for the engine's
-    /// report.
+    /// Synchronises copies, then asks for the engine's report. All workers of this node wait for quiescence
+    /// then.
     Report(Reply<ChannelReport>),
     /// Asks for the engine's counts.
     Management(Reply<ManagementStats>),
     /// Asks why a key is where it is.
     Explain(Key, Reply<Explanation>),
-    /// A worker of this node will make no call any more.
+    /// A worker of this node will make no more calls.
     Departed,
-    /// Leave in order: all workers are done, all nodes know.
+    /// Leave in order: all workers are done, and all nodes know that.
     Close,
     /// The cluster has failed: leave at once.
     Stop,
@@ -51,7 +51,8 @@ pub(crate) struct Inbox {
 }
 
 pub(crate) fn inbox() -> (InboxSender, Inbox) {
-    // Unbounded, because senders are: a worker's outstanding bytes bound what it can queue.
+    // The queue needs no bound, because its senders have one: a worker's outstanding bytes bound what it can
+    // queue.
     let (sender, receiver) = unbounded();
     let bell = Arc::new(Bell::default());
     (InboxSender { queue: sender, bell: Arc::clone(&bell) }, Inbox { queue: receiver, bell })
@@ -71,7 +72,7 @@ impl InboxSender {
         true
     }
 
-    /// Commands that are queued.
+    /// Number of queued commands.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
@@ -95,12 +96,12 @@ impl Inbox {
 
     /// Waits until there may be a command.
     pub(crate) async fn sleep(&self) {
-        // Exchanges on both sides have one order, so it is certain which of the two was the last.
+        // The exchanges of both sides have one order, so exactly one of the two is the later one.
         self.bell.asleep.swap(true, Ordering::Relaxed);
         // Pairs with the fence in `InboxSender::send`.
         fence(Ordering::SeqCst);
         if self.queue.is_empty() {
-            // A ring between the two steps is kept by `Notify`; dropping the future keeps it as well.
+            // `Notify` keeps a ring that comes between the two steps, even if the future is dropped.
             self.bell.notify.notified().await;
         }
         self.bell.asleep.store(false, Ordering::Relaxed);

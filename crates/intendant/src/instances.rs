@@ -1,4 +1,5 @@
-//! What of nodes and workers is compiled with this crate and not again in every program.
+//! The generic functions of nodes and workers that are compiled with this crate, and not again in every
+//! program.
 
 use crate::{Node, Preparer, Worker};
 

@@ -5,7 +5,7 @@
 //! which training threads pull, push and set parameters. [`control`] has rendezvous, barriers and failure
 //! detection.
 //!
-//! Inside: every channel has a thread with its own single-threaded runtime (`channel`), which owns the
+//! Inside: every channel has a thread with its own single-threaded runtime (`channel`). The thread owns the
 //! channel's engine and its links, and wakes when the engine's next tick is due. Workers serve local keys
 //! themselves and pass the others to a channel's `inbox`; answers return through a queue per worker
 //! (`mailbox`). There is no global state: several clusters can run in one process.
@@ -35,7 +35,7 @@ mod sync;
 mod traffic;
 mod worker;
 
-/// Starting the processes of a cluster on this machine.
+/// Starts the processes of a cluster on this machine.
 pub mod launch {
     pub use intendant_launch::{
         Launch, LaunchError, REPEATED_SIGNAL, VARIABLES, ask_for_another, ignores_hang_up, is_launched,

@@ -1,10 +1,10 @@
 //! A queue of messages to a worker from other threads, in order.
 //!
-//! A queue behind a mutex, and a worker that sleeps until there is something in it. Senders wake it only if
-//! it sleeps. It neither checks the queue again before it sleeps, nor yields its core: if it shares the core
-//! with the channel that it waits for, the two would take turns for every part of every call. A worker that
-//! yields once before it sleeps makes remote accesses take one and a half times as long (`intendant-bench
-//! remote`), and one that waits for a single key wins nothing.
+//! The queue is behind a mutex. A worker sleeps while its queue is empty, and senders wake it only if it
+//! sleeps. The worker neither checks the queue again before it sleeps nor yields its core: if it shared the
+//! core with the channel for which it waits, the two would take turns for every part of every call. If a
+//! worker yields once before it sleeps, remote accesses take one and a half times as long (`intendant-bench
+//! remote`), and a worker that waits for a single key gains nothing.
 
 use crate::awake::Awake;
 use intendant_core::lock;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 struct Mailbox<T> {
     state: Mutex<State<T>>,
     arrived: Condvar,
-    /// Receivers that are awake, this one's included.
+    /// The number of receivers that are awake, this one included.
     awake: Awake,
 }
 
@@ -99,7 +99,7 @@ impl<T> MailReceiver<T> {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// If there is nothing, and no sender any more.
+    /// If there is no message, and no sender any more.
     pub(crate) fn next(&mut self) -> Result<T, SendersGone> {
         let mut state = lock(&self.0.state);
         loop {
@@ -112,7 +112,7 @@ impl<T> MailReceiver<T> {
             state.asleep = true;
             self.0.awake.end();
             state = self.0.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
-            // A wait may end although no one has woken this thread.
+            // A wait may end although no sender has woken this thread.
             if std::mem::take(&mut state.asleep) {
                 self.0.awake.begin();
             }
@@ -139,7 +139,7 @@ mod tests {
 
     /// Returns when the receiver sleeps.
     fn falls_asleep<T>(sender: &MailSender<T>) {
-        // Seconds, if no other thread needs the core.
+        // The loop takes seconds if no other thread needs the core.
         for _ in 0..10_000_000 {
             if lock(&sender.0.state).asleep {
                 return;
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(sleeper.join().expect("it ends"), (Ok(7), Err(SendersGone)));
     }
 
-    /// Before it has a core: a channel of the same core could keep it otherwise.
+    /// The receiver counts before it has a core. Otherwise a channel on the same core could keep the core.
     #[test]
     fn who_is_woken_counts_as_awake_at_once() {
         let awake = Awake::default();
@@ -204,7 +204,7 @@ mod tests {
         assert!(awake.is_none(), "it counts once, and no more when its receiver is gone");
     }
 
-    /// A wait may end although no sender has woken the receiver. Here, the test ends it.
+    /// A wait may end although no sender has woken the receiver. Here, the test ends the wait.
     #[test]
     fn who_wakes_by_itself_counts_as_awake() {
         let awake = Awake::default();

@@ -64,11 +64,12 @@ impl Drop for MeshGuard {
     }
 }
 
-/// Threads of a node in addition to those of workers and channels: control plane and accepting connections.
+/// Threads of a node in addition to those of workers and channels: one of the control plane, and one that
+/// accepts connections.
 const OWN_THREADS: usize = 2;
 
-/// Checks before anything is allocated that `here` nodes of this process fit, and `machine` nodes on this
-/// machine.
+/// Checks, before anything is allocated, that `here` nodes fit into this process and `machine` nodes into
+/// this machine.
 fn check_fits<E: Element>(
     config: &NodeConfig<E>,
     layout: &Layout,
@@ -109,7 +110,7 @@ impl<E: Element> Node<E> {
         Ok(nodes.pop().expect("one node was asked for"))
     }
 
-    /// A cluster of several nodes in this process, connected by queues. In rank order.
+    /// A cluster of several nodes in this process, connected by queues. The nodes are in rank order.
     ///
     /// # Errors
     /// If the configuration makes no sense or the operating system refuses a thread.
@@ -133,7 +134,7 @@ impl<E: Element> Node<E> {
             .collect()
     }
 
-    /// `nodes_here` nodes share the machine, this one included. With a `secret`, they are processes.
+    /// `nodes_here` nodes share the machine, this one included. With a `secret`, each of them is a process.
     #[expect(clippy::too_many_arguments, reason = "what a node of a process and one of many have in common")]
     fn start(
         config: NodeConfig<E>,
@@ -172,7 +173,7 @@ impl<E: Element> Node<E> {
         let clock = MonotonicClock::start();
         let (membership, health) = (Arc::new(membership), Arc::new(Health::default()));
         membership.watch(&health);
-        // Windows after the store: they are what the node can do without.
+        // The windows come after the store, because the node can do without windows.
         let shared = Shared::new(shared);
         let sampler = sampler.settled(policy.movement(layout.nodes()));
         shared.keep_near(&sampler);
@@ -190,7 +191,8 @@ impl<E: Element> Node<E> {
         let awake = Awake::default();
         let (senders, deliveries): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox(&awake)).unzip();
         let (inboxes, receivers): (Vec<_>, Vec<_>) = fabrics.iter().map(|_| inbox()).unzip();
-        // Before the first thread starts: any failure from here on ends the threads that have started.
+        // The callback is set before the first thread starts, so that any later failure ends the threads that
+        // have started.
         let (woken, stopped) = (senders.clone(), inboxes.clone());
         health.on_failure(move |failure| {
             for worker in &woken {
@@ -288,8 +290,8 @@ impl<E: Element> Node<E> {
 
     /// Lowers the priority of the calling thread of the program if workers and channels of this node share
     /// cores, and other nodes wait for the channels. Call it once on each thread that trains or loads, unless
-    /// it must keep up with other programs of the machine. Nothing happens where there are cores enough, and
-    /// on systems other than Linux.
+    /// it must keep up with other programs of the machine. The call does nothing if there are enough cores,
+    /// and on systems other than Linux.
     pub fn give_way(&self, work: Work) {
         if self.inner.shares_cores && self.nodes() > 1 {
             priority::give_way(work);
@@ -316,7 +318,7 @@ impl<E: Element> Node<E> {
         Preparer::new(Arc::clone(&self.inner))
     }
 
-    /// A handle with which other threads read the numbers of this node.
+    /// A handle with which other threads read the statistics of this node.
     pub fn observer(&self) -> Observer<E> {
         Observer::new(Arc::clone(&self.inner), Arc::clone(&self.traffic))
     }
@@ -359,7 +361,7 @@ impl<E: Element> Node<E> {
         self.inner.health.check().err()
     }
 
-    /// Something that ends the cluster from any thread, for as long as the node lives and after.
+    /// A handle that ends the cluster from any thread, while the node lives and afterwards.
     pub fn aborter(&self) -> Aborter {
         Aborter::new(&self.inner.membership, &self.inner.health)
     }
@@ -369,7 +371,7 @@ impl<E: Element> Node<E> {
         self.aborter().abort(reason);
     }
 
-    /// Leaves without a word, as a process does that dies: the others lose this node, and every call of its
+    /// Leaves without notice, as a process that dies does: the others lose this node, and every call of its
     /// workers fails from now on. Nodes of one process end together.
     pub fn drop_out(&self, reason: &str) {
         self.inner.membership.drop_out(reason);
@@ -379,15 +381,15 @@ impl<E: Element> Node<E> {
     /// [`Node::shutdown_all`]). Workers cannot be used any more.
     ///
     /// # Errors
-    /// If the cluster has failed or fails meanwhile; also if others still wait for workers of this node. If
-    /// the node has left in order and its trace could not be written: [`Error::Trace`].
+    /// If the cluster has failed or fails meanwhile; also if others still wait for workers of this node.
+    /// [`Error::Trace`] if the node has left in order and its trace could not be written.
     #[inline(never)]
     pub fn shutdown(mut self) -> Result<(), Error> {
         self.inner.health.check()?;
-        // No node must wait for clocks of workers that still exist, but do nothing any more.
+        // No node must wait for clocks of workers that still exist but make no more calls.
         for worker in 0..self.inner.meetings.participants() {
             let worker = Local::new(WorkerId(worker as u16), self.layout());
-            // Their intents last as long as the node: others may read a snapshot.
+            // Their intents last as long as the node, because others may read a snapshot.
             self.inner.advanced(Advanced { clock: self.inner.shared.rest(&worker), wake: Vec::new() });
         }
         self.inner.membership.leave()?;
@@ -405,8 +407,8 @@ impl<E: Element> Node<E> {
         }
     }
 
-    /// Shuts down all nodes of a cluster in this process, which must happen at the same time: each waits for
-    /// the others.
+    /// Shuts down all nodes of a cluster in this process. They must shut down at the same time, because each
+    /// waits for the others.
     ///
     /// # Errors
     /// The first error, if the cluster has failed or fails meanwhile.
@@ -440,7 +442,7 @@ impl<E: Element> Drop for Node<E> {
             inbox.send(Command::Stop);
         }
         self.join_threads();
-        // The cluster has failed, and it is known why.
+        // If the cluster has failed, its failure is known already.
         let _ = self.inner.membership.leave();
         if let Some(Err(error)) = self.inner.recording.as_ref().map(Recording::end) {
             tracing::warn!("{error}");

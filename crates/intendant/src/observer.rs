@@ -9,7 +9,7 @@ use intendant_engine::{ManagementStats, NetworkStats};
 use intendant_sampling::SamplingStats;
 use std::sync::Arc;
 
-/// Reads the numbers of a node on any thread, for as long as the node lives and after.
+/// Reads the statistics of a node on any thread, while the node lives and afterwards.
 #[derive(Clone)]
 pub struct Observer<E> {
     inner: Arc<NodeParts<E>>,
@@ -26,11 +26,11 @@ impl<E: Element> Observer<E> {
         self.traffic.stats()
     }
 
-    /// Statistics of parameter management on the node so far. It asks the threads of the channels, and waits
-    /// for their answers.
+    /// Statistics of parameter management on the node so far. The call asks the threads of the channels, and
+    /// waits for their answers.
     ///
     /// # Errors
-    /// Why the cluster has ended, if it has.
+    /// The reason for which the cluster has ended, if it has.
     #[inline(never)]
     pub fn management(&self) -> Result<ManagementStats, Failure> {
         let mut sum = ManagementStats::default();
@@ -45,12 +45,12 @@ impl<E: Element> Observer<E> {
         self.inner.sampling.stats()
     }
 
-    /// Number of values that the node holds. It latches one shard after the other.
+    /// Number of values that the node holds. The call latches one shard after the other.
     pub fn held(&self) -> usize {
         self.inner.shared.held()
     }
 
-    /// Commands of workers and loaders that wait for the threads of the channels.
+    /// Number of commands of workers and loaders that wait for the threads of the channels.
     pub fn inbox_commands(&self) -> usize {
         self.inner.inboxes.iter().map(crate::inbox::InboxSender::len).sum()
     }

@@ -15,7 +15,7 @@ use intendant_membership::Membership;
 use intendant_sampling::{Locality, Manager, NearKeys};
 use std::sync::Arc;
 
-/// The reason that calls get after the end.
+/// The reason that calls report after the shutdown.
 pub(crate) const DOWN: &str = "the node is shut down";
 
 /// State that workers, loaders and the node's handle share.
@@ -29,7 +29,7 @@ pub(crate) struct NodeParts<E> {
     pub(crate) health: Arc<Health>,
     pub(crate) meetings: Meetings,
     pub(crate) attendance: Attendance,
-    /// Workers that are awake.
+    /// The number of workers that are awake.
     pub(crate) awake: Awake,
     pub(crate) outstanding_bytes: usize,
     /// Whether there are more threads of workers and channels than cores for them.
@@ -38,7 +38,7 @@ pub(crate) struct NodeParts<E> {
 }
 
 impl<E: Element> NodeParts<E> {
-    /// Sends a command to all channels; their answers.
+    /// Sends a command to all channels, and returns their answers.
     pub(crate) fn ask_channels<R>(&self, command: impl Fn(Sender<R>) -> Command) -> Result<Vec<R>, Failure> {
         let mut answers = Vec::with_capacity(self.inboxes.len());
         for inbox in &self.inboxes {
@@ -56,8 +56,8 @@ impl<E: Element> NodeParts<E> {
         Ok(answers)
     }
 
-    /// Reports the clock of this node's workers to the channels. If they have ended, the cluster has failed,
-    /// and every other call returns that.
+    /// Reports the clock of this node's workers to the channels. If the channels have ended, the cluster has
+    /// failed, and every other call returns the failure.
     pub(crate) fn advanced(&self, advanced: Advanced) {
         if let Some(clock) = advanced.clock {
             for inbox in &self.inboxes {
@@ -74,7 +74,7 @@ impl<E: Element> NodeParts<E> {
         }
     }
 
-    /// Meets all other nodes; payloads in rank order.
+    /// Meets all other nodes. Returns the payloads in rank order.
     pub(crate) fn gather(&self, name: &str, label: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Failure> {
         let recording = self.recording.as_ref();
         let meeting = recording.map(Recording::came);
@@ -85,8 +85,8 @@ impl<E: Element> NodeParts<E> {
         Ok(gathered)
     }
 
-    /// The sum of the reports of all channels, whose copies are brought in step: all workers of this node
-    /// wait for that.
+    /// Lets all channels synchronise their copies, and returns the sum of their reports. All workers of this
+    /// node wait for quiescence then.
     pub(crate) fn report(&self) -> Result<ChannelReport, Failure> {
         let mut sum = ChannelReport::default();
         self.ask_channels(Command::Report)?.into_iter().for_each(|report| sum.merge(report));
@@ -96,7 +96,7 @@ impl<E: Element> NodeParts<E> {
 
 impl<E: Element> Locality for NodeParts<E> {
     fn is_local(&self, key: Key) -> bool {
-        // A distribution may reach beyond the last key; the pull says so.
+        // A distribution may reach beyond the last key; the pull then returns the error.
         self.shared.layout().contains(key) && self.shared.is_local(key)
     }
 

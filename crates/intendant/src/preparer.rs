@@ -17,7 +17,8 @@ impl<E: Element> Preparer<E> {
     }
 
     /// Prepares `samples` samples. `stream` names their randomness: with independent sampling, equal streams
-    /// give equal samples. No key is moved because of it; [`Handle::near`] says which should be.
+    /// give equal samples. The call moves no key; [`Handle::near`] lists the keys that should be moved to
+    /// this node.
     ///
     /// # Errors
     /// If the distribution is not registered.
@@ -35,8 +36,8 @@ impl<E: Element> Preparer<E> {
     /// [`crate::Worker::intent`] does.
     ///
     /// # Errors
-    /// [`Error::Access`] if a key does not exist, [`Error::Config`] if the worker does not; then nothing was
-    /// signalled.
+    /// [`Error::Access`] if a key does not exist, [`Error::Config`] if the worker does not exist. Nothing is
+    /// signalled then.
     #[inline(never)]
     pub fn intent(&self, worker: WorkerId, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
         let inner = &self.0;

@@ -1,12 +1,13 @@
 //! Which threads of a process give way where workers and channels share cores.
 //!
 //! A channel computes little, but its own workers and all other nodes wait for it: requests, intents and
-//! copies' updates queue up behind a thread that waits for its core. A worker uses its core as long as it
-//! has one. To the system both are alike, so that on a shared core a channel waits for several time slices
-//! per message, and copies grow old. So training threads lower their own priority, and loaders, which are
-//! ahead of training anyway, lower theirs more. Raising that of channels would need privileges.
+//! copies' updates queue up behind a thread that waits for its core. A worker uses its core as long as it has
+//! one. The operating system treats both alike, so that on a shared core a channel waits for several time
+//! slices per message, and copies become stale. So training threads lower their own priority, and loaders,
+//! which are ahead of training anyway, lower theirs more. Raising the priority of channels would need
+//! privileges.
 
-/// What a thread of a program does, apart from what the node's own threads do.
+/// The work of a thread of the program. The node's own threads are not meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// It trains: it calls a [`Worker`](crate::Worker).
@@ -16,8 +17,9 @@ pub enum Work {
 }
 
 impl Work {
-    /// By how much the thread's nice value grows. The system gives a thread a third of the time of one whose
-    /// value is less by 5, if both want more, and runs the latter at once when it wakes up.
+    /// The increase of the thread's nice value. If two threads both want more time than they get, and their
+    /// nice values differ by 5, the system gives the thread with the higher value a third of the time of the
+    /// other. It runs the other thread at once when that wakes up.
     const fn niceness(self) -> i32 {
         match self {
             Self::Train => 5,
@@ -30,7 +32,7 @@ impl Work {
 #[cfg(target_os = "linux")]
 pub(crate) fn give_way(work: Work) {
     use rustix::process::{getpriority_process, setpriority_process};
-    // Both calls are about the calling thread on this system, and about the process on others.
+    // On Linux, both calls apply to the calling thread; on other systems, they apply to the process.
     let lowered =
         getpriority_process(None).and_then(|nice| setpriority_process(None, nice + work.niceness()));
     if let Err(error) = lowered {

@@ -1,7 +1,7 @@
 //! Traces: a node that records what happens to its parameters.
 //!
-//! Each thread that notices something has a [`Sink`] of its own. One thread per node, that of the
-//! [`Recorder`], writes.
+//! Each thread that notices events has a [`Sink`] of its own. One thread per node, that of the [`Recorder`],
+//! writes them.
 
 use crate::error::Error;
 use intendant_control::MonotonicClock;
@@ -12,22 +12,22 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long after a channel has sent bytes it records that at most, in µs.
+/// The longest time between sending bytes and recording them, in µs.
 const SENT_WITHIN: u64 = 50_000;
 
 /// What a node records.
 #[derive(Clone, Debug, Default)]
 pub struct TraceConfig {
     /// The folder of the traces, which is created if it is missing. Each node writes a file `node-RANK.trace`
-    /// there; one of an earlier run moves to a folder within it: see [`intendant_trace::prepare`].
+    /// there; a file of an earlier run moves to a folder within it: see [`intendant_trace::prepare`].
     pub folder: PathBuf,
-    /// The keys.
+    /// The keys whose events are recorded.
     pub filter: Filter,
     /// A number that no other run has; 0 lets the cluster choose one.
     pub run: u64,
-    /// The task, for people.
+    /// The task, for human readers.
     pub task: String,
-    /// Settings of the run, for people.
+    /// Settings of the run, for human readers.
     pub settings: Vec<(String, String)>,
 }
 
@@ -44,7 +44,7 @@ impl TraceConfig {
 /// The trace of a node.
 pub(crate) struct Recording {
     recorder: Mutex<Option<Recorder>>,
-    /// Of events that no channel notices.
+    /// The sink for events that no channel notices.
     general: Mutex<General>,
     clock: MonotonicClock,
     path: PathBuf,
@@ -52,7 +52,7 @@ pub(crate) struct Recording {
 
 struct General {
     sink: Sink,
-    /// Meetings of all nodes so far.
+    /// Number of meetings of all nodes so far.
     meetings: u64,
 }
 
@@ -80,7 +80,7 @@ impl Recording {
         Ok(Self { recorder: Mutex::new(Some(recorder)), general, clock, path })
     }
 
-    /// Where a channel of a cluster of `nodes` records.
+    /// The recording of a channel, in a cluster of `nodes` nodes; `None` once the trace has ended.
     pub(crate) fn channel(&self, id: ChannelId, nodes: usize) -> Option<ChannelRecording> {
         let sink = lock(&self.recorder).as_ref()?.sink();
         Some(ChannelRecording { sink, id, sent: vec![0; nodes], due: None })
@@ -106,7 +106,7 @@ impl Recording {
     }
 
     fn record(&self, general: &mut General, what: What) {
-        // Under the lock: the times of a sink ascend.
+        // The clock is read under the lock, because the times of a sink ascend.
         general.sink.record([Event { at: self.clock.now(), channel: ChannelId(0), key: None, what }]);
     }
 
@@ -124,8 +124,8 @@ impl Recording {
     }
 }
 
-/// What the wall clock showed when `clock` was 0, in microseconds since 1970; 1 if it is wrong by decades,
-/// as 0 stands for virtual time.
+/// The time of the wall clock when `clock` was 0, in microseconds since 1970. If the wall clock is wrong by
+/// decades, this is 1, because 0 stands for virtual time.
 #[expect(clippy::disallowed_methods, reason = "a trace tells when it was recorded")]
 fn wall_clock_us(clock: MonotonicClock) -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -136,14 +136,14 @@ fn wall_clock_us(clock: MonotonicClock) -> u64 {
 pub(crate) struct ChannelRecording {
     sink: Sink,
     id: ChannelId,
-    /// By node, bytes that are not recorded yet.
+    /// By node, the bytes that were sent to it and are not recorded yet.
     sent: Vec<u64>,
-    /// When they will be, if there are any.
+    /// When they must be recorded, if there are any.
     due: Option<Tick>,
 }
 
 impl ChannelRecording {
-    /// A message with so many bytes goes to a node.
+    /// A message of `bytes` bytes goes to a node.
     pub(crate) fn sends(&mut self, now: Tick, to: NodeId, bytes: usize) {
         if let Some(sent) = self.sent.get_mut(to.index()) {
             *sent += bytes as u64;

@@ -1,5 +1,5 @@
-//! The primitives that the inbox is built from. Model checking compiles it against another file of this shape
-//! (`tests/bell.rs`).
+//! The primitives from which the inbox is built. For model checking, `tests/bell.rs` compiles the inbox
+//! against another module with the same items.
 
 pub(crate) use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};

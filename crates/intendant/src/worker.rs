@@ -20,11 +20,11 @@ use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Keys that one localize asks for at once: a longer call becomes several, so that the first keys are here
-/// while the last are asked for.
+/// The most keys that one request to localize asks for. A longer call becomes several requests, so that the
+/// first keys arrive while the last are asked for.
 const LOCALIZE_KEYS_MAX: usize = 1 << 14;
-/// Parts of a long localize that fit into what may be in flight: a few, or each would wait for the one
-/// before.
+/// Number of parts of a long localize that may be in flight together. If only one fitted, each part would
+/// wait for the previous one.
 const LOCALIZE_PARTS: usize = 4;
 
 /// An asynchronous operation. Waiting for it consumes it.
@@ -41,7 +41,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The operation; the ticket is used up.
+    /// Returns the operation, and uses the ticket up.
     fn redeem(mut self) -> Option<OpId> {
         self.dropped = None;
         self.op
@@ -51,7 +51,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let (Some(op), Some(dropped)) = (self.op, &self.dropped) {
-            // A worker that was dropped keeps nothing.
+            // A worker that was dropped keeps no values to discard.
             let _ = dropped.send(op);
         }
     }
@@ -61,7 +61,7 @@ impl Drop for Ticket {
 ///
 /// Keys may occur more than once in a call, in any order, with different owners and value lengths. Values of
 /// several keys are concatenated in the order of the keys. Operations of a worker on one key take effect in
-/// the order in which they were issued (but for asynchronous ones with location caches and
+/// the order in which they were issued (except asynchronous ones with location caches and
 /// [`crate::Order::Fifo`] [thesis Thm. 3]); each is atomic per key. A call with a key that does not exist or
 /// values of the wrong length is refused as a whole.
 pub struct Worker<E: Element> {
@@ -70,13 +70,13 @@ pub struct Worker<E: Element> {
     deliveries: MailReceiver<Delivery>,
     local: Local<E>,
     clock: Clock,
-    /// Handles prepared so far without a stream of their own.
+    /// Number of handles prepared so far without a stream of their own.
     handles: u64,
-    /// Keys of the next pull that are samples.
+    /// Number of keys of the next pull that are samples.
     samples: usize,
-    /// The cluster rests, and this worker has not written since.
+    /// Whether the cluster is at rest and this worker has not written since it came to rest.
     rested: bool,
-    /// Copies of the rows of the current [`Worker::rows`] that are not here.
+    /// Copies of the rows of the current [`Worker::rows`] that the node cannot lend.
     fetched: fetched::Fetched<E>,
     /// Pulls whose tickets were dropped.
     dropped: (Sender<OpId>, Receiver<OpId>),
@@ -125,7 +125,7 @@ impl<E: Element> Worker<E> {
         (self.local.operations(), self.local.outstanding_bytes())
     }
 
-    /// Counts that many of the next pull's keys, its last ones, as samples.
+    /// Counts the last `keys` keys of the next pull as samples.
     pub fn count_sampled(&mut self, keys: usize) {
         self.local.count_sampled(keys);
         self.samples += keys;
@@ -140,7 +140,7 @@ impl<E: Element> Worker<E> {
         self.pull_unobserved(keys, values)
     }
 
-    /// A pull that the sampling manager does not learn of.
+    /// A pull that is not reported to the sampling manager.
     #[inline]
     fn pull_unobserved(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), Error> {
         self.admit(keys.len(), values.len())?;
@@ -152,9 +152,9 @@ impl<E: Element> Worker<E> {
     }
 
     /// Reads the values of all keys of `range` into `values`, as [`Worker::pull`] of these keys [OSDI'14,
-    /// range push and pull]. Messages say in a few bytes which of these keys they are about, if the keys of a
-    /// node and channel are evenly spaced ([`KeyOrder::Range`](intendant_core::KeyOrder::Range)).
-    /// [`Worker::snapshot`] reads only what a sparse store holds.
+    /// range push and pull]. If the keys of a node and channel are evenly spaced
+    /// ([`KeyOrder::Range`](intendant_core::KeyOrder::Range)), messages name their keys in a few bytes.
+    /// Unlike this call, [`Worker::snapshot`] reads only the keys that a sparse store holds.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -162,7 +162,7 @@ impl<E: Element> Worker<E> {
         self.pull(&self.keys_of(range)?, values)
     }
 
-    /// Pushes `values` to all keys of `range`, as [`Worker::push`] to these keys; messages are as short as
+    /// Pushes `values` to all keys of `range`, as [`Worker::push`] to these keys. Messages are as short as
     /// those of [`Worker::pull_range`].
     ///
     /// # Errors
@@ -192,9 +192,9 @@ impl<E: Element> Worker<E> {
         self.wait(ticket)
     }
 
-    /// Overwrites the values of `keys`; returns when all owners have done so. Of a key that occurs twice, the
-    /// later value stays. The state of a rule is zero afterwards. Static replicas of keys with rules cannot
-    /// be set.
+    /// Overwrites the values of `keys`; returns when all owners have done so. If a key occurs twice, its
+    /// later value stays. The state of the keys' rules is zero afterwards. Static replicas of keys with rules
+    /// cannot be set.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -241,8 +241,8 @@ impl<E: Element> Worker<E> {
         Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
 
-    /// Reads the values of those of `keys` that can be read without a message into their places in `values`.
-    /// Returns, per key, whether it was; the places of the others are left alone.
+    /// Reads those of `keys` that can be read without a message, into their places in `values`. Returns for
+    /// each key whether it was read; the places of the other keys are left alone.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -254,15 +254,15 @@ impl<E: Element> Worker<E> {
         Ok(here)
     }
 
-    /// Moves `keys` to this node; returns when all of them have arrived. Other nodes may have asked for some
-    /// of them by then, and have them. Techniques that do not move keys on request do nothing.
+    /// Moves `keys` to this node; returns when all of them have arrived. By then, some of them may have moved
+    /// on to other nodes that asked for them. Techniques that do not move keys on request do nothing.
     ///
     /// # Errors
     /// As [`Worker::pull`].
     #[inline(never)]
     pub fn localize(&mut self, keys: &[Key]) -> Result<(), Error> {
         let layout = Arc::clone(self.inner.shared.layout());
-        // All of them, before the first part is sent.
+        // Checks all keys before the first part is sent.
         if let Some(position) = keys.iter().position(|key| !layout.contains(*key)) {
             let last = Key(layout.keys() - 1);
             return Err(AccessError::KeyOutOfRange { key: keys[position], position, last }.into());
@@ -300,7 +300,7 @@ impl<E: Element> Worker<E> {
         Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
 
-    /// Elements of the values of those of `keys` that exist.
+    /// Number of elements of the values of those of `keys` that exist.
     fn elements(&self, keys: &[Key]) -> usize {
         let layout = self.inner.shared.layout();
         keys.iter().map(|key| if layout.contains(*key) { layout.len(*key) } else { 0 }).sum()
@@ -322,7 +322,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Ticket`] if the ticket is another worker's or not
-    /// one of a pull, or `values` has not the length of the values pulled.
+    /// one of a pull, or `values` does not have the length of the values pulled.
     #[inline(never)]
     pub fn wait_pull(&mut self, ticket: Ticket, values: &mut [E]) -> Result<(), Error> {
         let Some(op) = self.redeem(ticket)? else {
@@ -353,7 +353,7 @@ impl<E: Element> Worker<E> {
         Ok(ticket.redeem())
     }
 
-    /// Waits for all operations of this worker. What pulls read can still be taken with
+    /// Waits for all operations of this worker. The values that pulls read can still be taken with
     /// [`Worker::wait_pull`].
     ///
     /// # Errors
@@ -381,11 +381,14 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Calls `part` with every key of `range` and its row, in parts of bounded size: its value, and with a
-    /// rule state and pending operands behind it ([`Layout::len`](intendant_core::Layout::len) elements),
-    /// from all owners; each key once, in no particular order. For a consistent picture the cluster must be
-    /// quiescent until all have read what they want: see [`Worker::quiesce`]; a worker that is dropped
-    /// meanwhile may set keys in motion, so meet before.
+    /// Reads all keys of `range` and their rows from all owners, and calls `part` with them in parts of
+    /// bounded size. Each key occurs once, in no particular order. A row is the value of a key; for a key
+    /// with a rule, the rule's state and pending operands follow
+    /// ([`Layout::len`](intendant_core::Layout::len) elements).
+    ///
+    /// For a consistent picture, the cluster must be quiescent until all workers have read what they want:
+    /// see [`Worker::quiesce`]. A worker that is dropped meanwhile may set keys in motion, so all workers
+    /// should meet before one is dropped.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Access`] if the range reaches beyond the last
@@ -400,7 +403,7 @@ impl<E: Element> Worker<E> {
         self.read_owned((0..layout.nodes()).map(|node| NodeId(node as u16)), range, part)
     }
 
-    /// As [`Worker::snapshot`], of the keys that this node owns: of all nodes together, each key once.
+    /// As [`Worker::snapshot`], of the keys that this node owns. Over all nodes, each key occurs once.
     ///
     /// # Errors
     /// As [`Worker::snapshot`].
@@ -447,8 +450,8 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Waits until `keys` with `elements` together may be in flight as well. A single operation beyond the
-    /// limit is admitted when nothing else is in flight.
+    /// Waits until an operation on `keys` keys with `elements` elements may be in flight as well. A single
+    /// operation beyond the limit is admitted when nothing else is in flight.
     fn admit(&mut self, keys: usize, elements: usize) -> Result<(), Error> {
         self.take_in()?;
         let bytes = elements * size_of::<E>() + keys * limits::OUTSTANDING_KEY_BYTES;
@@ -458,12 +461,12 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Takes in what has arrived meanwhile: it keeps the worker's own queue short.
+    /// Takes in what has arrived meanwhile, which keeps the worker's own queue short.
     #[inline]
     fn take_in(&mut self) -> Result<(), Error> {
         self.inner.health.check()?;
-        // Without operations nothing can have arrived: parts of snapshots are waited for one by one, and of a
-        // failure the check above knows.
+        // Without operations nothing can have arrived: the worker waits for parts of snapshots one by one,
+        // and the check above notices a failure.
         if self.local.has_operations() { self.take_in_waiting() } else { Ok(()) }
     }
 
@@ -478,7 +481,7 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// The worker writes: the cluster does not rest any more, and intents are acted on again.
+    /// The worker writes: the cluster is not at rest any more, and channels act on intents again.
     fn write_on(&mut self) {
         if std::mem::take(&mut self.rested) {
             self.inner.wake(&self.inner.shared.resume());
@@ -519,7 +522,7 @@ impl<E: Element> Worker<E> {
     #[inline(never)]
     fn receive(&mut self, sink: Option<(OpId, &mut [E])>) -> Result<(), Error> {
         // A failure is delivered once, to wake a thread that waits. Later calls see the flag, which is set
-        // before.
+        // before that.
         self.inner.health.check()?;
         match self.deliveries.next() {
             Ok(delivery) => match self.take(delivery, sink)? {
@@ -575,7 +578,7 @@ impl<E: Element> Drop for Worker<E> {
         if std::thread::panicking() {
             self.inner.membership.abort(&format!("worker {} panicked", self.id));
         }
-        // Workers that wait for this one, or will, must not wait for ever.
+        // Workers that wait or will wait for this one must not wait for ever.
         self.retire();
         if self.inner.attendance.depart(self.id.index()) {
             self.inner

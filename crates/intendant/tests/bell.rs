@@ -1,8 +1,8 @@
-//! The inbox and its bell under loom: every interleaving, and every value that weak memory orders let a
-//! thread read. The source is compiled a second time, against loom's primitives, as in the tests of
-//! `intendant-store`.
+//! The inbox and its bell under loom, which explores every interleaving, and every value that weak memory
+//! orders let a thread read. This test compiles the source a second time, against loom's primitives, as the
+//! tests of `intendant-store` do.
 
-/// What `src/sync.rs` offers, made of loom's primitives and no stronger than the real ones.
+/// The items of `src/sync.rs`, made of loom's primitives and no stronger than the real ones.
 mod sync {
     use loom::sync::atomic::AtomicUsize;
     use loom::sync::{Arc, Mutex};
@@ -14,8 +14,8 @@ mod sync {
     pub(crate) use crossbeam_channel::TryRecvError;
     pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
-    /// A queue that promises only that what was seen to be sent can be taken. A reader may see an older state
-    /// of it.
+    /// A queue that promises only this: a reader that sees that an item was sent can take it. A reader may
+    /// see an older state of the queue.
     #[derive(Debug)]
     struct Queue<T> {
         items: Mutex<VecDeque<T>>,
@@ -67,7 +67,8 @@ mod sync {
         }
     }
 
-    /// Of tokio's: at most one permit, kept until a waiter takes it; a waiter that goes away takes none.
+    /// The part of tokio's `Notify` that the inbox uses: at most one permit, kept until a waiter takes it; a
+    /// waiter that goes away takes none.
     #[derive(Debug, Default)]
     pub(crate) struct Notify(Mutex<(bool, Option<Waker>)>);
 
@@ -118,7 +119,8 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// With so many preemptions at most. All that the flag and the fences can do wrong was found with two.
+/// Checks all executions with at most `preemptions` preemptions. Two were enough to find every error that the
+/// flag and the fences can cause.
 fn check(preemptions: usize, senders: usize, each: usize, receive: fn(Inbox, usize)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -130,7 +132,7 @@ fn check(preemptions: usize, senders: usize, each: usize, receive: fn(Inbox, usi
                 thread::spawn(move || (0..each).for_each(|_| assert!(sender.send(Command::Close))))
             })
             .collect();
-        // If a wake-up is lost, this sleeps for ever, which loom reports as a deadlock.
+        // If a wake-up is lost, `receive` sleeps for ever, which loom reports as a deadlock.
         receive(inbox, senders * each);
         threads.into_iter().for_each(|thread| thread.join().expect("the sender ends"));
     });
@@ -145,7 +147,7 @@ fn next(inbox: &Inbox, sleep: impl FnOnce()) -> Option<Command> {
     command
 }
 
-/// As a channel does that gets no other messages.
+/// Receives as a channel does that gets no messages from other nodes.
 fn receive_all(inbox: Inbox, count: usize) {
     let mut received = 0;
     while received < count {
@@ -154,7 +156,7 @@ fn receive_all(inbox: Inbox, count: usize) {
     assert!(inbox.try_next().is_none());
 }
 
-/// As a channel does whose first sleep ends because something came from another node.
+/// Receives as a channel does whose first sleep ends because a message came from another node.
 fn receive_all_after_a_sleep_that_was_cut_short(inbox: Inbox, count: usize) {
     let mut received = 0;
     let mut first = true;

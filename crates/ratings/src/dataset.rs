@@ -88,9 +88,9 @@ impl Dataset {
         Ok(())
     }
 
-    /// Moves a seeded choice of the known cells from training to validation or test, in place of the entries
-    /// there: each with probability `fraction`. Entries of one cell stay together, and so do those of a cell
-    /// and of its mirror image in a symmetric matrix.
+    /// Moves known cells from training to validation or test, each with probability `fraction`; the seed
+    /// determines which. They replace the entries there. Entries of one cell stay together, and so do those
+    /// of a cell and of its mirror image in a symmetric matrix.
     ///
     /// # Errors
     /// If nothing is left to train on, or nothing is held out.
@@ -119,7 +119,8 @@ impl Dataset {
         self.measure();
     }
 
-    /// Counts uses, and sorts the held-out entries by row, so that workers that share them share few rows.
+    /// Counts uses, and sorts the held-out entries by row, so that the workers' shares of them have few rows
+    /// in common.
     fn measure(&mut self) {
         let splits = [&self.train, &self.valid, &self.test];
         assert!(splits.iter().all(|split| split.len() <= ENTRIES_MAX), "too many entries");
@@ -198,7 +199,7 @@ impl Dataset {
                 Ids::Names(names) => digest = names.digest(digest),
             }
         }
-        // Without validation entries, the digest is that of a matrix that cannot have some.
+        // Without validation entries, the digest is that of a matrix without a validation split.
         let valid = Some(&self.valid).filter(|valid| !valid.is_empty());
         for split in [Some(&self.train), Some(&self.test), valid].into_iter().flatten() {
             digest = stream(digest, &[split.len() as u64]);
@@ -210,7 +211,7 @@ impl Dataset {
     }
 }
 
-/// Names the randomness of [`Dataset::hold_out`].
+/// The stream of random numbers of [`Dataset::hold_out`].
 const fn hold_out(split: Split) -> u64 {
     match split {
         Split::Valid => 0x76_616c_6964,
@@ -218,7 +219,7 @@ const fn hold_out(split: Split) -> u64 {
     }
 }
 
-/// Where [`Dataset::digest`] starts.
+/// The initial value of [`Dataset::digest`].
 const DIGEST: u64 = 0x6d66_2064_6174_6121;
 
 #[cfg(test)]
@@ -235,7 +236,7 @@ mod tests {
 
     fn square(origin: Origin) -> Dataset {
         let cells = (0..40).flat_map(|row| (0..40).map(move |column| entry(row, column, 1.0)));
-        // Every cell is there twice.
+        // Every cell occurs twice.
         let train = cells.clone().chain(cells).collect();
         Dataset::from(numbers(40), numbers(40), train, vec![entry(0, 0, 9.0)], origin)
     }

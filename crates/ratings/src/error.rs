@@ -15,7 +15,7 @@ pub enum DataError {
         /// The file.
         file: String,
     },
-    /// A MatrixMarket file that announces other entries than it has.
+    /// A MatrixMarket file that announces another number of entries than it has.
     #[error("{file} announces {announced} entries but holds {found}; copy it again")]
     Incomplete {
         /// The file.
@@ -30,10 +30,10 @@ pub enum DataError {
     TooMany {
         /// The file.
         file: String,
-        /// What there is too much of, and the limit.
+        /// What exceeds its limit, and the limit.
         what: String,
     },
-    /// A file of held-out entries, of another format than the training file.
+    /// A file of held-out entries whose format differs from that of the training file.
     #[error("{file} is {}a MatrixMarket file, other than the training data; its numbers would mean something else", if *market { "" } else { "not " })]
     OtherFormat {
         /// The file.

@@ -1,15 +1,15 @@
-//! Generated matrices: of any size, skewed like real ones, with a known floor of the error.
+//! Generated matrices: of any size, skewed like real ones, with a known lower bound of the error.
 //!
-//! Which cells are known: as if rows and columns were drawn independently, each by Zipf's law, until so many
-//! *distinct* cells are there. Rows and columns that would be overfull then saturate: at 10 million rows, a
-//! million columns, a billion cells and an exponent of 1.1 the most frequent column has 9.3 cells per
-//! thousand and the others have the shares of [thesis Tab. 4.4] (a test compares them), where a Zipf
-//! law for columns alone would be twice as skewed. Whether one cell is known is independent of the others,
-//! with probability `1 − exp(−t · row weight · column weight)`; `t` follows from the number of cells. Each
-//! column is walked in the order of its rows' probabilities by geometric jumps, in time proportional to its
-//! cells, and so memory is proportional to the cells.
+//! The known cells are distributed as if rows and columns were drawn independently, each by Zipf's law, until
+//! there are enough *distinct* cells. Rows and columns that would be overfull then saturate. At 10 million
+//! rows, a million columns, a billion cells and an exponent of 1.1, the most frequent column has 9.3 cells
+//! per thousand, and the others have the shares of [thesis Tab. 4.4] (a test compares them). A Zipf law for
+//! columns alone would be twice as skewed. Each cell is known independently of the others, with probability
+//! `1 − exp(−t · row weight · column weight)`; `t` follows from the number of cells. The generator walks each
+//! column in the order of its rows' probabilities by geometric jumps, in time proportional to the column's
+//! cells. Memory is proportional to the number of cells, too.
 //!
-//! What is in them: the product of random factors, of variance 1, and normal noise. The noise is
+//! The value of a cell is the product of random factors, of variance 1, plus normal noise. The noise is
 //! unpredictable.
 
 use super::dataset::Dataset;
@@ -27,7 +27,7 @@ pub struct Generator {
     pub rows: u32,
     /// Columns.
     pub columns: u32,
-    /// Training entries. A tenth as many test entries come on top, [`Generator::TEST_MAX`] at most.
+    /// Training entries. There are a tenth as many test entries in addition, [`Generator::TEST_MAX`] at most.
     pub entries: u64,
     /// Exponent of Zipf's law for rows and for columns; 0 for cells that are all equally likely.
     pub exponent: f64,
@@ -39,7 +39,7 @@ pub struct Generator {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GeneratorError {
-    /// A name that is not of the form expected.
+    /// A name that is not of the expected form.
     #[error(
         "there is no data set builtin:{name}; there are builtin:zipf and builtin:uniform, and of other sizes e.g. builtin:zipf:100000x10000x10000000 (rows x columns x entries)"
     )]
@@ -47,7 +47,7 @@ pub enum GeneratorError {
         /// The name.
         name: String,
     },
-    /// More entries than is sensible.
+    /// More entries than the cells can reasonably hold.
     #[error(
         "{entries} entries and {test} for testing do not fit into {rows} x {columns} cells, of which at most half may be known, and {ENTRIES_MAX} at most"
     )]
@@ -63,7 +63,7 @@ pub enum GeneratorError {
     },
 }
 
-/// Names of the uses of the seed.
+/// The uses of the seed.
 const CELLS: u64 = 1;
 const ROW: u64 = 2;
 const COLUMN: u64 = 3;
@@ -94,7 +94,7 @@ impl Generator {
             "uniform" => 0.0,
             _ => return Err(unknown()),
         };
-        // Trained to the floor in a few seconds.
+        // A model trains to the lower bound of the error in a few seconds.
         let (mut rows, mut columns, mut entries) = (4_000, 400, 250_000);
         if let Some(size) = size {
             let sizes: Vec<&str> = size.split('x').collect();
@@ -137,7 +137,7 @@ impl Generator {
         self.check()?;
         let test = self.test_entries();
         let wanted = self.entries + test;
-        // So many more that chance hardly ever makes them too few; the surplus is dropped.
+        // A few more cells than wanted, so that chance hardly ever yields too few. The surplus is dropped.
         let slack = 0.01 * wanted as f64 + 6.0 * (wanted as f64).sqrt();
         let mut density = Density::new(self, (wanted as f64 + slack).min(0.9 * self.cells() as f64));
         let mut entries = Vec::new();
@@ -176,13 +176,14 @@ impl Generator {
         let mut random = Pcg64Mcg::seed_from_u64(stream(self.seed, &[CELLS, rank.into()]));
         let draws = density.draws * density.columns.weight(rank);
         let likely = |row: u32| -(-draws * density.rows.weight(row)).exp_m1();
-        // Probabilities fall from row to row: jump as if all were as likely as the last one, and thin out
-        // what is reached.
+        // Probabilities fall from row to row. Each jump assumes that all further rows are as likely as the
+        // last one. A row that the jump reaches is then kept with the ratio of its probability to the assumed
+        // one (thinning).
         let (mut row, mut bound) = (0u32, likely(0));
         while row < self.rows {
             if bound < 1.0 {
                 let jump = (1.0 - random.random::<f64>()).ln() / (-bound).ln_1p();
-                // Beyond the last row for a probability of 0.
+                // With a probability of 0, the jump ends beyond the last row.
                 row = row.saturating_add(if jump < f64::from(u32::MAX) { jump as u32 } else { u32::MAX });
                 if row >= self.rows {
                     break;
@@ -228,11 +229,12 @@ impl Normals {
 struct Zipf {
     exponent: f64,
     scale: f64,
-    /// Neighbouring ranks of about the same weight: how many, and their weight.
+    /// Groups of neighbouring ranks of about the same weight: the number of ranks, and their weight.
     groups: Vec<(f64, f64)>,
 }
 
-/// Ranks that are groups of their own, and the ratio of the last to the first rank of the groups after them.
+/// The number of ranks that are groups of their own, and the ratio of the last to the first rank in later
+/// groups.
 const SINGLE: u32 = 64;
 const GROUP_RATIO: f64 = 1.06;
 
@@ -243,7 +245,7 @@ impl Zipf {
         while start < count {
             let grown = if start < SINGLE { start + 1 } else { (f64::from(start) * GROUP_RATIO) as u32 + 1 };
             let end = grown.min(count);
-            // The rank in the (geometric) middle stands for all.
+            // The rank at the geometric mean represents the group.
             let middle = ((f64::from(start) + 1.0) * f64::from(end)).sqrt();
             zipf.groups.push((f64::from(end - start), middle.powf(-exponent)));
             start = end;
@@ -259,7 +261,7 @@ impl Zipf {
     }
 }
 
-/// How likely cells are.
+/// The probabilities of cells.
 #[derive(Clone, Debug)]
 struct Density {
     rows: Zipf,
@@ -269,7 +271,7 @@ struct Density {
 }
 
 impl Density {
-    /// Such that `cells` distinct cells are expected.
+    /// The density at which `cells` distinct cells are expected.
     fn new(generator: &Generator, cells: f64) -> Self {
         let rows = Zipf::new(generator.rows, generator.exponent);
         let columns = Zipf::new(generator.columns, generator.exponent);
@@ -281,7 +283,7 @@ impl Density {
             density.draws *= 2.0;
         }
         let (mut low, mut high) = (density.draws / 2.0, density.draws);
-        // Each step halves the error: this many make it small beside that of the groups.
+        // Each step halves the error. This many steps make it small compared with the error of the groups.
         for _ in 0..30 {
             density.draws = (low + high) / 2.0;
             if expected(&density) < cells {
@@ -328,8 +330,8 @@ mod tests {
         }
     }
 
-    /// [thesis Tab. 4.4]: shares of accesses (half of which are to columns) to the most frequent columns,
-    /// and section 5.4.6: accesses to two columns on each of 8 nodes.
+    /// [thesis Tab. 4.4]: the shares of accesses (half of which are to columns) to the most frequent columns;
+    /// section 5.4.6: accesses to two columns on each of 8 nodes.
     #[test]
     fn skew_is_that_of_the_papers_data() {
         let paper = Generator {
@@ -358,7 +360,7 @@ mod tests {
             let here = share(755.0 * factor);
             assert!((here - percent).abs() < 4.0, "{factor}: {here:.1} %, {percent} % in the table");
         }
-        // 755 are more than 100 times as frequent as the mean of columns.
+        // 755 columns are more than 100 times as frequent as the mean of columns.
         let groups = density.columns.groups.iter();
         let hot = groups.filter(|(_, weight)| density.expected(*weight) > 100.0 * 1000.0);
         let hot: f64 = hot.map(|(count, _)| count).sum();

@@ -1,4 +1,4 @@
-//! What files call rows and columns, and the numbers they get.
+//! The names of rows and columns in files, and the numbers they get.
 
 use intendant_formats::{NameIndex, Names};
 use std::borrow::Cow;
@@ -56,11 +56,11 @@ impl Ids {
     }
 }
 
-/// Identifiers are taken as numbers up to this many per entry of the matrix: numbers that are names, such as
-/// those of a film database, must not inflate the model.
+/// Identifiers count as numbers if there are at most this many per entry of the matrix, gaps included.
+/// Otherwise they are names: the sparse numbers of a film database, for example, must not inflate the model.
 const NUMBERS_PER_ENTRY_MAX: u64 = 2;
 
-/// So many numbers are always accepted.
+/// This many numbers are always accepted.
 const NUMBERS_MIN: u64 = 1024;
 
 /// How many numbers a matrix of `entries` entries may use.
@@ -68,27 +68,27 @@ fn numbers_max(entries: usize) -> u64 {
     (NUMBERS_PER_ENTRY_MAX * entries as u64).max(NUMBERS_MIN)
 }
 
-/// One number less than 32 bits hold, so that a count of all of them fits as well.
+/// The last number of 32 bits is not used, so that a count of all names fits as well.
 const OUT_OF_NUMBERS: &str = "more names than 32 bits number";
 
 /// Numbers identifiers as they are read.
 #[derive(Debug)]
 pub(super) enum Numbering {
-    /// All of them so far are numbers; how many they use.
+    /// All identifiers so far are numbers, below `count`.
     Open { count: u32 },
-    /// They are numbers; how many they use, and how many they may use.
+    /// They are numbers, so far below `count`; new ones must be below `max`.
     Numbers { count: u32, max: u64 },
     /// They are names.
     Names { names: Names, index: NameIndex },
 }
 
 impl Numbering {
-    /// For the first file, whose identifiers may be of either kind.
+    /// A numbering for the first file, whose identifiers may be of either kind.
     pub(super) const fn open() -> Self {
         Self::Open { count: 0 }
     }
 
-    /// For a further file of a matrix of `entries` entries.
+    /// A numbering for a further file of a matrix of `entries` entries.
     pub(super) fn further(ids: Ids, entries: usize) -> Self {
         match ids {
             Ids::Numbers { count, .. } => Self::Numbers { count, max: numbers_max(entries) },
@@ -96,8 +96,8 @@ impl Numbering {
         }
     }
 
-    /// The number of `text`. `before` are the numbers given so far, which change if they turn out to be
-    /// names.
+    /// The number of `text`. `before` are the numbers assigned so far; they change if the identifiers turn
+    /// out to be names.
     pub(super) fn number(
         &mut self,
         text: &str,
@@ -129,7 +129,7 @@ impl Numbering {
         }
     }
 
-    /// Makes names of the numbers given so far.
+    /// Turns the numbers assigned so far into names.
     fn name(&mut self, before: &mut dyn Iterator<Item = &mut u32>) -> Result<(), String> {
         let (mut names, mut index) = (Names::default(), NameIndex::default());
         for number in before {
@@ -140,7 +140,7 @@ impl Numbering {
         Ok(())
     }
 
-    /// The identifiers of a file that has ended. `entries` are the numbers given.
+    /// The identifiers after the end of the file. `given` are the numbers assigned to its `entries` entries.
     pub(super) fn end(
         mut self,
         entries: usize,
@@ -169,7 +169,7 @@ fn canonical(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Numbers `texts`; the numbers and what they name.
+    /// Numbers `texts`; returns the numbers and the identifiers.
     fn number(texts: &[&str]) -> (Vec<u32>, Ids) {
         let (mut numbering, mut given) = (Numbering::open(), Vec::new());
         for text in texts {

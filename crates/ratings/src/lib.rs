@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Dataset`]. [`Dataset::read`] reads MatrixMarket files and tables of row, column and value;
-//! [`Generator`] makes matrices of any size. Rows and columns are numbered from 0, equally on every process
-//! that reads the same files. A cell that is given more than once is as many entries: two ratings of a film
-//! are two examples.
+//! [`Generator`] makes matrices of any size. Rows and columns are numbered from 0; every process that reads
+//! the same files numbers them equally. A cell that occurs several times is several entries: two ratings of a
+//! film are two examples.
 //!
-//! Absent on purpose: keys, values, and the division of entries among workers.
+//! This crate deliberately has no keys, no parameter values, and no division of entries among workers.
 #![forbid(unsafe_code)]
 
 mod dataset;

@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::ids::Ids;
 
-/// What an entry has besides row and column.
+/// The content of an entry besides row and column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Number,
@@ -28,7 +28,8 @@ pub(super) struct Market {
     found: u64,
 }
 
-/// Rows and columns together: more than this would need hundreds of gigabytes for the smallest values.
+/// Maximum number of rows and columns together. More would need hundreds of gigabytes for the smallest
+/// values.
 const ROWS_AND_COLUMNS_MAX: u64 = 1 << 31;
 
 const MAGIC: &str = "%%MatrixMarket";
@@ -81,7 +82,7 @@ impl Market {
                     fits.ok_or_else(|| format!("{count} {what}; allowed are 1 to {}", u32::MAX - 1))
                 };
                 let (rows, columns) = (size("rows", rows)?, size("columns", columns)?);
-                // Every row and column has a value of its own, entries or not.
+                // Every row and column has a parameter value of its own, even without entries.
                 if u64::from(rows) + u64::from(columns) > ROWS_AND_COLUMNS_MAX {
                     return Err(format!(
                         "{rows} rows and {columns} columns; together {ROWS_AND_COLUMNS_MAX} are allowed: leave out those \
@@ -97,7 +98,7 @@ impl Market {
                 let mut place = |what: &str, count: u32| {
                     let word = word(what)?;
                     let number = word.parse::<u32>().ok().filter(|number| (1..=count).contains(number));
-                    // Numbers are from 1 here, from 0 everywhere else.
+                    // Numbers start from 1 here, and from 0 everywhere else.
                     number
                         .map(|number| number - 1)
                         .ok_or_else(|| format!("the {what} is '{word}'; expected a number from 1 to {count}"))

@@ -1,4 +1,4 @@
-//! Files of either format, and what they hold. The first line determines the format.
+//! Files of either format, and their content. The first line determines the format.
 
 use super::entry::{ENTRIES_MAX, Entry};
 use super::error::DataError;
@@ -29,7 +29,7 @@ impl Format {
 pub(super) enum Origin {
     /// A table, or no file at all.
     Table,
-    /// A MatrixMarket file. Of a symmetric one, only one half was in the file.
+    /// A MatrixMarket file. If it is symmetric, it contains only one half of the matrix.
     Market { symmetric: bool },
 }
 

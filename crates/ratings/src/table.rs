@@ -1,8 +1,8 @@
 //! Tables: a row, a column and a value on each line; further columns (a time, say) are ignored.
 //!
 //! The first line determines the separator of columns: tabs, `::`, commas, semicolons or blanks. Fields
-//! between commas or semicolons may be quoted, on one line. A first line whose value is no number gives the
-//! columns' names.
+//! between commas or semicolons may be quoted, within one line. If the value on the first line is not a
+//! number, that line has the columns' names.
 
 use super::entry::Entry;
 use super::ids::{Ids, Numbering};
@@ -62,7 +62,7 @@ impl Quoted {
         }
         // The separators are ASCII.
         let mut reader = csv_core::ReaderBuilder::new().delimiter(separator as u8).build();
-        // Fields are not longer than the line, and there are at most as many as it has separators, and one.
+        // Fields together are not longer than the line, and there is one more field than separators, at most.
         self.text.resize(line.len(), 0);
         self.ends.resize(line.len() + 1, 0);
         let (_, _, text, fields) = reader.read_record(line.as_bytes(), &mut self.text, &mut self.ends);
@@ -133,12 +133,12 @@ impl Table {
         Ok(())
     }
 
-    /// The first line, if it is no entry.
+    /// The first line, if it is not an entry.
     pub(super) fn header(&self) -> Option<&str> {
         self.header.as_deref()
     }
 
-    /// The identifiers, when all lines have been there.
+    /// The identifiers, after the last line.
     pub(super) fn end(self, entries: &mut [Entry]) -> Result<(Ids, Ids), String> {
         let count = entries.len();
         let rows = self.rows.end(count, &mut entries.iter_mut().map(|e| &mut e.row))?;
@@ -147,7 +147,7 @@ impl Table {
     }
 }
 
-/// The value that `text` is.
+/// Parses a value.
 pub(super) fn value(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),

@@ -41,10 +41,11 @@ pub mod presets;
 mod queue;
 pub mod reach;
 mod shell;
+mod spread;
 mod trace;
 
 pub use bound::Staleness;
-pub use delays::{Delays, Spread};
+pub use delays::Delays;
 pub use dice::Dice;
 pub use facility::Load;
 pub use faults::{Episode, Fault, FaultError, Faults, PARTITION_NS_MAX};
@@ -55,3 +56,4 @@ pub use shell::{
     Cut, CutConfig, EpochOutcome, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained,
     Unevenness, resume_task, run_task,
 };
+pub use spread::Spread;

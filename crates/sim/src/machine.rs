@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// Durations of the work of a node. All nodes have the same machine.
 ///
-/// A file ([`Machine::from_toml`]) must set all fields but `nodes_per_core`.
+/// A file ([`crate::presets::machine_of`]) must set all fields but `nodes_per_core`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {

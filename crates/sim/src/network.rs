@@ -9,8 +9,8 @@
 //! The model has no loss, which connections hide (a partition appears as delay), and no traffic within a
 //! node.
 
-use crate::delays::Spread;
 use crate::facility::Facility;
+use crate::spread::Spread;
 
 /// Parameters of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

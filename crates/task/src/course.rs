@@ -1,10 +1,11 @@
-//! Which batches a worker trains in each subepoch: its own, or a share of what an earlier run has left.
+//! Which batches a worker trains in each subepoch: its own, or a share of those that an earlier run left.
 //!
-//! A run that continues another one may have other numbers of nodes and workers. The epoch in which the
-//! earlier run stopped is completed as that run had divided it: its workers' remaining batches, named by
-//! *their* partition, are dealt out to the workers of this run. So every example of the epoch is trained
-//! once, and a task need not know that a run continues another: [`Task::prepare`] depends on the batch's name
-//! alone. Later epochs are divided among the workers of this run.
+//! A run that continues another one may have a different number of nodes and workers. It completes the epoch
+//! in which the earlier run stopped, and keeps that run's division of the epoch: the remaining batches are
+//! still named by a partition of the *earlier* run, and are dealt out to the workers of this run. So every
+//! example of the epoch is trained once, and a task need not know that a run continues another:
+//! [`Task::prepare`] depends on the batch's name alone. Later epochs are divided among the workers of this
+//! run.
 
 use crate::{BatchAt, Partition, Subepoch, Task, equal_share};
 use intendant_core::Key;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Neighbouring batches of one worker in one subepoch: those with an index from `first` to before `end`.
+/// Consecutive batches of one worker in one subepoch: those with an index from `first` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stretch {
     /// The worker of the partition, from 0.
@@ -32,13 +33,14 @@ impl Stretch {
 /// What is left of an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
-    /// The subepoch in which training goes on. Later subepochs of the epoch are left as a whole.
+    /// The subepoch in which training continues. All batches of the later subepochs of the epoch are left,
+    /// too.
     pub subepoch: Subepoch,
     /// The workers among whom the epoch is divided, and their nodes.
     pub workers: u32,
     /// See `workers`.
     pub nodes: u32,
-    /// What is left of that subepoch, ascending.
+    /// The batches that are left of that subepoch, in ascending order.
     pub stretches: Vec<Stretch>,
 }
 
@@ -52,10 +54,11 @@ impl Rest {
         Partition { worker, workers: self.workers, nodes: self.nodes, threads: 1 }
     }
 
-    /// Checks that the batches exist, each at most once: a rest may come from a file.
+    /// Checks that the batches exist and that each occurs at most once, because a `Rest` may come from a
+    /// file.
     ///
     /// # Errors
-    /// If not.
+    /// If a batch does not exist or occurs twice, or if the batches are not in ascending order.
     pub fn check<T: Task>(&self, task: &T) -> Result<(), RestError> {
         let error = |reason: String| Err(RestError(reason));
         if self.nodes == 0 || self.workers == 0 || !self.workers.is_multiple_of(self.nodes) {
@@ -103,7 +106,7 @@ pub(crate) struct Share {
     subepoch: Subepoch,
     partition: Partition,
     stretches: Vec<Stretch>,
-    /// Batches up to the end of each stretch.
+    /// Cumulative number of batches at the end of each stretch.
     ends: Vec<u64>,
 }
 
@@ -147,7 +150,7 @@ impl Share {
     }
 }
 
-/// The batches of the workers of a run.
+/// The division of the batches among the workers of a run.
 pub(crate) struct Course<T> {
     task: Arc<T>,
     partition: Partition,
@@ -164,7 +167,7 @@ impl<T: Task> Course<T> {
         self.rest.as_deref().filter(|rest| rest.subepoch.epoch == epoch)
     }
 
-    /// How the epoch is divided: as the workers of this run see it, or those of an earlier run.
+    /// How the epoch is divided: among the workers of this run, or among those of an earlier run.
     fn division(&self, epoch: u32) -> Partition {
         self.rest(epoch)
             .map_or(self.partition, |rest| Partition { threads: self.partition.threads, ..rest.partition(0) })
@@ -202,7 +205,7 @@ impl<T: Task> Course<T> {
         let stretches = if same {
             left.into_iter().filter(|stretch| stretch.worker == own.worker).collect()
         } else if self.task.subepochs(subepoch.epoch, division) > 1 {
-            // Only one worker at a time may train the batches of a worker of such an epoch.
+            // In such an epoch, the batches of one worker must be trained by one worker at a time.
             left.into_iter().filter(|stretch| stretch.worker % own.workers == own.worker).collect()
         } else {
             portion(&left, own)
@@ -223,8 +226,8 @@ impl<T: Task> Course<T> {
             .collect()
     }
 
-    /// What is left of the epoch when every worker has trained so many batches of a subepoch, or all that it
-    /// has of it.
+    /// What is left of the epoch when every worker has trained `trained` batches of a subepoch, or all of its
+    /// batches if it has fewer.
     pub(crate) fn rest_after(&self, subepoch: Subepoch, trained: u64) -> Rest {
         let division = self.division(subepoch.epoch);
         let mut stretches: Vec<Stretch> =
@@ -251,8 +254,8 @@ fn whole<T: Task>(task: &T, subepoch: Subepoch, division: Partition) -> Vec<Stre
     division.all().map(stretch).filter(|stretch| stretch.end > 0).collect()
 }
 
-/// An equal share of all batches, of neighbours, so that what workers of the earlier run trained one after
-/// the other stays together.
+/// An equal share of all batches. Its batches are consecutive, so that batches which a worker of the earlier
+/// run would have trained one after the other stay together.
 fn portion(left: &[Stretch], own: Partition) -> Vec<Stretch> {
     let all = left.iter().map(|stretch| stretch.len()).sum();
     let wanted = equal_share(all, own.worker.into(), own.workers.into());

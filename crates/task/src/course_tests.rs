@@ -66,7 +66,7 @@ fn name(at: BatchAt) -> Name {
     (at.subepoch.index, at.partition.worker, at.index)
 }
 
-/// The names of all batches of epoch 3, as workers of a run without predecessor have them.
+/// The names of all batches of epoch 3 in a run that continues no other run.
 fn all(task: &Arc<Uneven>, workers: u32) -> BTreeSet<Name> {
     let course = Course::new(Arc::clone(task), partition(workers, 1), None);
     let subepochs = course.subepochs(3);
@@ -78,7 +78,7 @@ fn all(task: &Arc<Uneven>, workers: u32) -> BTreeSet<Name> {
 }
 
 proptest! {
-    /// Runs of several sizes share an epoch: each stops somewhere, and the next one continues.
+    /// Runs of several sizes share an epoch: each run stops somewhere, and the next one continues it.
     #[test]
     fn runs_that_continue_each_other_train_every_batch_once(
         seed in any::<u64>(),
@@ -93,7 +93,7 @@ proptest! {
             let course = Course::new(Arc::clone(&task), partition(*workers, 1), rest.take());
             let left = course.subepochs(3);
             let is_last = run + 1 == runs.len();
-            // It trains so many subepochs as a whole, and some batches of the next one.
+            // The run trains `skip` subepochs as a whole, and some batches of the next one.
             let subepochs = left.end - left.start;
             let whole = left.start + if is_last { subepochs } else { (*skip).min(subepochs - 1) };
             for index in left.start..whole {
@@ -134,7 +134,7 @@ proptest! {
         }
     }
 
-    /// Shares of other numbers of workers differ by one batch at most.
+    /// With another number of workers, shares differ by one batch at most.
     #[test]
     fn what_is_left_is_shared_evenly(
         seed in any::<u64>(),

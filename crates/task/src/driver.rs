@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The names of the sums over batches.
 const TRAINED: [&str; 2] = ["loss", "examples"];
 
-/// The elements of what is pulled of a key.
+/// The number of elements that a pull returns for a key.
 const VISIBLE: fn(&ModelRange) -> usize = |range| range.len;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,20 +58,21 @@ pub struct Driver<T: Task> {
     state: State,
     progress: Progress,
     course: Course<T>,
-    /// Indices of the current subepoch and of those that follow it, and the batches of the current one:
-    /// received, to be trained.
+    /// Indices of the current subepoch and of those that follow it. `received` and `batches` count the
+    /// batches of the current one that were received, and all that this worker trains in it.
     subepochs: Range<u32>,
     received: u64,
     /// Batches of the current subepoch that were trained.
     trained: u64,
     batches: u64,
-    /// Workers meet after so many batches of a subepoch, if each has more of them.
+    /// The workers meet when each has trained this many batches of a subepoch, if each has more than that.
     meeting: Option<u64>,
     /// The batches of the worker with the fewest in this subepoch; only with [`Schedule::meets`].
     fewest: u64,
-    /// Steps of this epoch: done, and at the end of the current subepoch; only with
-    /// [`Schedule::synchronize`]. In a subepoch all workers take as many as the one with the most batches, so
-    /// that all synchronise equally often; those of workers that have run out of batches are empty.
+    /// Steps of this epoch: `steps` are done, `steps_end` is their number at the end of the current subepoch.
+    /// Only with [`Schedule::synchronize`]. In a subepoch, every worker takes as many steps as the worker
+    /// with the most batches, so that all synchronise equally often. A worker that has run out of batches
+    /// takes empty steps.
     steps: u64,
     steps_end: u64,
     scratch: T::Scratch,
@@ -79,26 +80,26 @@ pub struct Driver<T: Task> {
     /// Batches that were received and wait for their turn.
     queue: VecDeque<Prepared<T::Batch>>,
     current: Option<Prepared<T::Batch>>,
-    /// What the samples of the current batch come from, and of those that share its handles.
+    /// The handles from which the current batch, and the batches that share them, draw samples.
     handles: Vec<Handle>,
     /// Keys to be localized.
     near: Vec<Key>,
     /// Keys of the current batch: direct ones, then sampled ones.
     keys: Vec<Key>,
     direct_keys: usize,
-    /// Of the direct keys, the elements of values and of updates.
+    /// Number of elements in the values of the direct keys, and in their updates.
     direct_elements: usize,
     direct_operands: usize,
     values: Vec<T::Element>,
     update: Vec<T::Element>,
-    /// The keys of the update that are pushed, if some are left out.
+    /// The keys whose update is pushed, if some are left out.
     updated: Option<Vec<Key>>,
-    /// The last batch that was trained in place.
+    /// The error of the last batch that was trained in place.
     diverged: Option<Diverged>,
     evaluation: Option<Box<dyn Evaluation<T::Element>>>,
     reduction: Reduction,
-    /// The sums of losses and examples in `reduction`, if batches were trained since they were settled: a
-    /// search by name takes as long as the arithmetic of a small batch.
+    /// The sums of losses and examples, which belong into `reduction`, if batches were trained since the sums
+    /// were last moved there. A search by name would take as long as the arithmetic of a small batch.
     trained_sums: Option<[f64; 2]>,
     combined: Vec<Reduction>,
 }
@@ -109,8 +110,8 @@ impl<T: Task> Driver<T> {
         Self::resume(task, partition, schedule, &Start::default(), Reduction::default())
     }
 
-    /// A driver for one worker of a run that begins at `start`. `sums` are those of the epoch that goes on
-    /// there, for one of the workers; the others begin with zero.
+    /// A driver for one worker of a run that begins at `start`. `sums` are the sums so far of the epoch that
+    /// continues there. One of the workers gets them; the others begin with zero.
     pub fn resume(
         task: Arc<T>,
         partition: Partition,
@@ -159,10 +160,10 @@ impl<T: Task> Driver<T> {
         }
     }
 
-    /// Asks for [`Op::Meet`] after so many batches of a subepoch, of this one or a later one; `None` if not
-    /// within subepochs. All workers say the same, at the same place. There is no meeting if a worker has no
-    /// more batches than that, if the epoch has several subepochs, between which workers meet anyway, or if
-    /// the task does not rest within epochs.
+    /// Asks for [`Op::Meet`] after `batches` batches of a subepoch, of this one or a later one; `None` asks
+    /// for no meeting within subepochs. All workers must make the same call at the same place. There is no
+    /// meeting if a worker has no more batches than that, if the epoch has several subepochs (workers meet
+    /// between them anyway), or if the task does not rest within epochs.
     pub fn meet_after(&mut self, batches: Option<u64>) {
         self.meeting = batches;
     }
@@ -172,18 +173,18 @@ impl<T: Task> Driver<T> {
         self.trained
     }
 
-    /// What is left of the epoch when all workers are where this one is; for [`Op::Meet`].
+    /// What is left of the epoch when all workers have trained as many batches as this one; for [`Op::Meet`].
     pub fn rest(&self) -> Rest {
         let subepoch = Subepoch { epoch: self.progress.epoch, index: self.subepochs.start };
         self.course.rest_after(subepoch, self.trained)
     }
 
-    /// How far this worker is.
+    /// The progress of this worker.
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// Whether no batch has been asked for yet: what happened so far was preparation.
+    /// Whether the driver has not yet asked for a batch: so far it has only prepared.
     pub fn is_starting(&self) -> bool {
         matches!(self.state, State::Start | State::Residents | State::StartQuiesce | State::StartBarrier)
     }
@@ -218,9 +219,10 @@ impl<T: Task> Driver<T> {
         &self.keys
     }
 
-    /// Trains the current batch in place. `lend` gets the keys of [`Driver::train_keys`] and a function that
-    /// it calls once with their rows. That function returns whether all is well: if not, the next step
-    /// returns an error, and `lend` need not care for what became of the rows. Returns the arithmetic.
+    /// Trains the current batch in place. `lend` gets the keys of [`Driver::train_keys`] and a function,
+    /// which it calls once with their rows. That function returns whether the loss is finite. If it is not,
+    /// the next step returns an error, and `lend` need not care about the content of the rows. Returns the
+    /// cost of the arithmetic.
     ///
     /// # Errors
     /// What `lend` returns.
@@ -246,7 +248,7 @@ impl<T: Task> Driver<T> {
         Ok(report.cost)
     }
 
-    /// Lets `draw` append keys from each prepared handle: as many as the batch wants.
+    /// Lets `draw` append keys from each prepared handle: as many as the current batch wants.
     ///
     /// # Errors
     /// Whatever `draw` returns.
@@ -275,8 +277,8 @@ impl<T: Task> Driver<T> {
         }
     }
 
-    /// This worker's sums, for [`Op::Reduce`] and [`Op::Meet`]. At other times, those of the last batches are
-    /// missing.
+    /// This worker's sums, for [`Op::Reduce`] and [`Op::Meet`]. At other times, the sums lack the last
+    /// batches.
     pub fn reduction(&self) -> &Reduction {
         &self.reduction
     }
@@ -287,8 +289,8 @@ impl<T: Task> Driver<T> {
         &self.combined
     }
 
-    /// Whether the operation is one of the test: [`Op::Reduce`] combines the sums of the test, and not those
-    /// of an epoch.
+    /// Whether the current operation is part of the test: [`Op::Reduce`] then combines the sums of the test
+    /// instead of those of an epoch.
     pub fn is_testing(&self) -> bool {
         let test = Split::Test;
         let states =
@@ -303,12 +305,12 @@ impl<T: Task> Driver<T> {
             || patience.is_some_and(|patience| patience.ends(self.combined.iter().chain([combined])))
     }
 
-    /// Whether validations have stopped to improve.
+    /// Whether validations have stopped improving.
     fn has_lost_patience(&self) -> bool {
         self.schedule.patience.is_some_and(|patience| patience.ends(&self.combined))
     }
 
-    /// Says what happened, asks what to do next.
+    /// Takes the event that happened and returns the next operation.
     ///
     /// # Errors
     /// If a loss or an update is not finite.
@@ -326,7 +328,7 @@ impl<T: Task> Driver<T> {
                 }
             }
             (State::Residents, Event::Done) => self.go(State::StartQuiesce, Op::Quiesce),
-            // Nothing moves between the two, so that measurements can be taken.
+            // Nothing moves between these two operations, so that measurements can be taken.
             (State::StartQuiesce, Event::Done) => self.go(State::StartBarrier, Op::Barrier),
             (State::StartBarrier, Event::Done) => Ok(self.start_epoch()),
             (State::Block | State::Near, Event::Done) => Ok(self.next_batch()),
@@ -420,7 +422,7 @@ impl<T: Task> Driver<T> {
             return Op::Quiesce;
         }
         let epoch = self.progress.epoch;
-        // A run that goes on completes the epoch under way.
+        // A run that continues another one completes the epoch under way.
         let is_over = self.has_lost_patience() && self.course.rest(epoch).is_none();
         if epoch >= self.schedule.epochs || is_over {
             return self.finish();
@@ -459,7 +461,7 @@ impl<T: Task> Driver<T> {
         }
     }
 
-    /// Receives batches until as many are queued as should be localized ahead, then trains the oldest.
+    /// Receives batches until as many are queued as are localized ahead, then trains the oldest.
     fn next_batch(&mut self) -> Op {
         if self.received < self.batches && self.queue.len() <= self.schedule.localize_ahead as usize {
             self.state = State::Next;
@@ -482,7 +484,7 @@ impl<T: Task> Driver<T> {
         }
     }
 
-    /// A batch has been pushed: advances the clock if it is time, else goes on.
+    /// A batch has been pushed: advances the clock if it is due, else continues.
     fn tick(&mut self) -> Op {
         self.trained += 1;
         let last = self.received == self.batches && self.queue.is_empty();
@@ -494,7 +496,7 @@ impl<T: Task> Driver<T> {
         self.end_step()
     }
 
-    /// A batch has been trained: synchronises if it is time, else goes on.
+    /// A batch has been trained: synchronises if it is due, else continues.
     fn end_step(&mut self) -> Op {
         self.current = None;
         if let Some(every) = self.schedule.synchronize {
@@ -507,7 +509,7 @@ impl<T: Task> Driver<T> {
         self.meet_or_go_on()
     }
 
-    /// Meets the other workers if it is time.
+    /// Meets the other workers if a meeting is due, else continues.
     fn meet_or_go_on(&mut self) -> Op {
         let is_due = self.meeting == Some(self.trained) && self.trained < self.fewest;
         if self.schedule.meets && is_due && self.is_undivided() {
@@ -518,13 +520,13 @@ impl<T: Task> Driver<T> {
         self.next_batch()
     }
 
-    /// Whether the epoch has one subepoch, and its rest can be dealt out again.
+    /// Whether the epoch has one subepoch, and what is left of it can be dealt out again.
     fn is_undivided(&self) -> bool {
         self.subepochs == (0..1) && self.task.rests_within_epochs()
     }
 
-    /// Skips the steps of this subepoch for which there is no batch, up to one after which others
-    /// synchronise; whether there was one.
+    /// Skips the steps of this subepoch for which this worker has no batch, up to the next step after which
+    /// the others synchronise. Returns whether there is such a step.
     fn skip_to_synchronization(&mut self) -> bool {
         let next =
             self.schedule.synchronize.map(|every| (self.steps + 1).next_multiple_of(every.get().into()));
@@ -609,7 +611,7 @@ impl<T: Task> Driver<T> {
         Ok(Op::Compute(report.cost))
     }
 
-    /// Takes keys whose update is zero out of the push.
+    /// Removes keys whose update is zero from the push.
     fn leave_zeros_out(&mut self) {
         let (mut updated, mut from, mut to) = (Vec::with_capacity(self.keys.len()), 0, 0);
         for key in &self.keys {
@@ -625,7 +627,7 @@ impl<T: Task> Driver<T> {
         self.updated = Some(updated);
     }
 
-    /// Counts a batch.
+    /// Adds a trained batch to the sums and to the progress.
     fn trained_batch(&mut self, digest: u64, report: &StepReport) {
         self.reduction.digest = self.reduction.digest.wrapping_add(digest);
         let [loss, examples] =
@@ -679,7 +681,7 @@ impl<T: Task> Driver<T> {
         }
     }
 
-    /// No worker trains on before all have evaluated.
+    /// Ends the evaluation with a quiesce, so that no worker continues to train before all have evaluated.
     fn end_evaluation(&mut self, split: Split) -> Op {
         let evaluation = self.evaluation.take().expect("evaluation is under way");
         self.settle_trained();
@@ -688,7 +690,7 @@ impl<T: Task> Driver<T> {
         Op::Quiesce
     }
 
-    /// Moves the sums over batches to the others.
+    /// Moves the sums over batches into `reduction`.
     fn settle_trained(&mut self) {
         for (name, sum) in TRAINED.into_iter().zip(self.trained_sums.take().into_iter().flatten()) {
             self.reduction.sums.insert(name.to_owned(), sum);
@@ -716,7 +718,7 @@ impl<T: Task> Driver<T> {
     }
 }
 
-/// What a step in place found that is not finite: a value of one of its rows, or the loss.
+/// The error of a batch trained in place: names a value of its rows that is not finite, or else the loss.
 fn blame<E: Element>(step: (u32, u64), loss: f64, keys: &[Key], rows: &mut dyn Rows<E>) -> Diverged {
     let mut found = |at: usize| {
         let value = rows.row(at).iter().find(|value| !value.finite()).map(|value| value.to_f64());

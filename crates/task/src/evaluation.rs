@@ -48,25 +48,26 @@ impl Reduction {
     }
 }
 
-/// One worker's share of an evaluation. No step needs the whole model: the values of some keys are pulled,
-/// then the values of a key range stream by in parts.
+/// One worker's share of an evaluation. No step needs the whole model: the worker pulls the values of some
+/// keys, then receives the values of a key range in parts.
 pub trait Evaluation<E>: Send {
-    /// Keys whose values are needed first.
+    /// Keys whose values are pulled first.
     fn keys(&self) -> &[Key];
 
     /// Takes the values of [`Evaluation::keys`], concatenated.
     fn take(&mut self, values: &[E]);
 
-    /// The range of keys that must stream by; empty if none.
+    /// The range of keys whose values are received in parts; empty if none.
     fn range(&self) -> Range<u64>;
 
-    /// Takes a part of the stream: keys, at least one, in no particular order, each of the range exactly once
-    /// overall. Values are as they are stored: of keys with a rule, state and pending operands follow what a
-    /// pull returns ([`ModelRange::row`](crate::ModelRange::row) elements).
+    /// Takes a part of the range: at least one key, in no particular order; over all parts, each key of the
+    /// range occurs exactly once. Values are as stored: for keys with a rule, state and pending operands
+    /// follow the elements that a pull returns ([`ModelRange::row`](crate::ModelRange::row) elements in
+    /// total).
     fn part(&mut self, keys: &[Key], values: &[E]);
 
-    /// The sums, to be combined with those of the other workers. Names are of the form `quality.NAME` for a
-    /// mean, whose denominator is the sum `quality.count`; of `quality.NAME^2`, the root of the mean is
-    /// reported as NAME (an RMSE), of `quality.ln NAME` the exponential of the mean (a perplexity).
+    /// The sums, to be combined with those of the other workers. The name of a mean is `quality.NAME`; its
+    /// denominator is the sum `quality.count`. For `quality.NAME^2`, the root of the mean is reported as NAME
+    /// (an RMSE); for `quality.ln NAME`, the exponential of the mean (a perplexity).
     fn finish(self: Box<Self>) -> Reduction;
 }

@@ -1,9 +1,9 @@
 //! Arithmetic over slices that tasks share.
 //!
 //! The loops are plain and never `unsafe`. They are fast because they are inlined into callers that [`pulp`]
-//! compiles for several generations of processors, of which it calls the one for the processor at hand. Sums
-//! have a fixed order, and nothing is contracted, so that every processor computes the same: what is compiled
-//! for the oldest one is what the tests compare with.
+//! compiles for several generations of processors; at run time it calls the version for the processor at
+//! hand. Sums have a fixed order, and no multiplication is fused with an addition, so that every processor
+//! computes the same result. The tests compare it with that of the code for the oldest processor.
 
 mod logistic;
 mod vectors;
@@ -14,8 +14,8 @@ pub use vectors::{add_both, inverse_roots, product, products};
 use intendant_core::Element;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Elements that are computed at once: enough to fill the registers of any machine, and a fixed order of
-/// summation.
+/// Elements that are computed at once: enough to fill the registers of any machine. The number also fixes the
+/// order of summation.
 const LANES: usize = 16;
 
 /// The inner product of two vectors of the same length.
@@ -38,7 +38,7 @@ pub fn dot<E: Element>(a: &[E], b: &[E]) -> E {
     total(sums) + rest
 }
 
-/// The sum of the lanes. Halves are added to halves, which takes few steps.
+/// The sum of the lanes. Adding one half to the other takes few steps.
 #[inline(always)]
 fn total<E: Element>(mut sums: [E; LANES]) -> E {
     let mut width = LANES / 2;
@@ -52,9 +52,8 @@ fn total<E: Element>(mut sums: [E; LANES]) -> E {
     sums[0]
 }
 
-/// Replaces the elements at each position of `changed`, as `each` says of them and of those of `read`.
-/// Elements are read before any of their group is written, so that there is no question whether slices
-/// overlap.
+/// Replaces the elements at each position of `changed` by the result of `each`, which takes them and the
+/// elements of `read` at that position. All elements of a group are read before any of it is written.
 ///
 /// # Panics
 /// If a slice is shorter than the first of `changed`.
@@ -122,7 +121,7 @@ pub fn add_scaled<E: Element>(y: &mut [E], factor: E, x: &[E]) {
     elementwise([y], [x], |[y], [x]| [y + factor * x]);
 }
 
-/// Whether all elements are neither infinite nor NaN.
+/// Whether all elements are finite: neither infinite nor NaN.
 pub fn all_finite<E: Element>(arch: Arch, elements: &[E]) -> bool {
     arch.dispatch(Finite(elements))
 }
@@ -134,8 +133,8 @@ impl<E: Element> WithSimd for Finite<'_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _simd: S) -> bool {
-        // The product with zero of what is infinite or NaN is NaN, and so is a sum with it. In lanes, as a
-        // single chain of dependent additions takes longer than much of what tasks compute.
+        // Zero times an infinite value or a NaN is NaN, and so is a sum that contains it. The sum is computed
+        // in lanes: a single chain of dependent additions would take longer than much of what tasks compute.
         const WIDE: usize = 4 * LANES;
         let (groups, rest) = self.0.as_chunks::<WIDE>();
         let mut lanes = [E::ZERO; WIDE];
@@ -220,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Everything at once, as it is compiled for some processor.
+    /// Calls all functions of this module, compiled for one kind of processor.
     struct All<'a, E>(&'a [E], &'a [E]);
 
     impl<E: Element> WithSimd for All<'_, E> {

@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Every training algorithm that Intendant serves has one shape: *prepare a batch → pull → compute an update
-//! → push → advance the clock*, with barriers between epochs. A [`Task`] supplies these phases; [`Driver`] (a
-//! worker) and [`Loader`] (which prepares batches ahead of it) are programs that say, step by step, what they
-//! want done ([`Op`], [`LoaderOp`]). Who interprets them decides what a pull costs: threads and sockets, or
-//! virtual time.
+//! → push → advance the clock*, with barriers between epochs. A [`Task`] supplies these phases. [`Driver`] (a
+//! worker) and [`Loader`] (which prepares batches ahead of it) are programs that state, step by step, which
+//! operation they want done ([`Op`], [`LoaderOp`]). The interpreter of these operations decides what a pull
+//! costs: it may run threads and sockets, or virtual time.
 //!
 //! A step is computed on copies of the values ([`Task::compute`]), or in place ([`Task::train`]), on [`Rows`]
 //! that the interpreter lends.

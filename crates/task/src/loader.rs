@@ -1,4 +1,4 @@
-//! The look-ahead: prepares the batches of one worker before it needs them.
+//! The look-ahead: prepares the batches of one worker before the worker needs them.
 
 use crate::course::{Course, Share};
 use crate::{Partition, Prepared, SampleRequest, Schedule, Start, Subepoch, Task};
@@ -9,7 +9,8 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a [`Loader`] wants done. The interpreter does it and answers with the [`LoaderEvent`] named here.
+/// An operation that a [`Loader`] wants done. The interpreter does it and answers with the [`LoaderEvent`]
+/// named here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoaderOp {
     /// Prepare these samples → [`LoaderEvent::Prepared`].
@@ -34,12 +35,13 @@ pub enum LoaderEvent {
     Prepared(Handle),
 }
 
-/// What a worker will access, and when.
+/// The keys that a worker will access, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// The keys, each once, ascending.
     pub keys: Vec<Key>,
-    /// The clocks of the worker: it advances its clock as [`Schedule::clock_every`] says, from 0.
+    /// The clocks of the worker at which it accesses the keys. The worker advances its clock as
+    /// [`Schedule::clock_every`] says, from 0.
     pub window: Range<Clock>,
 }
 
@@ -51,13 +53,14 @@ impl Announcement {
     }
 }
 
-/// How far ahead of its worker a loader is, or may be: batches, and what is known that they access.
+/// How far a loader is ahead of its worker, or may be: a number of batches, and of the keys known to be in
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookAhead {
     /// Batches.
     pub batches: usize,
-    /// Keys that these batches name, and samples that are chosen: what is announced. (Samples that a node
-    /// draws when it needs them take no time to bring here.)
+    /// Keys that these batches name, and samples that have already been chosen. These are the announced keys.
+    /// (Samples that a node draws only when it needs them take no time to bring here.)
     pub keys: usize,
 }
 
@@ -69,20 +72,21 @@ impl LookAhead {
         Self { batches: 1, keys: prepared.keys.len() + samples }
     }
 
-    /// As far and farther.
+    /// The sum of this look-ahead and `more`.
     #[must_use]
     pub const fn and(self, more: Self) -> Self {
         Self { batches: self.batches + more.batches, keys: self.keys + more.keys }
     }
 
-    /// Without what the worker has taken.
+    /// This look-ahead without the batches that the worker has taken.
     #[must_use]
     pub const fn without(self, taken: Self) -> Self {
         Self { batches: self.batches - taken.batches, keys: self.keys - taken.keys }
     }
 
-    /// Whether this is at least as far as `other`, in batches and in keys. A loader waits when it has come as
-    /// far as it may: the batches of some tasks have a thousand keys, those of others two.
+    /// Whether this is at least as far as `other`, in batches and in keys. A loader waits when it has reached
+    /// its limit. The limit has two numbers because the batches of some tasks have a thousand keys, those of
+    /// others two.
     #[must_use]
     pub const fn reaches(self, other: Self) -> bool {
         self.batches >= other.batches && self.keys >= other.keys
@@ -101,26 +105,27 @@ pub struct Loader<T: Task> {
     /// The batches of the current subepoch, and how many of them have been prepared.
     share: Option<Share>,
     index: u64,
-    /// Batches that share handles, at most.
+    /// Maximum number of batches that share handles.
     portions: usize,
-    /// Prepared batches: the first is next. The others before `grouped` draw from its handles.
+    /// Prepared batches. The first is delivered next; those after it and before `grouped` draw from its
+    /// handles.
     prepared: VecDeque<Prepared<T::Batch>>,
-    /// The clocks of these batches, and how many of their keys need not be announced: see
+    /// For each of these batches its clock, and how many of its keys need not be announced: see
     /// [`Task::residents_of`].
     known: VecDeque<(u32, usize)>,
-    /// The clock of the batch that is prepared next, and how many batches a clock has.
+    /// The clock of the batch that is prepared next, and the number of batches per clock.
     clock: u32,
     clock_every: Option<NonZeroU32>,
-    /// What is to be announced before the next batch is delivered; `None` if nothing ever is.
+    /// Announcements to make before the next batch is delivered; `None` if the schedule has no announcements.
     announcements: Option<Vec<Announcement>>,
     /// Whether residents have been announced.
     is_settled: bool,
-    /// What was announced last. Its memory is used again.
+    /// The last announcement, kept to reuse its memory.
     announced: Announcement,
-    /// The next batch has been announced.
+    /// Whether the next batch has been announced.
     is_announced: bool,
     grouped: usize,
-    /// The first of a group is next, for which handles are prepared.
+    /// Whether the next batch is the first of a group; handles are prepared for it.
     is_opening: bool,
 }
 
@@ -207,18 +212,18 @@ impl<T: Task> Loader<T> {
             let next = self.task.prepare(at);
             let batches = share.batches();
             self.index += 1;
-            // The rows of an epoch that an earlier run has divided may reside elsewhere.
+            // In an epoch that an earlier run has divided, rows may reside on other nodes.
             let is_own =
                 (at.partition.workers, at.partition.nodes) == (self.partition.workers, self.partition.nodes);
             let residents = if is_own { self.task.residents_of(&next.batch) } else { 0 };
             self.known.push_back((self.clock, residents));
-            // As the driver does.
+            // The driver advances its clock in the same way.
             let due = |every: NonZeroU32| self.index.is_multiple_of(every.get().into());
             self.clock += u32::from(self.index == batches || self.clock_every.is_some_and(due));
             let ends = self.prepared.front().is_some_and(|first| !alike(first, &next));
             self.prepared.push_back(next);
             if ends {
-                // It is the first of the next group.
+                // This batch is the first of the next group.
                 self.grouped = self.prepared.len() - 1;
                 return true;
             }
@@ -227,7 +232,7 @@ impl<T: Task> Loader<T> {
         true
     }
 
-    /// The samples for which a handle is wanted next: for all batches of the group together.
+    /// The samples for which the next handle is wanted: those of all batches of the group together.
     fn request(&self) -> Option<SampleRequest> {
         let group = self.prepared.iter().take(self.grouped);
         let first = self.prepared.front().filter(|_| self.is_opening)?;
@@ -252,9 +257,9 @@ impl<T: Task> Loader<T> {
         self.prepared.front()
     }
 
-    /// Works out what is to be announced of the next batch: its own keys for its clock, and of the first of a
-    /// group the samples for the clocks of all that share its handles. Residents are announced before the
-    /// first batch that has some, for all clocks from then on.
+    /// Determines what to announce of the next batch: its own keys for its clock; if it is the first of a
+    /// group, also the group's samples, for the clocks of all batches of the group. Residents are announced
+    /// before the first batch that uses some, for all clocks from then on.
     fn announce(&mut self) {
         if let Some(announcements) = self.announcements.as_mut().filter(|_| !self.is_announced) {
             let (first, (clock, residents)) = (&self.prepared[0], self.known[0]);
@@ -276,7 +281,7 @@ impl<T: Task> Loader<T> {
         }
     }
 
-    /// What is to be announced.
+    /// The next announcement to make.
     ///
     /// # Panics
     /// If the last operation was not [`LoaderOp::Intend`].
@@ -286,7 +291,7 @@ impl<T: Task> Loader<T> {
         &self.announced
     }
 
-    /// Says what happened, asks what to do next.
+    /// Takes the event that happened and returns the next operation.
     pub fn step(&mut self, event: LoaderEvent) -> LoaderOp {
         match event {
             LoaderEvent::Prepared(handle) => {
@@ -294,7 +299,7 @@ impl<T: Task> Loader<T> {
                 first.handles.push(handle);
             }
             LoaderEvent::Start | LoaderEvent::Done => {
-                // After an announcement, the batch that was announced is still to be delivered.
+                // After an announcement, the announced batch has yet to be delivered.
                 if !self.is_announced {
                     self.is_opening |= self.grouped == 0;
                     if !self.prepare() {

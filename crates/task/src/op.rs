@@ -1,4 +1,4 @@
-//! What a [`crate::Driver`] wants done, what it hears, and what it is told to do.
+//! The operations of a [`crate::Driver`], the events that answer them, and the settings of a driver.
 
 use crate::{Cost, Patience, Prepared, Reduction, Rest};
 use intendant_core::Key;
@@ -9,10 +9,11 @@ use std::sync::Arc;
 /// Where a run begins: at the first batch (the default), or where an earlier run stopped.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
-    /// The combined sums of the epochs that were trained. Tasks are told of them again
-    /// ([`crate::Task::epoch_ended`]), so that what adapts to the course of the training is where it was.
+    /// The combined sums of the epochs that were trained. The driver passes them to the task again
+    /// ([`crate::Task::epoch_ended`]), so that whatever adapts to the course of the training resumes its
+    /// state.
     pub epochs: Vec<Reduction>,
-    /// What is left of the epoch after these; `None` if all of it is.
+    /// What is left of the epoch after these; `None` if the whole epoch is left.
     pub rest: Option<Arc<Rest>>,
 }
 
@@ -24,45 +25,47 @@ impl Start {
     }
 }
 
-/// When what is trained and evaluated; equal for all workers.
+/// When to train and when to evaluate; equal for all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Passes over the data. 0 evaluates the initial model.
     pub epochs: u32,
-    /// Validate after every so many epochs; 0 means never.
+    /// Number of epochs between validations; 0 means no validation.
     pub valid_every: u32,
     /// End before the last epoch if validations no longer improve; `None` means never.
     pub patience: Option<Patience>,
     /// Evaluate on the test data after the last epoch.
     pub test: bool,
-    /// Latency hiding: localize the keys of a batch so many batches before it is trained; 0 means not at all.
+    /// Latency hiding: localize the keys of a batch this many batches before it is trained; 0 means not at
+    /// all.
     pub localize_ahead: u32,
     /// Wait for the push of a batch before going on.
     pub synchronous: bool,
-    /// All workers meet in a synchronisation of the copies that every node keeps ([`Op::Synchronize`]) after
-    /// every so many batches of an epoch. With 1 and one worker per node, training is synchronous SGD;
-    /// workers of one node share its copy, and may see in a step what another one of them has already added
-    /// in it. Batches are counted as if all workers had as many in a subepoch as the one with the most: who
-    /// has run out of them still comes to each meeting. `None` means never: the technique keeps copies in
-    /// step by itself, or has none.
+    /// Number of batches of an epoch after which all workers meet to synchronise the copies that every node
+    /// keeps ([`Op::Synchronize`]). With 1 and one worker per node, training is synchronous SGD. Workers of
+    /// one node share its copy: in a step, a worker may see what another worker has already added to the copy
+    /// in that step. Batches are counted as if every worker had as many in a subepoch as the worker with the
+    /// most: a worker that has run out of batches still comes to each meeting. `None` means never: the
+    /// technique keeps copies in step by itself, or has none.
     pub synchronize: Option<NonZeroU32>,
-    /// Advance the clock after every so many batches of a subepoch and after its last one; `None` means after
-    /// the last one only. It is the unit in which techniques of bounded staleness count.
+    /// Advance the clock after this many batches of a subepoch, and after its last one; `None` means after
+    /// the last one only. Techniques of bounded staleness count in clocks.
     pub clock_every: Option<NonZeroU32>,
-    /// Workers meet ([`Op::Meet`]) between subepochs, and within them wherever [`crate::Driver::meet_after`]
-    /// says.
+    /// Workers meet ([`Op::Meet`]) between subepochs, and within them at the place set by
+    /// [`crate::Driver::meet_after`].
     pub meets: bool,
-    /// Announce, as soon as a batch is prepared, what will be accessed while the worker's clock is that of
-    /// the batch ([`crate::LoaderOp::Intend`]).
+    /// As soon as a batch is prepared, announce what will be accessed at its clock
+    /// ([`crate::LoaderOp::Intend`]).
     pub intents: bool,
-    /// So many batches in a row share the handles of their samples, as far as they want samples of the same
-    /// distributions, and draw from them one after the other. Some sampling schemes make use of it:
+    /// Number of consecutive batches that share the handles of their samples and draw from them one after the
+    /// other, as long as they want samples of the same distributions. Some sampling schemes make use of it:
     /// [`intendant_sampling::Sampler::portions`].
     pub sample_portions: NonZeroU32,
 }
 
 impl Schedule {
-    /// So many passes over the data, a clock per batch, then the evaluation on the test data; nothing else.
+    /// A schedule of `epochs` passes over the data with a clock per batch, then the evaluation on the test
+    /// data.
     #[must_use]
     pub const fn epochs(epochs: u32) -> Self {
         Self {
@@ -81,8 +84,8 @@ impl Schedule {
     }
 }
 
-/// What a [`crate::Driver`] wants done. The interpreter does it, then calls [`crate::Driver::step`] with the
-/// [`Event`] named here.
+/// An operation that a [`crate::Driver`] wants done. The interpreter does it, then calls
+/// [`crate::Driver::step`] with the [`Event`] named here.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Receive the next batch from the loader → [`Event::Batch`].
@@ -90,7 +93,7 @@ pub enum Op {
     /// Move the keys of [`crate::Driver::localize_keys`] to this node, if the technique moves keys at all →
     /// [`Event::Done`].
     Localize {
-        /// Whether to go on only when they are here.
+        /// Whether to continue only when the keys are here.
         wait: bool,
     },
     /// Wait until all workers have come here → [`Event::Done`].
@@ -100,20 +103,20 @@ pub enum Op {
     /// Read the values of [`crate::Driver::pull_buffers`] → [`Event::Done`].
     Pull,
     /// Train the batch in place: call [`crate::Driver::train`] with the rows of [`crate::Driver::train_keys`]
-    /// → [`Event::Done`]. Tasks that do so have this operation instead of [`Op::Pull`], [`Op::Compute`] and
-    /// [`Op::Push`].
+    /// → [`Event::Done`]. Tasks that train in place have this operation instead of [`Op::Pull`],
+    /// [`Op::Compute`] and [`Op::Push`].
     Train,
-    /// Charge for arithmetic that was just done → [`Event::Done`].
+    /// Charge for the arithmetic that was just done → [`Event::Done`].
     Compute(Cost),
     /// Add the values of [`crate::Driver::push_buffers`]; need not wait for them to arrive → [`Event::Done`].
     Push,
     /// Advance this worker's clock by one → [`Event::Done`].
     AdvanceClock,
-    /// Bring the copies that every node keeps in step, together with all other workers, each of which comes
-    /// here as often → [`Event::Done`].
+    /// Synchronise the copies that every node keeps, together with all other workers. Every worker reaches
+    /// this operation equally often → [`Event::Done`].
     Synchronize,
-    /// All workers are between the same two batches, and [`crate::Driver::rest`] is what is left: they may
-    /// decide together what to do about it → [`Event::Done`].
+    /// All workers are between the same two batches, and [`crate::Driver::rest`] is what is left of the
+    /// epoch. They may decide together what to do about it → [`Event::Done`].
     Meet,
     /// Wait until everything that this worker pushed has been applied → [`Event::Done`].
     Flush,
@@ -141,7 +144,7 @@ pub enum Event<B> {
     Reduced(Reduction),
 }
 
-/// Training stopped making sense: a loss or an update is not finite.
+/// Training has diverged: a loss or an update is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error(
     "diverged in epoch {epoch}, step {step}{}: {what} is {value}; lower {}the learning rate",
@@ -154,15 +157,15 @@ pub struct Diverged {
     pub epoch: u32,
     /// Step of this worker within the epoch, from 1.
     pub step: u64,
-    /// The first key with an infinite value or update, if it could be told.
+    /// The first key with an infinite value or update, if one was found.
     pub key: Option<Key>,
-    /// What was found.
+    /// Which quantity is not finite.
     pub what: &'static str,
-    /// The value found.
+    /// Its value.
     pub value: f64,
 }
 
-/// How far a worker is.
+/// The progress of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Epoch, from 0.

@@ -34,8 +34,8 @@ impl EpochOrder {
     }
 }
 
-/// In how many of the batches of an order like [`EpochOrder`]'s something occurs, on average over all orders
-/// of `examples` examples, if it occurs in `uses` of the examples.
+/// The expected number of batches that contain something, if `uses` of the examples contain it: the average
+/// over all orders of `examples` examples, divided into batches like those of [`EpochOrder`].
 ///
 /// # Panics
 /// If `batch` is 0, or there are more uses than examples.
@@ -46,11 +46,11 @@ pub fn expected_batches(examples: u64, batch: u64, uses: u64) -> f64 {
     if uses <= 1 {
         return uses as f64;
     }
-    // A batch of `size` is a random choice of the examples. That it misses all uses is as likely as that
-    // `uses` random examples miss the batch; the shorter product is taken.
+    // A batch of `size` is a random choice of the examples. The probability that it misses all uses equals
+    // the probability that `uses` random examples miss the batch. The shorter product is computed.
     let hit = |size: u64| {
         let (few, many) = (uses.min(size), uses.max(size));
-        // By logarithms, as the probability of a hit may be so small that one minus it is hardly a number.
+        // By logarithms, because the probability of a hit may be too small to subtract it from one.
         let missed = |i: u64| (-(many as f64) / (examples - i) as f64).max(-1.0).ln_1p();
         -(0..few).map(missed).sum::<f64>().exp_m1()
     };

@@ -1,4 +1,4 @@
-//! Which epoch is the best so far, and when training that no longer improves ends.
+//! Which epoch is the best so far, and when to end training that no longer improves.
 
 use crate::Reduction;
 use std::num::NonZeroU32;
@@ -22,7 +22,7 @@ pub struct Criterion {
 }
 
 impl Criterion {
-    /// The mean of the metric's sum; `None` if there was no validation, or it is not finite.
+    /// The mean of the metric's sum; `None` if there was no validation, or the mean is not finite.
     #[must_use]
     pub fn of(self, sums: &Reduction) -> Option<f64> {
         let count = sums.get("quality.count");
@@ -30,8 +30,9 @@ impl Criterion {
         Some(sum / count).filter(|mean| count > 0.0 && mean.is_finite())
     }
 
-    /// The best of some epochs, from 0, and how many validations came after it. Of equal ones the first is
-    /// the best; a validation that is not finite is worse than all others. `None` without any validation.
+    /// The best of some epochs, numbered from 0, and how many validations followed it. If several are equally
+    /// good, the first is the best. A validation whose mean is not finite is worse than all others. `None`
+    /// without any validation.
     pub fn best<'a>(self, epochs: impl IntoIterator<Item = &'a Reduction>) -> Option<Best> {
         let mut best: Option<(f64, Best)> = None;
         for (epoch, sums) in epochs.into_iter().enumerate() {
@@ -65,12 +66,12 @@ pub struct Best {
     pub validations_since: u32,
 }
 
-/// When training that no longer improves ends.
+/// When to end training that no longer improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// What is compared.
+    /// The metric that is compared.
     pub criterion: Criterion,
-    /// After so many validations without a better one.
+    /// The number of consecutive validations without improvement after which training ends.
     pub validations: NonZeroU32,
 }
 

@@ -3,20 +3,20 @@
 use intendant_core::lock;
 use std::sync::Mutex;
 
-/// Finds the distinct items of batches, of a fixed number of items. Loaders share it.
+/// Finds the distinct items of batches; the number of possible items is fixed. Loaders share a `Ranking`.
 ///
-/// Each loader that is at work has a table with a number per item, which is kept for the next batch. So an
-/// item costs two accesses to the table, and only distinct items are sorted.
+/// Each loader at work has a table with a number per item, which is kept for the next batch. So an item costs
+/// two accesses to the table, and only distinct items are sorted.
 #[derive(Debug)]
 pub struct Ranking {
     items: usize,
-    /// Tables that no loader has at the moment.
+    /// Tables that no loader uses at the moment.
     spare: Mutex<Vec<Table>>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Of each item of the batch, how often it occurs, and then its place; 0 for all others.
+    /// For each item of the batch, first its number of occurrences, then its place; 0 for all other items.
     numbers: Vec<u32>,
     distinct: Vec<u32>,
     occurrences: Vec<u32>,
@@ -27,16 +27,16 @@ struct Table {
 pub struct Ranks<'a>(&'a Table);
 
 impl Ranking {
-    /// For items from 0, below `items`.
+    /// A ranking of items from 0 to before `items`.
     #[must_use]
     pub const fn new(items: usize) -> Self {
         Self { items, spare: Mutex::new(Vec::new()) }
     }
 
-    /// Calls `act` with the distinct items of a batch; returns what it returns.
+    /// Calls `act` with the distinct items of a batch; returns the result of `act`.
     ///
     /// # Panics
-    /// If there is no such item.
+    /// If an item is not below the number of items.
     pub fn rank<R>(&self, items: impl Iterator<Item = u32>, act: impl FnOnce(&Ranks<'_>) -> R) -> R {
         let spare = lock(&self.spare).pop();
         let mut table = spare.unwrap_or_else(|| Table { numbers: vec![0; self.items], ..Table::default() });
@@ -79,16 +79,16 @@ impl Ranks<'_> {
         &self.0.distinct
     }
 
-    /// How often each of them occurs in the batch, in the same order.
+    /// The number of occurrences of each of them in the batch, in the same order.
     #[must_use]
     pub fn occurrences(&self) -> &[u32] {
         &self.0.occurrences
     }
 
-    /// The place of an item of the batch among the distinct ones. Of other items, any number.
+    /// The place of an item of the batch among the distinct ones. For an item not in the batch, any number.
     ///
     /// # Panics
-    /// If there is no such item.
+    /// If the item is not below the number of items.
     #[must_use]
     #[inline]
     pub fn place(&self, item: u32) -> u32 {
@@ -102,7 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// One batch after the other, and one within the other, as by two loaders.
+        /// Ranks one batch after the other, and one inside the other, as two loaders would.
         #[test]
         fn items_are_ranked_as_sorting_says(
             batches in proptest::collection::vec(proptest::collection::vec(0u32..30, 0..60), 1..8),

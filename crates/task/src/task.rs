@@ -15,9 +15,9 @@ pub struct ModelRange {
     pub name: &'static str,
     /// How many there are. Keys are numbered range by range, from 0.
     pub keys: u64,
-    /// Elements per value, optimiser state included, unless a rule keeps it.
+    /// Elements per value. The optimiser state is included, unless a rule keeps it.
     pub len: usize,
-    /// How the owners of the keys apply what is pushed, if they do not add it. Batches are then not trained
+    /// How the owners of the keys apply pushed updates, if they do not add them. Batches are then not trained
     /// in place, and updates have the lengths of the rule's operands.
     pub rule: Option<SharedRule>,
 }
@@ -32,7 +32,7 @@ impl ModelRange {
     /// The same with a rule.
     #[must_use]
     pub fn with_rule(name: &'static str, keys: u64, len: usize, rule: impl Rule) -> Self {
-        // Longer ones are refused by the layout, and a rule should not have to count with such numbers.
+        // The layout refuses longer values, and a rule should not have to handle such lengths.
         let rule = SharedRule::new(rule, len.min(intendant_core::limits::VALUE_BYTES_MAX));
         Self { name, keys, len, rule: Some(rule) }
     }
@@ -90,7 +90,7 @@ impl<E> Model<E> {
         self.range(key).len
     }
 
-    /// The start of a layout: the ranges.
+    /// A layout builder with the ranges of the model.
     pub fn layout(&self) -> LayoutBuilder {
         let mut layout = Layout::builder();
         for ModelRange { name, keys, len, rule } in &self.ranges {
@@ -137,7 +137,7 @@ impl Partition {
         self.worker / self.workers_per_node()
     }
 
-    /// Of `total` things that are dealt out one by one, how many this worker gets.
+    /// How many of `total` things, dealt out one by one, this worker gets.
     #[must_use]
     pub const fn share(&self, total: u64) -> u64 {
         total.saturating_sub(self.worker as u64).div_ceil(self.workers as u64)
@@ -148,14 +148,15 @@ impl Partition {
         (0..self.workers).map(move |worker| Self { worker, ..self })
     }
 
-    /// Which of the things that are dealt out one by one is the `index`-th of this worker.
+    /// The number of this worker's `index`-th thing, among things that are dealt out one by one.
     #[must_use]
     pub const fn nth(&self, index: u64) -> u64 {
         self.worker as u64 + index * self.workers as u64
     }
 }
 
-/// The `at`-th of `shares` shares of `total` things, each of neighbours. Their sizes differ by one at most.
+/// The `at`-th of `shares` shares of `total` things. A share is consecutive, and the sizes differ by one at
+/// most.
 ///
 /// # Panics
 /// If there are no shares.
@@ -180,7 +181,7 @@ pub struct Subepoch {
 pub struct BatchAt {
     /// When it is trained.
     pub subepoch: Subepoch,
-    /// Who trains it.
+    /// The worker that trains it.
     pub partition: Partition,
     /// Index among the batches of this worker in this subepoch, from 0.
     pub index: u64,
@@ -193,8 +194,8 @@ impl BatchAt {
         Self { subepoch: Subepoch { epoch, index: 0 }, partition: Partition::alone(), index }
     }
 
-    /// Which of all batches of the epoch this is, if they are dealt out one by one and there are no
-    /// subepochs.
+    /// The number of this batch among all batches of the epoch, if they are dealt out one by one and there
+    /// are no subepochs.
     #[must_use]
     pub const fn global(&self) -> u64 {
         self.partition.nth(self.index)
@@ -208,7 +209,7 @@ pub struct SampleRequest {
     pub distribution: DistributionId,
     /// How many.
     pub samples: usize,
-    /// Names the randomness; see [`intendant_sampling::Manager::prepare`].
+    /// The stream of random numbers; see [`intendant_sampling::Manager::prepare`].
     pub stream: u64,
 }
 
@@ -219,8 +220,8 @@ pub struct Prepared<B> {
     pub batch: B,
     /// Keys of direct accesses. A key may occur more than once: it is pulled and pushed that often.
     pub keys: Vec<Key>,
-    /// Keys worth moving to this node before the batch is trained (latency hiding), in any order. The keys of
-    /// samples that are known ahead come on top. Used only if the run asks for it:
+    /// Keys worth moving to this node before the batch is trained (latency hiding), in any order. The
+    /// [`crate::Driver`] adds the keys of samples that are known ahead. Used only if the run asks for it:
     /// [`crate::Schedule::localize_ahead`].
     pub near: Vec<Key>,
     /// Samples wanted.
@@ -263,8 +264,8 @@ pub struct Pulled<'a, E> {
     pub sample_values: &'a [E],
 }
 
-/// The update of a batch: what is added to the values. Zero at the start; shaped like [`Pulled`], or of keys
-/// with a rule, the operands.
+/// The update of a batch: what is added to the values. It is zero at the start. It has the shape of
+/// [`Pulled`], or for keys with a rule, that of the operands.
 #[derive(Debug)]
 pub struct Update<'a, E> {
     /// For the values of the direct keys.
@@ -277,8 +278,8 @@ pub struct Update<'a, E> {
 /// sampled keys.
 ///
 /// A row is lent: its holder reads and changes the parameter itself, and gives it back by dropping the row.
-/// What happens to a row meanwhile is atomic. Rows are independent of each other: other workers may change
-/// any parameter between two rows, also one that this batch has had before.
+/// What happens to a row meanwhile is atomic. Rows are independent of each other: between two rows, other
+/// workers may change any parameter, including one whose row this batch has had before.
 pub trait Rows<E> {
     /// Lends the row at a position, as often as the task wants it. The holder should not do more than
     /// arithmetic on the row, since others may wait for it.
@@ -287,9 +288,9 @@ pub trait Rows<E> {
     /// If the batch has no such position.
     fn row(&mut self, at: usize) -> Row<'_, E>;
 
-    /// Lends the row of a sample. `None` if samples are drawn among the keys that are near, and this one has
-    /// left since: then the task skips it. Elsewhere (on plain memory, in a simulation, where no time passes
-    /// between the search for rows and their use) every row is lent.
+    /// Lends the row of a sample. Returns `None` if samples are drawn from the keys that are near, and this
+    /// key has moved away since; the task then skips it. Elsewhere (on plain memory, in a simulation, where
+    /// no time passes between the search for rows and their use) every row is lent.
     ///
     /// # Panics
     /// As [`Rows::row`].
@@ -301,28 +302,29 @@ pub trait Rows<E> {
     fn prefetch(&self, at: usize);
 }
 
-/// How often a key is accessed, and how often it is used: not the same, as what several examples of a batch
-/// use is accessed once by the batch.
+/// How often a key is accessed, and how often it is used. These differ because a batch accesses a key once,
+/// although several of its examples may use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
     /// The key.
     pub key: Key,
-    /// Expected occurrences in the pulls of an epoch, by all workers together, samples included: what a
-    /// parameter server sees. The push that follows a pull has the same keys, and does not count on top.
+    /// Expected occurrences in the pulls of an epoch, by all workers together, samples included: the
+    /// frequency that a parameter server sees. The push that follows a pull has the same keys and is not
+    /// counted again.
     pub accesses: f64,
-    /// Training examples that use the key, however they are cut into batches: the frequency in the data set,
-    /// without samples.
+    /// Training examples that use the key, however they are divided into batches: the frequency in the data
+    /// set, without samples.
     pub uses: u64,
-    /// Whether workers of more than one node may access it. If not, copies on other nodes are of no use,
-    /// however hot the key is.
+    /// Whether workers of more than one node may access it. If not, copies on other nodes are useless, no
+    /// matter how often the key is accessed.
     pub shared: bool,
 }
 
-/// How much arithmetic something took, in multiply-adds. Only a simulator reads it.
+/// The amount of arithmetic, in multiply-adds. Only a simulator reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Cost(pub u64);
 
-/// What one step did.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct StepReport {
     /// Sum of the losses of the examples, penalties excluded.
@@ -333,13 +335,13 @@ pub struct StepReport {
     pub cost: Cost,
 }
 
-/// A training task: a model's mathematics and its data, without a word about where parameters are.
+/// A training task: a model's mathematics and its data. It does not mention where parameters are.
 pub trait Task: Send + Sync + 'static {
     /// Element type of the values.
     type Element: Element;
     /// What [`Task::prepare`] computes ahead.
     type Batch: Send + 'static;
-    /// Buffers of a worker that live through the run.
+    /// Buffers that a worker keeps for the whole run.
     type Scratch: Send;
 
     /// Name of the task, as in reports.
@@ -353,7 +355,7 @@ pub trait Task: Send + Sync + 'static {
         Combine::Sum
     }
 
-    /// A hash of the data, and of whatever else of the task must be equal on all nodes but is not one of its
+    /// A hash of the data, and of whatever else in the task must be equal on all nodes but is not one of its
     /// settings.
     fn digest(&self) -> u64 {
         0
@@ -366,18 +368,20 @@ pub trait Task: Send + Sync + 'static {
     }
 
     /// Whether workers can meet within an epoch for a checkpoint, and other workers can train what is left of
-    /// it. Not if a batch needs what its worker has kept of earlier ones of the epoch: then checkpoints are
-    /// made between epochs only.
+    /// the epoch. False if a batch needs state that its worker has kept from earlier batches of the epoch:
+    /// checkpoints are then made between epochs only.
     fn rests_within_epochs(&self) -> bool {
         true
     }
 
-    /// Number of batches that a worker trains in a subepoch. Cheap: it is asked more than once.
+    /// Number of batches that a worker trains in a subepoch. Must be cheap, because it is called more than
+    /// once.
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64;
 
-    /// So many batches in a row, from the first one of a subepoch on, share the handles of their samples: for
-    /// batches that are steps of one example, of which each takes some of its samples. They want samples of
-    /// the same distributions; the first one's [`SampleRequest::stream`] names the randomness.
+    /// The number of consecutive batches, from the first one of a subepoch on, that share the handles of
+    /// their samples. It serves tasks whose batches are steps of one example, each of which takes some of the
+    /// example's samples. The batches want samples of the same distributions; the first one's
+    /// [`SampleRequest::stream`] names the randomness.
     fn portions(&self) -> NonZeroU32 {
         NonZeroU32::MIN
     }
@@ -387,8 +391,9 @@ pub trait Task: Send + Sync + 'static {
     /// example only.
     fn prepare(&self, at: BatchAt) -> Prepared<Self::Batch>;
 
-    /// Keys that a worker uses so much more than the workers of other nodes that its node should hold them
-    /// for the whole run (data clustering). They are localized, and waited for, before the first epoch.
+    /// Keys that a worker uses so much more often than the workers of other nodes that its node should hold
+    /// them for the whole run (data clustering). They are localized before the first epoch, which waits for
+    /// them.
     fn residents(&self, _partition: Partition) -> Vec<Key> {
         Vec::new()
     }
@@ -400,22 +405,23 @@ pub trait Task: Send + Sync + 'static {
         0
     }
 
-    /// Keys that only this worker uses during a subepoch (parameter blocking). They are localized, and waited
-    /// for, at its beginning, after all workers have met.
+    /// Keys that only this worker uses during a subepoch (parameter blocking). They are localized at its
+    /// beginning, after all workers have met; training waits for them.
     fn block(&self, _subepoch: Subepoch, _partition: Partition) -> Vec<Key> {
         Vec::new()
     }
 
-    /// The keys of the parameters that people call `name`: a word has an input and an output vector. Empty if
-    /// there are none.
+    /// The keys of the parameters that users call `name`: a word, for example, has an input and an output
+    /// vector. Empty if there are none.
     fn keys_named(&self, _name: &str) -> Vec<Key> {
         Vec::new()
     }
 
-    /// How often keys are accessed in training, ascending by key, as far as the data tell it beforehand; for
-    /// heuristics that manage hot keys differently. Keys that are left out are never accessed. A function of
-    /// the data, of the settings and of how many workers and nodes `partition` has, not of which worker it
-    /// is: all nodes must come to the same conclusions. `None` if nothing is known.
+    /// How often keys are accessed in training, in ascending order of key, as far as the data determine it
+    /// beforehand; for heuristics that manage hot keys differently. Keys that are left out are never
+    /// accessed. The result is a function of the data, the settings and the numbers of workers and nodes in
+    /// `partition`. It does not depend on which worker `partition` is: all nodes must come to the same
+    /// conclusions. `None` if nothing is known.
     fn frequencies(&self, _partition: Partition) -> Option<Vec<Frequency>> {
         None
     }
@@ -424,13 +430,13 @@ pub trait Task: Send + Sync + 'static {
     fn scratch(&self) -> Self::Scratch;
 
     /// Whether batches are trained in place, by [`Task::train`]. Otherwise [`Task::compute`] computes their
-    /// updates from copies. The same for all batches.
+    /// updates from copies. The answer is the same for all batches.
     fn trains_in_place(&self) -> bool {
         false
     }
 
-    /// Whether keys whose update is zero everywhere are left out of the push: it would change nothing. Of
-    /// keys with a rule, an operand of zero must then leave value and state as they are.
+    /// Whether to leave keys out of the push if their update is all zeros and would change nothing. For keys
+    /// with a rule, an operand of zero must then leave value and state unchanged.
     fn skips_zeros(&self) -> bool {
         false
     }
@@ -447,9 +453,9 @@ pub trait Task: Send + Sync + 'static {
         panic!("task {} trains in place", self.name())
     }
 
-    /// Trains a batch on its rows. `keys` are those of the rows. Implemented by tasks that train in place:
-    /// this saves copying values twice and visiting them twice. A task that finds that a loss is not finite
-    /// should stop before it changes rows further, so that the first row that is not finite can be named.
+    /// Trains a batch on its rows. `keys` are the keys of the rows. Implemented by tasks that train in place:
+    /// this avoids copying and visiting the values twice. A task that finds that a loss is not finite should
+    /// stop before it changes rows further, so that the first row that is not finite can be named.
     fn train(
         &self,
         _scratch: &mut Self::Scratch,
@@ -460,13 +466,14 @@ pub trait Task: Send + Sync + 'static {
         panic!("task {} does not train in place", self.name())
     }
 
-    /// The sums of this worker are about to be read: at the end of an epoch, or where workers meet within one
-    /// (a checkpoint may be made there). What the worker has gathered over many batches in `scratch` is moved
-    /// to `sums` here, which may have come from an earlier run. Sums of all workers are added to each other.
+    /// Called before the sums of this worker are read: at the end of an epoch, or where workers meet within
+    /// one (a checkpoint may be made there). Moves what the worker has gathered in `scratch` over many
+    /// batches to `sums`. `sums` may have come from an earlier run. The sums of all workers are added to each
+    /// other.
     fn settle(&self, _scratch: &mut Self::Scratch, _sums: &mut Reduction) {}
 
-    /// An epoch has ended; `combined` has the sums of all workers, and is the same for all of them. For what
-    /// adapts to the course of the training, such as a learning rate.
+    /// Called when an epoch has ended. `combined` has the sums of all workers, and is the same for all of
+    /// them. It serves whatever adapts to the course of the training, such as a learning rate.
     fn epoch_ended(&self, _scratch: &mut Self::Scratch, _combined: &Reduction) {}
 
     /// Whether the loss of the first batches is that of a model that knows nothing, so that a higher one at
@@ -476,12 +483,12 @@ pub trait Task: Send + Sync + 'static {
     }
 
     /// The metric by which validations are compared; `None` if there is no validation data besides the test
-    /// data, or no metric is the one that counts. All workers answer alike.
+    /// data, or no single metric is decisive. All workers give the same answer.
     fn criterion(&self) -> Option<Criterion> {
         None
     }
 
     /// This worker's share of the evaluation on `split`, or `None` if there is nothing to evaluate. All
-    /// workers answer alike.
+    /// workers return `None`, or none does.
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<Self::Element>>>;
 }

@@ -1,6 +1,6 @@
-//! The round trip of a small frame over a fabric beside one over bare sockets, between two threads of this
-//! process; over TCP, TLS, Unix sockets and rings in shared memory. With more frames in flight, it measures
-//! throughput: see the mean. CPU is that of both threads.
+//! Measures the round trip of a small frame over a fabric and, for comparison, over bare sockets, between two
+//! threads of this process: over TCP, TLS, Unix sockets and rings in shared memory. With more frames in
+//! flight, it measures throughput, which the mean shows. The CPU time is that of both threads.
 //!
 //! `cargo run --release -p intendant-transport --example pingpong -- [ROUNDS] [BYTES] [IN-FLIGHT]`
 #![allow(clippy::print_stdout, reason = "its output is what this program is for")]
@@ -50,7 +50,7 @@ struct Load {
     in_flight: usize,
 }
 
-/// How long a side that looks for frames does so before it sleeps.
+/// How long a side that polls for frames polls before it sleeps.
 const WHILE: Duration = Duration::from_micros(50);
 
 /// CPU time of this process so far, to 10 ms.
@@ -85,7 +85,7 @@ fn report(what: &str, measure: impl FnOnce() -> Outcome<Vec<Duration>>) -> Outco
     Ok(())
 }
 
-/// The next event, for which a side that looks does so before it sleeps.
+/// The next event. If `looks` is set, the side polls for a while before it sleeps.
 async fn next(fabric: &mut Fabric, looks: bool) -> FabricEvent {
     let start = now();
     while looks && now() - start < WHILE {

@@ -1,18 +1,18 @@
-//! A challenge: a reader shows that it has a token, and does not send it.
+//! Challenges, with which a reader proves that it has a token without sending it.
 //!
-//! Readers of metrics speak HTTP in the clear, and one node tells them the addresses of all others. Where a
-//! node listened, another program may listen now: a token that is sent there is lost. So a server that
-//! refuses a request sends a challenge, which is drawn for the process, and the reader asks again with the
-//! proof: the HMAC-SHA-256 of the challenge under the token. A program that passes a challenge on gets an
-//! answer of that one server, and no token.
+//! Readers of metrics speak HTTP in the clear, and one node tells them the addresses of all others. At an
+//! address where a node listened, another program may listen now, and would learn a token that is sent there.
+//! So a server that refuses a request sends a challenge, which it draws once per process, and the reader asks
+//! again with the proof: the HMAC-SHA-256 of the challenge under the token. A program that relays a challenge
+//! gets the answer of that one server, and no token.
 
 use crate::Token;
 use std::fmt;
 
-/// The scheme, as it is named in headers of HTTP.
+/// The name of the authentication scheme in HTTP headers.
 const SCHEME: &str = "Intendant";
 
-/// What is around the digits of a challenge in a header.
+/// The text before and after the digits of a challenge in a header.
 const BEFORE: &str = "Intendant challenge=\"";
 const AFTER: &str = "\"";
 
@@ -24,7 +24,7 @@ const BYTES: usize = 16;
 pub struct Challenge(String);
 
 impl Challenge {
-    /// Draws one; `None` if the operating system gives no random bytes.
+    /// Draws a challenge; `None` if the operating system gives no random bytes.
     pub fn draw() -> Option<Self> {
         let mut drawn = [0; BYTES];
         getrandom::fill(&mut drawn).ok()?;
@@ -32,22 +32,22 @@ impl Challenge {
         Some(Self(format!("{BEFORE}{digits}{AFTER}")))
     }
 
-    /// Reads the header of a server. `None` if it is no challenge, or has other digits than one that was
-    /// drawn could have.
+    /// Reads the header of a server. `None` if it is not a challenge, or if its digits are not as many
+    /// hexadecimal digits as [`Self::draw`] draws.
     pub fn from_header(header: &str) -> Option<Self> {
         let digits = header.strip_prefix(BEFORE)?.strip_suffix(AFTER)?;
         let is_drawn = digits.len() == 2 * BYTES && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         is_drawn.then(|| Self(header.to_owned()))
     }
 
-    /// What a reader with `token` answers, in the header `Authorization`.
+    /// The answer of a reader with `token`: the value of the header `Authorization`.
     #[must_use]
     pub fn answer(&self, token: &Token) -> String {
         format!("{SCHEME} {}", token.proof(self.0.as_bytes()).to_hex())
     }
 
-    /// Whether a header `Authorization` is the answer of a reader with `token`. All proofs of the right
-    /// length are compared in the same time.
+    /// Whether the value of a header `Authorization` is the answer of a reader with `token`. The comparison
+    /// takes the same time for all proofs of the right length.
     pub fn is_answered(&self, authorization: &str, token: &Token) -> bool {
         let proof = authorization.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME));
         let proof = proof.and_then(|(_, proof)| Token::from_hex(proof).ok());

@@ -1,4 +1,4 @@
-//! Errors before a fabric exists.
+//! Errors that occur before a fabric exists.
 
 use crate::HandshakeError;
 use intendant_core::NodeId;
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
-    /// The address cannot be listened on.
+    /// The node cannot listen on the address.
     #[error("cannot listen on {address}: {}", advice(.error))]
     Bind {
         /// The address asked for.
@@ -34,7 +34,7 @@ pub enum TransportError {
         /// What is wrong.
         reason: String,
     },
-    /// The list of addresses does not fit to the number of nodes.
+    /// The number of addresses is not the number of nodes.
     #[error("{addresses} addresses for a cluster of {nodes} nodes; there must be one per node")]
     Roster {
         /// Addresses given.
@@ -61,7 +61,7 @@ pub enum TransportError {
     Incomplete {
         /// The time allowed.
         within: Duration,
-        /// Who is missing, by rank.
+        /// The missing peers, in order of rank.
         missing: Vec<Missing>,
     },
     /// No connections can be accepted.
@@ -70,13 +70,13 @@ pub enum TransportError {
         /// Why.
         source: io::Error,
     },
-    /// The node is to use RDMA, and cannot.
+    /// The node is configured to use RDMA, but cannot.
     #[error("--transport verbs: {0}")]
     Rdma(String),
-    /// A cluster that encrypts is to use RDMA, which does not.
+    /// The cluster uses TLS, and this node is configured to use RDMA, which does not encrypt.
     #[error("--transport verbs: RDMA does not encrypt, but this cluster uses TLS; leave out one of them")]
     Unencrypted,
-    /// A network card would have to hold the memory of too many connections.
+    /// The connections are so many that RDMA would need more locked memory than a node may lock.
     #[error(
         "--transport verbs: memory for {connections} connections is more than a node locks; use fewer nodes or channels, or tcp"
     )]
@@ -84,7 +84,7 @@ pub enum TransportError {
         /// Connections of this node.
         connections: usize,
     },
-    /// The operating system refuses something else.
+    /// The operating system refuses another operation.
     #[error("cannot set up the connections: {0}")]
     Io(#[from] io::Error),
 }

@@ -25,11 +25,11 @@ pub enum FabricEvent {
     Lost {
         /// The peer.
         peer: NodeId,
-        /// What was seen of it.
+        /// How the link ended.
         error: LinkError,
     },
-    /// After this side called `close`: everything is written, and every peer has said goodbye or is lost. It
-    /// is the last event.
+    /// After `close` of this side: everything is written, and every peer has said goodbye or is lost. It is
+    /// the last event.
     Finished,
 }
 
@@ -49,7 +49,7 @@ pub enum LinkError {
         /// Bytes of the frame that had arrived, its prefix included.
         bytes: usize,
     },
-    /// The peer announced more than a frame may have. Nothing was reserved for it.
+    /// The peer announced a frame longer than the limit. No memory was reserved for it.
     #[error("a frame of {bytes} bytes was announced; allowed are {bytes_max}")]
     FrameTooLong {
         /// Bytes announced.
@@ -60,7 +60,7 @@ pub enum LinkError {
     /// The peer kept sending after its goodbye.
     #[error("{bytes} bytes arrived after the goodbye")]
     AfterGoodbye {
-        /// Bytes that were there already.
+        /// Bytes that had arrived after the goodbye.
         bytes: usize,
     },
 }
@@ -73,6 +73,6 @@ pub struct Sent {
     /// Their contents in bytes; length prefixes and protocol headers are not counted, so that all fabrics
     /// agree.
     pub bytes: u64,
-    /// Those of them that went over Unix sockets or rings in shared memory, to nodes of the same host.
+    /// The part of `bytes` that went over Unix sockets or rings in shared memory, to nodes of the same host.
     pub unix_bytes: u64,
 }

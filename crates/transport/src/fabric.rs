@@ -7,8 +7,8 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, Waker};
 
-/// One channel's links to the same channel of all other nodes. It belongs to one thread; [`FabricBuilder`] is
-/// what travels between threads.
+/// One channel's links to the same channel of all other nodes. It belongs to one thread; a [`FabricBuilder`]
+/// travels between threads.
 ///
 /// All flavours promise the same. Frames of one node to another arrive complete and in order. Sending never
 /// waits. Polling reads from all peers in turn *and* writes what is pending, so that a channel that keeps
@@ -38,7 +38,7 @@ impl FabricBuilder {
     /// If the operating system refuses.
     ///
     /// # Panics
-    /// A fabric over sockets outside of a tokio runtime with I/O enabled.
+    /// If the fabric runs over sockets and the call is not inside a tokio runtime with I/O enabled.
     pub fn finish(self) -> io::Result<Fabric> {
         Ok(match self {
             Self::Local(builder) => Fabric::Local(builder.finish()),
@@ -88,18 +88,20 @@ impl Fabric {
         }
     }
 
-    /// Queues a frame, and writes if much is queued. Its owner bounds what it queues
-    /// ([`Fabric::backlog_bytes`]). A frame to a peer that is lost, or after [`Fabric::close`], is dropped.
+    /// Queues a frame, and writes if much is queued. The caller must bound what it queues
+    /// ([`Fabric::backlog_bytes`]). The fabric drops a frame to a lost peer, and any frame after
+    /// [`Fabric::close`].
     ///
     /// # Panics
     /// If `to` is this node itself or not part of the cluster, or the frame is longer than
     /// [`intendant_core::limits::FRAME_BYTES_MAX`]: a message to oneself needs no fabric, and no peer would
-    /// take the other.
+    /// accept the longer frame.
     pub fn send(&mut self, to: NodeId, frame: Bytes) {
         self.send_parts(to, frame, Bytes::new());
     }
 
-    /// Queues a frame that is `head` and then `rest`. Long parts are not copied on their way to a socket.
+    /// Queues a frame that consists of `head` and then `rest`. It does not copy long parts on their way to a
+    /// socket.
     ///
     /// # Panics
     /// As [`Fabric::send`].
@@ -123,8 +125,8 @@ impl Fabric {
         }
     }
 
-    /// Writes what the sockets take right now, without waiting. Call it at the end of a turn: frames leave
-    /// one poll earlier, and those that a turn produced leave together, as far as they have not been enough
+    /// Writes what the sockets take right now, without waiting. Call it at the end of a turn: frames then
+    /// leave one poll earlier. The frames of one turn leave together, except those that were already enough
     /// for a write of their own.
     pub fn try_flush(&mut self) {
         match self {
@@ -133,8 +135,8 @@ impl Fabric {
         }
     }
 
-    /// Reads, writes, and yields the next event. Once it is pending, the waker is woken when there is more to
-    /// do.
+    /// Reads, writes, and yields the next event. If it returns `Pending`, it wakes the waker when there is
+    /// more to do.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FabricEvent> {
         self.poll_and(cx, true)
     }
@@ -170,8 +172,8 @@ impl Fabric {
     }
 
     /// Whether there is something to do in a ring in shared memory: frames have come, or there is room for
-    /// frames that wait for it. It costs two loads per ring and no system call, and sees nothing of sockets,
-    /// so that a caller who repeats it must poll now and then.
+    /// frames that wait for it. It costs two loads per ring and no system call. It does not look at sockets,
+    /// so a caller that repeats it must also poll now and then.
     pub fn stirs(&mut self) -> bool {
         match self {
             Self::Local(_) => false,
@@ -190,7 +192,7 @@ impl Fabric {
         }
     }
 
-    /// What was sent so far.
+    /// The frames and bytes sent so far.
     pub fn sent(&self) -> Sent {
         match self {
             Self::Local(fabric) => fabric.sent(),
@@ -198,9 +200,10 @@ impl Fabric {
         }
     }
 
-    /// Starts to leave in order: a goodbye follows everything that was sent, then this side's half is shut.
-    /// Go on polling until [`FabricEvent::Finished`]: peers may still have frames for us. A fabric that is
-    /// dropped before is a lost peer to the others, or loses what it had not written.
+    /// Starts to leave in order: the fabric sends a goodbye after everything that was sent, then shuts its
+    /// half of each connection. Keep polling until [`FabricEvent::Finished`]: peers may still have frames for
+    /// this node. If the fabric is dropped earlier, the others report a lost peer, or frames that were not
+    /// written are lost.
     pub fn close(&mut self) {
         match self {
             Self::Local(fabric) => fabric.close(),

@@ -1,13 +1,13 @@
-//! Files of secrets and certificates, and how many files there can be.
+//! Checks of files that hold secrets and certificates, and of how many files this process may open.
 
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Refuses what is no file, because opening a pipe waits for a writer that may never come.
+/// Refuses a path that is not a regular file: opening a pipe would wait for a writer that may never come.
 ///
 /// # Errors
-/// If it is something else, or not there.
+/// If the path is something else, or does not exist.
 pub fn check_is_file(path: &Path) -> io::Result<()> {
     if std::fs::metadata(path)?.is_file() {
         return Ok(());
@@ -15,13 +15,13 @@ pub fn check_is_file(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
-/// Checks that this process may open the files of a runtime of tokio and of its signals: tokio panics if it
-/// may not open the latter.
+/// Checks that this process may open the file descriptors that a tokio runtime and its signal handling need:
+/// tokio panics if it cannot open those for signals.
 ///
 /// # Errors
-/// That of the operating system.
+/// The error of the operating system.
 pub fn check_runtime_fits() -> io::Result<()> {
-    // An event queue, its alarm, a pair for signals and a copy of one end.
+    // An event queue, the descriptor that wakes it, a pair for signals, and a copy of one end of that pair.
     const PAIRS: usize = 3;
     (0..PAIRS).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>().map(drop)
 }

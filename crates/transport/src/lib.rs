@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Fabric`]: frames in, [`FabricEvent`]s out, for one channel of one node. [`local::mesh`]
-//! connects nodes of one process; [`socket`] connects processes, after a handshake that reports the exact
-//! reason if a node is refused. [`Token`] is the secret that the handshake asks for; with [`Tls`], both sides
-//! show certificates first, and TCP connections are encrypted.
+//! Start at [`Fabric`]: it takes frames and yields [`FabricEvent`]s, for one channel of one node.
+//! [`local::mesh`] connects nodes of one process; [`socket`] connects processes, after a handshake that
+//! reports the exact reason if it refuses a node. [`Token`] is the secret that the handshake asks for; with
+//! [`Tls`], both sides show certificates first, and TCP connections are encrypted.
 //!
 //! A frame is opaque bytes to this crate. It starts no threads: a fabric runs on the thread that polls it,
 //! the handshake on the caller's runtime. It sends no heartbeats and does not reconnect: a link that breaks

@@ -1,8 +1,8 @@
 //! The fabric among the nodes of one process.
 //!
-//! Frames are handed over as they are, without a copy, through one queue per receiving channel. Everything
-//! else is as over TCP: order per link, the goodbye, and a fabric that is dropped without one is a lost peer
-//! to the others.
+//! Frames pass without a copy through one queue per receiving channel. Everything else is as over TCP: frames
+//! keep their order per link, and a fabric that leaves says goodbye. If a fabric is dropped without a
+//! goodbye, the others report it as a lost peer.
 
 use crate::{FabricEvent, LinkError, Sent};
 use bytes::Bytes;
@@ -20,7 +20,7 @@ enum Note {
     Gone,
 }
 
-/// A node's state of its link to one peer.
+/// A node's end of the link to one peer.
 #[derive(Debug)]
 struct Link {
     to: UnboundedSender<(NodeId, Note)>,
@@ -28,7 +28,7 @@ struct Link {
     backlog: Arc<AtomicUsize>,
     /// The same counter of the opposite direction, which this side counts down.
     incoming: Arc<AtomicUsize>,
-    /// The peer's last note was taken.
+    /// The peer's last note was received.
     ended: bool,
     /// A frame could not be delivered because the peer has ended.
     undelivered: bool,
@@ -49,10 +49,10 @@ impl Builder {
 #[derive(Debug)]
 pub struct Fabric {
     rank: NodeId,
-    /// By rank; `None` for this node itself.
+    /// The links by rank; `None` for this node itself.
     links: Vec<Option<Link>>,
     inbox: UnboundedReceiver<(NodeId, Note)>,
-    /// Peers that said goodbye, but did not wait for ours.
+    /// Peers that said goodbye and ended without waiting for this node's goodbye.
     lost: VecDeque<NodeId>,
     sent: Sent,
     closing: bool,
@@ -156,7 +156,8 @@ impl Fabric {
             }
             return Poll::Pending;
         }
-        // The inbox ends after every peer's fabric was dropped, and each of them leaves a note before.
+        // The inbox ends only after every peer's fabric is dropped, and each fabric sends a last note before
+        // that.
         let Some((peer, note)) = ready!(self.inbox.poll_recv(cx)) else { return Poll::Pending };
         let Some(link) = &mut self.links[peer.index()] else { return Poll::Pending };
         Poll::Ready(match note {

@@ -1,13 +1,13 @@
 //! A ring of bytes in memory that two processes share: one writes a stream, the other one reads it.
 //!
 //! Positions count the bytes of the stream from its start. Each side keeps its own position to itself and
-//! publishes a copy. It believes the other's only as far as the ring can hold the difference: whatever a peer
-//! writes into the memory, this side stays within the ring, and reads bytes that the caller checks as it
-//! checks those of a socket.
+//! publishes a copy. It accepts the other side's position only if the ring can hold the difference. So
+//! whatever a peer writes into the memory, this side stays within the ring, and reads bytes that the caller
+//! checks as it checks those of a socket.
 //!
 //! A side that has nothing to do announces that it sleeps, looks once more, and waits for a doorbell. The
-//! other side rings only if the announcement is there. With sequentially consistent fences between the two
-//! steps of each, one of them sees the other.
+//! other side moves its position and then rings only if it finds the announcement. Each side has a
+//! sequentially consistent fence between its two steps, so at least one side sees what the other wrote.
 //!
 //! ```text
 //! word 0   written: position of the writer          8   read: position of the reader
@@ -37,12 +37,12 @@ pub(crate) const fn words(capacity: usize) -> usize {
     DATA + capacity / WORD
 }
 
-/// The peer has written something into the ring's words that no peer in order writes.
+/// The peer has published a position that no correct peer publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt {
-    /// What the peer has published.
+    /// The position that the peer has published.
     position: u64,
-    /// Between which positions it must be.
+    /// The position must be from `least` to `most`.
     least: u64,
     most: u64,
 }
@@ -75,20 +75,20 @@ impl Place {
         Self { segment, at, capacity }
     }
 
-    /// The most that the ring holds. A word less than its memory: a word that the writer fills in several
-    /// steps never holds bytes that are still to be read.
+    /// The most bytes that the ring holds: one word less than its memory. So a word that the writer fills in
+    /// several steps never holds bytes of the previous round that are still unread.
     fn usable(&self) -> u64 {
         (self.capacity - WORD) as u64
     }
 
-    /// The byte of the ring, from its start, that has this position in the stream.
+    /// The offset in the ring of the byte at this position of the stream.
     fn byte(&self, position: u64) -> usize {
         (position % self.capacity as u64) as usize
     }
 
     fn sleeps(&self, flag: usize) -> bool {
-        // Relaxed: the word protects nothing. Most of the time no one sleeps, and a load leaves the line
-        // shared.
+        // Relaxed: the word protects nothing. Most of the time neither side sleeps, and a load leaves the
+        // cache line shared.
         self.segment.load(self.at + flag, Ordering::Relaxed) != 0
             && self.segment.swap(self.at + flag, 0, Ordering::Relaxed) != 0
     }
@@ -99,9 +99,9 @@ impl Place {
 pub(crate) struct Writer {
     place: Place,
     written: u64,
-    /// The reader's position when it was looked at.
+    /// The reader's position when this side last looked.
     read: u64,
-    /// The word at `written`, if it is begun.
+    /// The word at `written`, if it is partly filled.
     begun: [u8; WORD],
 }
 
@@ -111,10 +111,10 @@ impl Writer {
         Self { place: Place::new(segment, at, capacity), written: 0, read: 0, begun: [0; WORD] }
     }
 
-    /// Looks where the reader is.
+    /// Loads the reader's position.
     fn look(&mut self) -> Result<(), Corrupt> {
-        // Acquire: pairs with the Release in `Reader::read`, so that bytes are overwritten after they were
-        // read.
+        // Acquire: pairs with the Release in `Reader::read`, so that bytes are overwritten only after they
+        // were read.
         let position = self.place.segment.load(self.place.at + READ, Ordering::Acquire);
         if !(self.read..=self.written).contains(&position) {
             return Err(Corrupt { position, least: self.read, most: self.written });
@@ -159,7 +159,7 @@ impl Writer {
         }
         let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % WORD);
         let (start, data) = (self.place.byte(self.written), self.place.at + DATA);
-        // No bytes are written at the end of the memory only if there are none at all.
+        // `first` is empty only if `whole` is: there is always room before the end of the memory.
         let (first, second) = whole.split_at(whole.len().min(self.place.capacity - start));
         if !first.is_empty() {
             self.place.segment.write_bytes(data + start / WORD, first);
@@ -176,13 +176,14 @@ impl Writer {
         }
     }
 
-    /// Stores the word at `written`. The reader may read it meanwhile: bytes that it may use do not change.
+    /// Stores the word at `written`. The reader may read it meanwhile: the bytes that it may use do not
+    /// change.
     fn store_begun(&self) {
         let at = self.place.at + DATA + self.place.byte(self.written) / WORD;
         self.place.segment.store(at, u64::from_ne_bytes(self.begun), Ordering::Relaxed);
     }
 
-    /// After a write: whether the reader sleeps and must be woken. Says so once per sleep.
+    /// After a write: whether the reader sleeps and must be woken. It is true once per sleep.
     #[must_use = "a reader that sleeps does not see what was written"]
     pub(crate) fn must_wake(&self) -> bool {
         // SeqCst: pairs with the fence in `Reader::fall_asleep`. Either the reader sees what was written, or
@@ -218,7 +219,7 @@ impl Writer {
 pub(crate) struct Reader {
     place: Place,
     read: u64,
-    /// The writer's position when it was looked at.
+    /// The writer's position when this side last looked.
     written: u64,
 }
 
@@ -228,7 +229,7 @@ impl Reader {
         Self { place: Place::new(segment, at, capacity), read: 0, written: 0 }
     }
 
-    /// Bytes that can be read. Looks at the writer's position if none are known.
+    /// The number of bytes that can be read. Loads the writer's position if it knows of none.
     pub(crate) fn available(&mut self) -> Result<usize, Corrupt> {
         if self.written == self.read {
             // Acquire: pairs with the Release in `Writer::write`, so that the bytes are there.
@@ -242,7 +243,7 @@ impl Reader {
         Ok((self.written - self.read) as usize)
     }
 
-    /// Appends at most `most` bytes to `into`, and returns how many.
+    /// Appends at most `most` bytes to `into`, and returns the number of bytes appended.
     pub(crate) fn read(&mut self, into: &mut BytesMut, most: usize) -> Result<usize, Corrupt> {
         let all = self.available()?.min(most);
         let mut block = [0; BLOCK_BYTES];
@@ -270,8 +271,8 @@ impl Reader {
     pub(crate) fn must_wake(&self) -> bool {
         // SeqCst: pairs with the fence in `Writer::fall_asleep`.
         fence(Ordering::SeqCst);
-        // A writer that sleeps writes nothing, so its position is the one that is known here once this side
-        // has read everything that was known before.
+        // A writer that sleeps writes nothing. So once this side has read everything that it knew of, the
+        // writer's position that it knows is the current one.
         self.written - self.read <= self.place.usable() / 2 && self.place.sleeps(WRITER_ASLEEP)
     }
 

@@ -1,4 +1,4 @@
-//! Tests of rings on the memory that ships; `tests/loom.rs` has those of interleavings.
+//! Tests of rings on the memory that the product uses; `tests/loom.rs` tests interleavings.
 
 use crate::ring::{Reader, Writer, words};
 use crate::sync::{Ordering, Segment};
@@ -6,10 +6,10 @@ use bytes::BytesMut;
 use proptest::prelude::*;
 use std::io::IoSlice;
 
-/// What the ring does not use of its memory.
+/// The bytes of its memory that the ring leaves unused.
 const WORD: usize = 8;
 
-/// Bytes of the tests' ring: little, so that it is often full.
+/// Bytes of the tests' ring: few, so that it is often full.
 const CAPACITY: usize = 128;
 
 fn ends(at: usize) -> (Writer, Reader, Segment) {
@@ -23,7 +23,7 @@ proptest! {
         steps in proptest::collection::vec((any::<bool>(), 0usize..200, 0usize..200), 1..200),
     ) {
         let (mut writer, mut reader, _) = ends(3);
-        // Each byte tells its place in the stream.
+        // The value of each byte follows from its place in the stream.
         let stream: Vec<u8> = (0..100_000usize).map(|place| (place % 251) as u8).collect();
         let (mut written, mut read) = (0, BytesMut::new());
         for (writes, first, second) in steps {
@@ -37,7 +37,7 @@ proptest! {
                 let before = read.len();
                 let taken = reader.read(&mut read, first).expect("in order");
                 prop_assert_eq!(read.len() - before, taken);
-                // The reader looks again once it has read all that it knows of.
+                // The reader looks again only once it has read all that it knows of.
                 prop_assert!(taken > 0 || first == 0 || before == written);
             }
             prop_assert!(read == stream[..read.len()]);

@@ -1,5 +1,5 @@
-//! The primitives that rings are built from. Model checking compiles rings against another file of this
-//! shape.
+//! The primitives that rings are built from. For model checking, rings are compiled against another file with
+//! the same items.
 
 #[cfg(target_os = "linux")]
 pub(crate) use intendant_segment::Segment;

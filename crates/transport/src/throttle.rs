@@ -1,7 +1,7 @@
 //! Limits how often one kind of event is written to the log.
 //!
-//! Everything that reaches a listening port can cause a line. An attack or a loop in a script causes
-//! thousands per second, which hides what matters and fills the disk.
+//! Every connection to a listening port can cause a line. An attack or a loop in a script causes thousands
+//! per second, which hides what matters and fills the disk.
 
 use intendant_core::Tick;
 
@@ -29,7 +29,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// An event at `now`. If it may be logged: how many events before it were not.
+    /// Records an event at `now`. If it may be logged, returns how many events before it were not.
     pub fn pass(&mut self, now: Tick) -> Option<Suppressed> {
         let periods = now.0.saturating_sub(self.refilled.0) / REFILL_US;
         self.lines = (self.lines + periods).min(BURST);
@@ -43,8 +43,8 @@ impl Throttle {
     }
 }
 
-/// Number of events that were not logged. It prints nothing if there are none, else a remark in parentheses
-/// with a leading space.
+/// Number of events that were not logged. It prints nothing if there are none, and otherwise a remark in
+/// parentheses with a leading space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suppressed(pub u64);
 

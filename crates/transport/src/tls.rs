@@ -1,9 +1,9 @@
 //! Mutual TLS: the files of a node, and the handshake on a connection that is established.
 //!
-//! Both planes use this module, so that both verify the same and fail with the same words. Each side verifies
-//! that the other's certificate is signed by the authority, is valid now and carries the name [`TLS_NAME`].
-//! The name is the same for all nodes, and no address is verified: nodes are dialled by addresses that
-//! launchers choose, and the authority decides who is a node.
+//! Both planes use this module, so that both make the same checks and report failures in the same words. Each
+//! side verifies that the other's certificate is signed by the authority, is valid now and carries the name
+//! [`TLS_NAME`]. The name is the same for all nodes, and no address is verified: nodes are dialled by
+//! addresses that launchers choose, and the authority decides who is a node.
 //!
 //! TLS 1.3 only, without resumption: connections of a cluster last as long as the cluster. No process-wide
 //! provider of cryptography is installed.
@@ -38,7 +38,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::either::Either;
 
 /// The acceptor's first byte after the handshake. In TLS 1.3 a dialler ends the handshake before the acceptor
-/// has verified the dialler's certificate; with this byte it knows that it is accepted.
+/// has verified the dialler's certificate; this byte tells the dialler that it is accepted.
 const WELCOME: u8 = b'I';
 
 /// The first byte of every TLS connection: a record with a handshake message.
@@ -60,11 +60,11 @@ const NOT_WITHOUT_TLS: [u8; 24] = {
     bytes
 };
 
-/// The answer to a dialler that uses TLS where this node does not: no record of TLS begins like this.
+/// The answer to a dialler that uses TLS where this node does not: no TLS record begins like this.
 const NO_TLS_HERE: &[u8] = b"INTENDNT: no TLS here\n";
 
-/// Bytes that a refused dialler may still send before the connection is cut, and the time for that. Closing
-/// with bytes unread resets the connection, and the dialler may then not read why it is refused.
+/// Bytes that a refused dialler may still send before the connection is closed, and the time for that.
+/// Closing with bytes unread resets the connection, and the dialler may then not read why it is refused.
 const LEFTOVER_BYTES_MAX: u64 = 64 << 10;
 const LEFTOVER: Duration = Duration::from_secs(1);
 
@@ -83,7 +83,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files, and verifies this node's certificate as its peers will. Blocks.
+    /// Reads the files, and verifies this node's certificate as its peers will. The call blocks.
     ///
     /// # Errors
     /// See [`TlsFileError`]; each names the file.
@@ -196,14 +196,14 @@ pub fn is_tls_answer(first: u8) -> bool {
     matches!(first, RECORD_ALERT | RECORD_HANDSHAKE)
 }
 
-/// Says a last word and closes, so that the other side can read it.
+/// Sends a last message, and closes the connection such that the other side can read it.
 async fn part(mut stream: TcpStream, last: &[u8]) {
     let farewell = async {
         stream.write_all(last).await?;
         stream.shutdown().await?;
         tokio::io::copy(&mut stream.take(LEFTOVER_BYTES_MAX), &mut tokio::io::sink()).await
     };
-    // However it ends, the connection is cut afterwards.
+    // Whatever the result, the connection is closed afterwards.
     let _ = timeout(LEFTOVER, farewell).await;
 }
 
@@ -241,12 +241,12 @@ fn verify(
 pub struct TlsStream(Box<tokio_rustls::TlsStream<TcpStream>>);
 
 impl TlsStream {
-    /// The connection below.
+    /// The TCP connection below.
     pub fn tcp(&self) -> &TcpStream {
         self.0.get_ref().0
     }
 
-    /// The connection below, and the state of TLS.
+    /// The TCP connection below, and the state of TLS.
     pub(crate) fn into_parts(self) -> (TcpStream, Connection) {
         match *self.0 {
             tokio_rustls::TlsStream::Client(stream) => {

@@ -4,23 +4,24 @@ use ring::hmac;
 use std::fmt;
 use subtle::ConstantTimeEq;
 
-/// Bytes of a token as it travels.
+/// Bytes of a token on the wire.
 pub const TOKEN_BYTES: usize = 32;
 
-/// What a token is hashed with for readers.
+/// The text that is hashed under a token to derive the token of readers.
 const READERS: &[u8] = b"intendant: read the metrics of a cluster";
 
-/// What a token is hashed with for windows of memory; the number of the cluster follows.
+/// The text that is hashed under a token to derive the secret of memory windows; the number of the cluster
+/// follows.
 const WINDOWS: &[u8] = b"intendant: windows of the memory of a host";
 
-/// What a token is hashed with for a proof; the challenge follows.
+/// The text that is hashed under a token to derive a proof; the challenge follows.
 const PROOF: &[u8] = b"intendant: answer to a challenge: ";
 
-/// Bytes that a token given as text must have at least: 128 bits cannot be guessed.
+/// The fewest bytes of a token that is given as text: 128 bits cannot be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
 
 /// The secret that all nodes of a cluster share. It is compared in constant time and never printed:
-/// [`fmt::Debug`] shows that there is a token, not which.
+/// [`fmt::Debug`] shows only whether there is a token.
 #[derive(Clone)]
 pub struct Token([u8; TOKEN_BYTES]);
 
@@ -34,7 +35,7 @@ pub enum TokenError {
         /// Position of the character, from 1.
         position: usize,
     },
-    /// Too few or too many digits, or half a byte.
+    /// Too few or too many digits, or an odd number of them.
     #[error(
         "the token has {digits} hexadecimal digits; it needs an even number from {} to {}",
         2 * TOKEN_BYTES_MIN,
@@ -55,8 +56,8 @@ impl Token {
         Self(bytes)
     }
 
-    /// The token of a cluster that has none. Every process that reaches the port may join, so it serves on
-    /// loopback addresses only.
+    /// The token of a cluster that has none. Every process that reaches the port may join, so such a cluster
+    /// listens on loopback addresses only.
     pub const fn open() -> Self {
         Self([0; TOKEN_BYTES])
     }
@@ -66,9 +67,9 @@ impl Token {
         self.matches(&Self::open())
     }
 
-    /// The token of programs that read the numbers of a cluster with this token: its HMAC-SHA-256 of a text.
-    /// It travels unencrypted, and with it alone no process may join the cluster or stop it. The open token
-    /// has the open token.
+    /// The token of programs that read the metrics of a cluster with this token: the HMAC-SHA-256 of a fixed
+    /// text under this token. It travels unencrypted, and a process that has only this derived token may
+    /// neither join the cluster nor stop it. From the open token, the open token is derived.
     #[must_use]
     pub fn of_readers(&self) -> Self {
         if self.is_open() {
@@ -77,20 +78,21 @@ impl Token {
         Self(self.hash(READERS, &[]))
     }
 
-    /// What shows that one has this token, and does not tell it: its HMAC-SHA-256 of a text and a challenge.
+    /// A proof of having this token that does not reveal it: the HMAC-SHA-256 of a text and a challenge under
+    /// this token.
     pub(crate) fn proof(&self, challenge: &[u8]) -> Self {
         Self(self.hash(PROOF, challenge))
     }
 
     /// The secret of processes of one host that map each other's memory, for cluster `cluster` of this token:
-    /// its HMAC-SHA-256 of a text and the number. It travels through a socket of the host, and with it alone
-    /// no process may join the cluster.
+    /// the HMAC-SHA-256 of a text and that number under this token. It travels through a socket of the host,
+    /// and a process that has only this secret may not join the cluster.
     #[must_use]
     pub fn of_windows(&self, cluster: u64) -> [u8; TOKEN_BYTES] {
         self.hash(WINDOWS, &cluster.to_le_bytes())
     }
 
-    /// The HMAC-SHA-256 of a text, which says what for, and of what follows it.
+    /// The HMAC-SHA-256, under this token, of a text that names the purpose and of the bytes that follow it.
     fn hash(&self, purpose: &[u8], rest: &[u8]) -> [u8; TOKEN_BYTES] {
         let hash = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), &[purpose, rest].concat());
         let mut bytes = [0; TOKEN_BYTES];
@@ -99,7 +101,7 @@ impl Token {
     }
 
     /// Parses hexadecimal digits, from 128 to 256 bits; white space around them (a file's last line break) is
-    /// ignored. Fewer than 256 bits are filled up with zeros.
+    /// ignored. Fewer than 256 bits are padded with zeros.
     ///
     /// # Errors
     /// See [`TokenError`].

@@ -1,12 +1,12 @@
-//! Rings under loom: a writer against a reader, with sleep and room. The source is the shipped one, compiled
-//! a second time, on memory of loom's atomic words.
+//! Rings under loom: a writer against a reader, which sleep and wait for room. The source is that of the
+//! product, compiled a second time with memory of loom's atomic words.
 
 mod sync {
     pub(crate) use crate::memory::Segment;
     pub(crate) use loom::sync::atomic::{Ordering, fence};
 }
 
-/// As the segment that is shipped, with words of loom.
+/// A stand-in for the product's segment, with loom's atomic words.
 mod memory {
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +71,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Two words, of which one can be used.
 const CAPACITY: usize = 16;
 
-/// All interleavings in which threads lose their core at most so many times.
+/// Checks all interleavings with at most `times` preemptions.
 fn bounded(times: usize, check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(times);
@@ -83,7 +83,7 @@ fn ends() -> (Writer, Reader) {
     (Writer::new(memory.clone(), 0, CAPACITY), Reader::new(memory, 0, CAPACITY))
 }
 
-/// The stream's bytes are 1, 2, 3 …, so that each tells its place.
+/// The stream's bytes are 1, 2, 3 …, so that the value of each byte shows its place.
 fn stream(from: u8, bytes: usize) -> Vec<u8> {
     (from..).take(bytes).collect()
 }
@@ -94,7 +94,7 @@ fn bytes_arrive_in_order_while_words_are_begun_and_used_again() {
         let (mut writer, mut reader) = ends();
         let writing = thread::spawn(move || {
             let mut written = 0;
-            // Cuts within words, and more than the ring holds.
+            // Lengths that end within words, and together more than the ring holds.
             for bytes in [3, 4, 6, 5] {
                 let wanted = stream(1 + written as u8, bytes);
                 written += writer.write(&[IoSlice::new(&wanted)]).expect("a reader in order");
@@ -123,7 +123,7 @@ fn a_reader_that_sleeps_is_woken() {
         });
         let sleeps = reader.fall_asleep().expect("a writer in order");
         let woken = writing.join().expect("the writer ends");
-        // Else it would sleep, and no one would wake it.
+        // Otherwise the reader would sleep, and nothing would wake it.
         assert!(woken || !sleeps);
         cases[usize::from(sleeps)].store(true, Relaxed);
     });

@@ -49,7 +49,7 @@ pub struct Request {
     pub hops: u8,
     /// The keys.
     pub keys: Vec<Key>,
-    /// Per key, its position in the worker's call; answers name keys by it.
+    /// Per key, its position in the worker's call; answers name keys by their positions.
     pub positions: Vec<u32>,
     /// For a push or set, the elements of all keys, little-endian, concatenated. Empty for a pull.
     pub values: Bytes,
@@ -107,8 +107,8 @@ pub struct Response {
     pub kind: AccessKind,
     /// The positions of the worker's call that are answered.
     pub positions: Vec<u32>,
-    /// With location caches, per position the relocation counter of the key: the sender owned it when the
-    /// counter was this. Empty without.
+    /// With location caches, per position, the relocation counter that the key had when the sender owned it.
+    /// Empty without location caches.
     pub counters: Vec<u32>,
     /// For a pull, the elements of all these positions. Empty for a push or set.
     pub values: Bytes,

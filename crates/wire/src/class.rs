@@ -1,4 +1,4 @@
-//! The classes of messages: the first byte of a frame, and the keys of statistics.
+//! The classes of messages. The class is the first byte of a frame; statistics count messages by class.
 
 use std::fmt;
 
@@ -55,7 +55,7 @@ pub enum MessageFamily {
     Clock,
     /// Static replicas.
     AllReduce,
-    /// Intents that homes decide about.
+    /// Reports of intents to homes that decide about keys.
     Intent,
     /// Finding main copies.
     Location,

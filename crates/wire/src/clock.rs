@@ -11,7 +11,7 @@ use crate::frame::{Body, Header, Payload};
 use crate::{HeaderField, MessageClass, WireError};
 use intendant_core::strict_assert;
 
-/// The workers that a clock is of.
+/// The workers to which a clock belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ClockScope {
@@ -21,8 +21,9 @@ pub enum ClockScope {
     /// The slowest node, as far as the sender knows; all replica updates from before that clock were sent
     /// before this message.
     Global = 1,
-    /// All workers: they have returned from a meeting. Updates that the sender's workers made before the
-    /// meeting were sent before this message; the clock with which they returned follows.
+    /// All workers: they have returned from a meeting. The sender sent the updates that its workers made
+    /// before the meeting before this message. The clock with which the workers returned follows in another
+    /// message.
     Resumed = 2,
 }
 

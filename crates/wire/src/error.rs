@@ -13,7 +13,7 @@ pub enum WireError {
     Truncated {
         /// Length of the frame.
         bytes: usize,
-        /// Length that its own counts ask for.
+        /// Length that its own counts require.
         needed: usize,
     },
     /// The frame continues after the message.
@@ -50,13 +50,13 @@ pub enum WireError {
         /// Keys of the frame.
         keys: usize,
     },
-    /// The frame announces a relocation counter per key, and has no keys.
+    /// The frame announces a relocation counter per key, but has no keys.
     #[error("frame of class {class} announces relocation counters, but has no keys")]
     CountersWithoutKeys {
         /// The class of the message.
         class: MessageClass,
     },
-    /// Entries that must ascend do not.
+    /// Entries that must ascend do not ascend.
     #[error("{field} must ascend, but number {at} is not greater than the one before")]
     Unordered {
         /// What they are.
@@ -72,7 +72,7 @@ pub enum WireError {
         /// Its value.
         value: u8,
     },
-    /// A frame that is packed, where one that is not is read.
+    /// A packed frame, where the reader accepts only unpacked frames.
     #[error("packing of the frame is {value}, but must be 0 where frames are not packed")]
     Packed {
         /// Its value.
@@ -86,7 +86,7 @@ pub enum WireError {
         /// The length that it must have.
         bytes: usize,
     },
-    /// A compressed frame announces more bytes than there can be in it.
+    /// A compressed frame announces more bytes than its compressed bytes can hold.
     #[error("frame has {from} compressed bytes and announces {bytes} when they are decompressed")]
     Decompressed {
         /// How many it announces.
@@ -115,7 +115,7 @@ pub enum WireError {
 /// A field of the header with which every frame starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HeaderField {
-    /// What kind of its class the message is.
+    /// The kind of the message within its class.
     Tag,
     /// Flags, or the number of forwards.
     Flags,

@@ -1,10 +1,9 @@
-//! The parts that all frames are made of: the header, and runs of keys and numbers. All numbers are
-//! little-endian.
+//! The parts of all frames: the header, and runs of keys and numbers. All numbers are little-endian.
 //!
-//! Every frame starts with the same 16 bytes: class, tag, flags, how it is packed, node (u16), worker (u16),
-//! argument (u32), count (u32). Each class documents, next to its layout, what it puts into these fields; the
-//! fields that it does not use are zero. Then follow, depending on the class, fixed fields, runs of keys
-//! (u64) or numbers (u32), and the elements up to the end of the frame.
+//! Every frame starts with the same 16 bytes: class, tag, flags, packing, node (u16), worker (u16), argument
+//! (u32), count (u32). Each class documents, next to its layout, what it puts into these fields; the fields
+//! that it does not use are zero. The header is followed, depending on the class, by fixed fields, runs of
+//! keys (u64) or numbers (u32), and the elements up to the end of the frame.
 
 use crate::{HeaderField, MessageClass, OpId, Origin, WireError};
 use bytes::{Buf, BufMut, Bytes};
@@ -33,7 +32,7 @@ pub(crate) trait Payload {
         [&[], &[]]
     }
 
-    /// The number of keys that the message is about, also if it names them by position or index.
+    /// The number of keys that the message is about, even if it names them by position or index.
     fn key_count(&self) -> usize {
         self.keys().iter().map(|keys| keys.len()).sum()
     }
@@ -90,7 +89,7 @@ impl Header {
         frame
     }
 
-    /// Splits a frame, which is `frame` and then `rest`, into its header and what follows.
+    /// Splits a frame, which is `frame` followed by `rest`, into its header and its body.
     pub(crate) fn read(mut frame: Bytes, rest: Bytes) -> Result<(Self, Body), WireError> {
         let bytes = frame.len() + rest.len();
         if bytes > limits::FRAME_BYTES_MAX {
@@ -114,12 +113,13 @@ impl Header {
         Ok((Self { class, tag, flags, node, worker, argument, count }, Body { frame, rest }))
     }
 
-    /// The operation of a worker that a request names, or the answer to it.
+    /// The operation of a worker that a request or its answer names.
     pub(crate) fn origin(&self) -> Origin {
         Origin { node: NodeId(self.node), worker: WorkerId(self.worker), op: OpId(self.argument) }
     }
 
-    /// Checks that fields are zero which this class does not use: every message has one frame only.
+    /// Checks that the fields that this class does not use are zero, so that every message has exactly one
+    /// frame.
     pub(crate) fn unused<const N: usize>(&self, fields: [HeaderField; N]) -> Result<(), WireError> {
         for field in fields {
             let value = match field {
@@ -149,15 +149,15 @@ impl Header {
     }
 }
 
-/// What is left to be read of a frame: `frame`, and then `rest`.
+/// The unread part of a frame: `frame` followed by `rest`.
 pub(crate) struct Body {
     frame: Bytes,
     rest: Bytes,
 }
 
 impl Body {
-    /// Checks that the frame has `bytes` more bytes, before memory is taken for them. Nothing may have been
-    /// read of it.
+    /// Checks that the frame has `bytes` more bytes, before the caller allocates memory for them. Nothing may
+    /// have been read from the body yet.
     pub(crate) fn need(&self, bytes: usize) -> Result<(), WireError> {
         let there = self.frame.len() + self.rest.len();
         if there < bytes {
@@ -166,7 +166,7 @@ impl Body {
         Ok(())
     }
 
-    /// Makes the next `bytes` bytes lie in `frame`.
+    /// Ensures that the next `bytes` bytes are in `frame`.
     fn reach(&mut self, bytes: usize) {
         if self.frame.len() < bytes {
             self.join();
@@ -189,7 +189,8 @@ impl Body {
         items
     }
 
-    /// The next `count` keys. The caller has checked that the frame has them, as for all that follow.
+    /// The next `count` keys. The caller has checked that the frame has them; the same holds for the methods
+    /// below.
     pub(crate) fn keys(&mut self, count: usize) -> Vec<Key> {
         self.run(count, |raw| Key(u64::from_le_bytes(raw)))
     }
@@ -231,7 +232,7 @@ impl Body {
         if extra == 0 { Ok(()) } else { Err(WireError::TrailingBytes { extra }) }
     }
 
-    /// The elements with which the frame ends if the message has any; otherwise nothing may be left.
+    /// The elements with which the frame ends if `valued`; otherwise checks that nothing is left.
     pub(crate) fn values_if(self, valued: bool) -> Result<Bytes, WireError> {
         if valued {
             return Ok(self.values());

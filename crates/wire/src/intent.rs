@@ -17,7 +17,7 @@ use intendant_core::{Key, limits};
 pub struct IntentReport {
     /// Keys for which intents have become active.
     pub begun: Vec<Key>,
-    /// Keys for which intents are over, maybe some that this message has begun.
+    /// Keys for which intents are over; `begun` may contain some of them.
     pub over: Vec<Key>,
 }
 

@@ -2,13 +2,13 @@
 //!
 //! One channel engine sends a [`Message`] to another. [`Message::encode`] makes a frame of it.
 //! [`Message::decode`] reads a frame from a peer that is not trusted: it checks every length against the
-//! frame before it takes memory, and every enumeration against its known values, and the frame must end where
-//! the message ends. Each family of messages has a module with its types, their layout, and how they are
-//! encoded and decoded. `docs/protocol.md` has the layout of all frames; `tests/it/golden.rs` pins it byte by
-//! byte.
+//! frame before it allocates memory, checks every enumeration against its known values, and requires that the
+//! frame ends where the message ends. Each family of messages has a module with its types, their layout, and
+//! how they are encoded and decoded. `docs/protocol.md` has the layout of all frames; `tests/it/golden.rs`
+//! pins it byte by byte.
 //!
-//! `docs/extending.md` lists what a new message needs. Messages that older nodes do not know are a new
-//! [`PROTOCOL`].
+//! `docs/extending.md` lists what a new message needs. A message that older nodes do not know requires a new
+//! [`PROTOCOL`] version.
 //!
 //! [`Packer`] shortens the frames of a connection, and [`Unpacker`] reads them at its other end.
 //!

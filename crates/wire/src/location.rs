@@ -28,12 +28,13 @@ pub struct Located {
     pub keys: Vec<Key>,
 }
 
-/// A new owner of keys tells a node which of its broadcasts no owner has executed or will execute.
+/// A new owner of keys tells a node which of that node's broadcasts no owner has executed or will execute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Void {
     /// The keys.
     pub keys: Vec<Key>,
-    /// Per key, the number of the receiver's last broadcast that was decided before.
+    /// Per key, the number of the receiver's last broadcast that an owner has decided; the void ones come
+    /// after it.
     pub after: Vec<u32>,
     /// Per key, the number of the receiver's last broadcast that is void.
     pub upto: Vec<u32>,
@@ -107,7 +108,7 @@ fn unused(header: &Header) -> Result<(), WireError> {
     header.unused([HeaderField::Tag, HeaderField::Flags, HeaderField::Worker, HeaderField::Argument])
 }
 
-/// A body of keys.
+/// A body that consists of keys.
 fn only_keys(header: &Header, mut body: Body) -> Result<Vec<Key>, WireError> {
     unused(header)?;
     body.need(header.count * KEY_BYTES)?;

@@ -73,13 +73,13 @@ impl Message {
         self.payload().class()
     }
 
-    /// The keys that the message names, in the order of its frame. A [`Response`] names positions and a
-    /// [`Reduce`] indices instead, and a [`SnapshotRequest`] a range: these have none.
+    /// The keys that the message names, in the order of its frame. There are none for a [`Response`], which
+    /// names positions, a [`Reduce`], which names indices, and a [`SnapshotRequest`], which names a range.
     pub fn keys(&self) -> impl Iterator<Item = Key> + Clone + '_ {
         self.payload().keys().into_iter().flatten().copied()
     }
 
-    /// The number of keys that the message is about, also if it names them by position or index.
+    /// The number of keys that the message is about, even if it names them by position or index.
     #[must_use]
     pub fn key_count(&self) -> usize {
         self.payload().key_count()
@@ -95,7 +95,7 @@ impl Message {
     ///
     /// # Panics
     /// In debug builds, if the message exceeds the limits of a frame or its keys and positions differ in
-    /// number: senders split what is too long.
+    /// number: senders split messages that are too long.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let payload = self.payload();
@@ -118,8 +118,8 @@ impl Message {
         (Bytes::from(head), values)
     }
 
-    /// Reads a frame that is not packed. Values are not copied: they stay slices of the frame. The frames of
-    /// a connection are for its [`Unpacker`](crate::Unpacker).
+    /// Reads a frame that is not packed. Values are not copied: they stay slices of the frame. To read the
+    /// frames of a connection, use its [`Unpacker`](crate::Unpacker).
     ///
     /// # Errors
     /// If the frame is not exactly one message.
@@ -127,7 +127,7 @@ impl Message {
         Self::decode_parts(frame, Bytes::new())
     }
 
-    /// Reads a frame that is `head` and then `rest`. `head` has at least the header.
+    /// Reads a frame that is `head` followed by `rest`. `head` contains at least the header.
     pub(crate) fn decode_parts(head: Bytes, rest: Bytes) -> Result<Self, WireError> {
         let (header, body) = Header::read(head, rest)?;
         match header.class {

@@ -20,7 +20,7 @@ use intendant_core::{Key, NodeId, limits, strict_assert};
 pub struct Localize {
     /// The node that wants the keys.
     pub requester: NodeId,
-    /// How often the message has been forwarded; never where homes order relocations.
+    /// How often the message has been forwarded; 0 where homes order relocations.
     pub hops: u8,
     /// The keys.
     pub keys: Vec<Key>,
@@ -83,15 +83,15 @@ impl Payload for Relocate {
     }
 }
 
-/// Values, and the responsibility for them, from the old owner to the new one.
+/// The old owner passes values, and the responsibility for them, to the new owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandOver {
     /// The keys.
     pub keys: Vec<Key>,
     /// Per key, its relocation counter from now on.
     pub counters: Vec<u32>,
-    /// Where nodes broadcast operations, per node the number of its broadcasts that all these keys have been
-    /// through. Empty elsewhere.
+    /// Where nodes broadcast operations, per node, the number of its broadcasts that all these keys have been
+    /// through. Empty otherwise.
     pub decided: Vec<u32>,
     /// The holders of replicas of these keys: at most one row per key and node, ascending by key, then node.
     pub holders: Vec<HolderRow>,
@@ -107,7 +107,7 @@ impl HandOver {
 /// A node that holds a replica of a key that is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HolderRow {
-    /// Which of the keys of the message, from 0.
+    /// The index of its key among the keys of the message, from 0.
     pub at: u32,
     /// Version of the main copy.
     pub version: u32,
@@ -115,7 +115,7 @@ pub struct HolderRow {
     pub node: NodeId,
     /// Generation of its registration.
     pub generation: u32,
-    /// Number of its last delta that was merged.
+    /// Number of its last merged delta.
     pub seq: u32,
 }
 
@@ -140,7 +140,8 @@ impl HolderRow {
         }
     }
 
-    /// Checks that every row is of one of `keys` keys, and that there is one per key and node, in order.
+    /// Checks that every row belongs to one of `keys` keys, that there is at most one row per key and node,
+    /// and that the rows are in order.
     fn check(rows: &[Self], keys: usize) -> Result<(), WireError> {
         if let Some(row) = rows.iter().position(|holder| holder.at as usize >= keys) {
             return Err(WireError::NoSuchKey { row, at: rows[row].at, keys });

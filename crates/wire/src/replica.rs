@@ -1,4 +1,4 @@
-//! Replicas that are kept in step through the owner.
+//! Replicas that nodes synchronise through the owner.
 //!
 //! | field | of a replica request | of a replica update |
 //! | --- | --- | --- |
@@ -12,7 +12,7 @@
 //! | | | if flagged, counters |
 //! | | of a delta, elements | of a set-up or refresh, elements |
 //!
-//! The worker is zero. Elements that are bfloat16 have tags of their own.
+//! The worker is zero. Messages with bfloat16 elements have tags of their own.
 
 use crate::frame::{Body, Header, KEY_BYTES, NUMBER_BYTES, Payload};
 use crate::{HeaderField, MessageClass, WireError};
@@ -88,12 +88,12 @@ pub struct ReplicaRequest {
     pub keys: Vec<Key>,
     /// Per key, the generation of the holder's registration.
     pub generations: Vec<u32>,
-    /// Per key: to ask, the worker clock up to which the copy must have every update (0: any copy will do);
-    /// of a delta, its number within the generation, from 1. Empty to drop.
+    /// Per key: of an ask, the worker clock up to which the copy must have every update (0: any copy will
+    /// do); of a delta, its number within the generation, from 1. Empty for a drop.
     pub numbers: Vec<u32>,
-    /// How the elements of a delta are written. Else exact.
+    /// How the elements of a delta are written. Exact for other kinds.
     pub precision: Precision,
-    /// Of a delta, the elements of all keys, little-endian, concatenated. Else empty.
+    /// Of a delta, the elements of all keys, little-endian, concatenated. Empty for other kinds.
     pub values: Bytes,
 }
 
@@ -183,7 +183,7 @@ impl ReplicaUpdateKind {
         }
     }
 
-    /// Whether there are the number of a delta and a version per key.
+    /// Whether there are a delta number and a version per key.
     fn numbered(self) -> bool {
         match self {
             Self::SetUp | Self::Refresh | Self::Acknowledged => true,
@@ -218,16 +218,16 @@ pub struct ReplicaUpdate {
     pub keys: Vec<Key>,
     /// Per key, the generation of the registration that this is about.
     pub generations: Vec<u32>,
-    /// Per key, the number of the holder's last delta that was merged. Empty when dropped.
+    /// Per key, the number of the holder's last merged delta. Empty when dropped.
     pub seqs: Vec<u32>,
     /// Per key, the version of the main copy. Empty when dropped.
     pub versions: Vec<u32>,
-    /// With location caches, per key its relocation counter: the sender owned it when the counter was this.
-    /// Empty without.
+    /// With location caches, per key, the relocation counter that it had when the sender owned it. Empty
+    /// without location caches.
     pub counters: Vec<u32>,
-    /// How the elements of a set-up or refresh are written. Else exact.
+    /// How the elements of a set-up or refresh are written. Exact for other kinds.
     pub precision: Precision,
-    /// Of a set-up or refresh, the elements of all keys, little-endian, concatenated. Else empty.
+    /// Of a set-up or refresh, the elements of all keys, little-endian, concatenated. Empty for other kinds.
     pub values: Bytes,
 }
 

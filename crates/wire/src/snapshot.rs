@@ -9,8 +9,8 @@
 //! | count | | keys |
 //! | then | range, cursor, bytes at most | if another part follows, its cursor; keys, elements |
 //!
-//! Flags are zero. A range is first key (u64) and end key (u64), a cursor shard (u32) and position (u64),
-//! and the number of bytes has 32 bits.
+//! Flags are zero. A range consists of the first key (u64) and the end key (u64), and a cursor consists of
+//! shard (u32) and position (u64). The number of bytes has 32 bits.
 
 use crate::frame::{Body, Header, KEY_BYTES, NUMBER_BYTES, Payload, put_keys};
 use crate::{HeaderField, MessageClass, OpId, Origin, WireError};
@@ -50,7 +50,7 @@ pub struct SnapshotRequest {
     pub end: Key,
     /// The position at which to continue.
     pub cursor: Cursor,
-    /// Values in bytes after which the part ends.
+    /// Bytes of values after which the part ends.
     pub bytes_max: u32,
 }
 

@@ -7,7 +7,8 @@ use crate::quantity::{PREDICTION, Quantity};
 use std::borrow::Cow;
 
 impl Block {
-    /// The block's values of a quantity, between two iterations: the number of the first one, and all.
+    /// The block's values of a quantity, between two iterations: the number of its first value, and the
+    /// values.
     pub fn state(&self, quantity: Quantity) -> (u64, Cow<'_, [f64]>) {
         let of_side =
             |side: Side| (&self.sides[side as usize], u64::from(self.sides[side as usize].rows.start));
@@ -32,12 +33,12 @@ impl Block {
         }
     }
 
-    /// Goes on after `iterations` iterations. `read` fills in the values of a quantity from one of this
-    /// number on. Rows of others are not part of the state: their first values have the clock of the
-    /// iteration, whatever the slack.
+    /// Continues after `iterations` iterations. `read` gets a quantity, the number of the first value, and a
+    /// slice that it fills with values from this one on. Rows of other blocks are not part of the state: the
+    /// block needs them at the clock of the iteration, whatever the slack.
     ///
     /// # Errors
-    /// Those of `read`; the block is of no use then.
+    /// Those of `read`; the block is then unusable.
     pub fn restore<E>(
         &mut self,
         iterations: u32,
@@ -51,7 +52,7 @@ impl Block {
     /// Begins with the sample of another chain in place of initial rows.
     ///
     /// # Errors
-    /// Those of `read`; the block is of no use then.
+    /// Those of `read`; the block is then unusable.
     pub fn begin_with<E>(
         &mut self,
         read: impl FnMut(Quantity, u64, &mut [f64]) -> Result<(), E>,

@@ -57,7 +57,7 @@ impl Model {
         Side::BOTH.get(usize::try_from(rest).ok()?).map(|side| Item::Hyperparameters(*side))
     }
 
-    /// Numbers of the value of an item.
+    /// The number of numbers in the value of an item.
     pub fn words(&self, item: Item) -> usize {
         let rank = self.config.rank;
         match item {
@@ -67,7 +67,7 @@ impl Model {
         }
     }
 
-    /// What block `block` of `blocks` gives values to: the same as [`crate::Block::produced`], without the
+    /// The items that block `block` of `blocks` produces, like [`crate::Block::produced`], but without a
     /// block.
     pub fn produced_by(&self, block: u32, blocks: u32) -> Vec<Item> {
         self.produced(block, |side| self.side(side).tree.share(block, blocks))

@@ -1,4 +1,4 @@
-//! The work of a chain in multiply-adds, for models of its time.
+//! The work of a chain in multiply-adds, for estimates of its run time.
 
 use super::Model;
 use crate::item::{Item, Side};

@@ -127,7 +127,7 @@ fn accumulators_are_as_many_as_parameters() {
     assert_eq!(four.combine(), Combine::AdaGrad);
 }
 
-/// Adds, and has so many elements of state, and per operand.
+/// A rule that adds. Its fields are the numbers of elements of its state and of an operand.
 #[derive(Debug)]
 struct Counted(usize, usize);
 
@@ -159,7 +159,7 @@ fn ranges_with_rules_have_three_lengths() {
     assert_eq!((layout.rule(Key(3)), layout.rule(Key(4)).map(SharedRule::id)), (None, Some("counted(5,7)")));
     let four = layout.redistribute(4, 1, 64, KeyOrder::Hash, 3).unwrap();
     assert_eq!((four.len(Key(4)), four.rule(Key(4))), (15, layout.rule(Key(4))));
-    // Of one length, and no uniform one nevertheless.
+    // All rows have one length, but with a rule there is no uniform one.
     let alone = Layout::builder().range_with_rule("ruled", 4, 3, Counted(0, 1)).build().unwrap();
     assert_eq!((alone.uniform(), alone.visible(Key(0)), alone.len(Key(0))), (None, 3, 4));
 }
@@ -193,7 +193,7 @@ fn digests_differ_by_every_part() {
         Layout::builder().range("a", 10, 3).nodes(2),
         Layout::builder().range("b", 10, 2).nodes(2),
         Layout::builder().range_with_rule("a", 10, 1, Counted(0, 1)).nodes(2),
-        // Rows of as many elements.
+        // Rows of the same length, which the rules divide differently.
         Layout::builder().range_with_rule("a", 10, 1, Counted(1, 2)).nodes(2),
         Layout::builder().range_with_rule("a", 10, 1, Counted(2, 1)).nodes(2),
         Layout::builder().range("a", 10, 4).nodes(2),
@@ -240,14 +240,14 @@ fn on_a_ring_only_the_keys_of_a_node_that_comes_or_goes_move() {
         let share = before.iter().filter(|home| **home == name).count();
         assert!((4_000..6_000).contains(&share), "{share} keys of node {name}");
     }
-    // Node 1 goes: its keys are divided among the others.
+    // Node 1 leaves: its keys are divided among the others.
     let after = homes(&four.over(&[0, 2, 3]).unwrap());
     let moved = || before.iter().zip(&after).filter(|(before, after)| before != after);
     assert!(moved().all(|(before, _)| *before == 1) && moved().count() > 4_000);
     for name in [0, 2, 3] {
         assert!(moved().filter(|(_, after)| **after == name).count() > 1_000);
     }
-    // A fifth comes: it takes keys from all others.
+    // A fifth node joins: it takes keys from all others.
     let after = homes(&four.over(&[0, 1, 2, 3, 7]).unwrap());
     assert!(before.iter().zip(&after).all(|(before, after)| before == after || *after == 7));
     assert!((3_000..5_000).contains(&after.iter().filter(|home| **home == 7).count()));

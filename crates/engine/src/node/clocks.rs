@@ -14,16 +14,17 @@ use std::sync::atomic::Ordering;
 #[derive(Debug, Default)]
 #[must_use = "channels must be notified"]
 pub struct Advanced {
-    /// Every channel must be given [`crate::Input::Clock`] with this, after what the worker submitted before.
+    /// If present, the caller must give every channel [`crate::Input::Clock`] with this clock, after the
+    /// worker's earlier submissions.
     pub clock: Option<NodeClock>,
-    /// These channels must be given [`crate::Input::Wake`].
+    /// The caller must give these channels [`crate::Input::Wake`].
     pub wake: Vec<ChannelId>,
 }
 
 impl<E: Element> Shared<E> {
     /// Sets the staleness bound, in clocks: a read of a worker at clock c sees every update of every worker
-    /// up to its clock c − bound − 1. All nodes must do the same at the same clocks. Does nothing if the
-    /// technique has no such bound.
+    /// up to its clock c − bound − 1. All nodes must set the same bound at the same clocks. Does nothing if
+    /// the technique has no such bound.
     pub fn set_staleness_bound(&self, bound: u32) {
         if let Some(bounds) = &self.bounds {
             // Relaxed: a reader that sees the old bound for a moment could have read before the change.
@@ -50,7 +51,7 @@ impl<E: Element> Shared<E> {
 
     /// The worker enters a meeting of all workers, or is finished: other workers do not wait for it until its
     /// next [`Shared::advance_clock`], which all workers of all nodes call with the latest clock of any of
-    /// them. As there, the caller must notify the channels.
+    /// them. As after that call, the caller must notify the channels.
     #[must_use]
     pub fn rest(&self, local: &Local<E>) -> Option<NodeClock> {
         self.tell_clock(local.worker().index(), RESTING)
@@ -110,7 +111,7 @@ impl<E: Element> Shared<E> {
             let must_wake = if channels == 1 {
                 board.signal(worker, channel, all, start..end)
             } else {
-                // A channel without keys has a lock that need not be taken.
+                // Skips channels without keys, whose locks need not be taken.
                 let mut own = all.filter(own).peekable();
                 own.peek().is_some() && board.signal(worker, channel, own, start..end)
             };

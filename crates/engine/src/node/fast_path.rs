@@ -15,9 +15,9 @@ use intendant_techniques::{Initiator, Role, access};
 use intendant_wire::AccessKind;
 use serve::{Add, HELD, Put, Read, Serve};
 
-/// Keys of a batch are prefetched in groups: slots two groups ahead of the copying, values one. With 8 to 16
-/// keys, a memory access of a few hundred nanoseconds is over before the key is needed; larger groups only
-/// evict.
+/// Keys of a batch are prefetched in groups: slots two groups ahead of the copying, values one group ahead.
+/// With groups of 8 to 16 keys, a memory access of a few hundred nanoseconds completes before the key is
+/// needed; larger groups only evict other data from the cache.
 const GROUP: usize = 8;
 
 /// The rest of a call, after the keys that are here have been served.
@@ -25,7 +25,7 @@ struct Call<'a, E> {
     kind: Kind,
     /// Operands of all keys.
     values: &'a [E],
-    /// Of a pull that keeps its values: their number of elements, and the served ones.
+    /// For a pull that keeps its values: the number of their elements, and the values that were served here.
     kept: Option<(usize, Vec<E>)>,
     /// The time of a [`Kind::Localize`].
     now: Tick,
@@ -103,8 +103,8 @@ impl<E: Element> Shared<E> {
         local.count_pull(keys.len(), self.access);
     }
 
-    /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`, or applies their
-    /// rules to them. A key that occurs twice gets both updates.
+    /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`, or applies the rules
+    /// of the keys to them. A key that occurs twice gets both updates.
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
@@ -120,7 +120,7 @@ impl<E: Element> Shared<E> {
         Ok(self.start(local, Call::access(AccessKind::Push, values)))
     }
 
-    /// Starts a set: overwrites the values of `keys`. Of a key that occurs twice, the later value stays.
+    /// Starts a set: overwrites the values of `keys`. If a key occurs twice, the later value stays.
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
@@ -136,7 +136,7 @@ impl<E: Element> Shared<E> {
         Ok(self.start(local, Call::access(AccessKind::Set, values)))
     }
 
-    /// Serves the keys that are here, one latch at a time, and notes the others in `local`. Slots and then
+    /// Serves the keys that are here, one latch at a time, and defers the others in `local`. Slots and then
     /// values are prefetched.
     #[inline]
     fn walk<S: Serve<E>>(&self, local: &mut Local<E>, keys: &[Key], mut call: S) {
@@ -185,7 +185,7 @@ impl<E: Element> Shared<E> {
         offset: usize,
         call: &mut S,
     ) -> Option<usize> {
-        // A key of this call may have been noted.
+        // An earlier key of this call may have been deferred.
         if !local.is_flushed() {
             return None;
         }
@@ -200,7 +200,7 @@ impl<E: Element> Shared<E> {
         Some(end)
     }
 
-    /// Notes all keys of a call for their channels.
+    /// Defers all keys of a call to their channels.
     #[inline(never)]
     fn defer_all(&self, local: &mut Local<E>, kind: AccessKind, keys: &[Key]) {
         let mut offset = 0;
@@ -210,8 +210,8 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Serves one key of a call if it is here, and notes it if not. Returns where the next key's elements
-    /// begin. A pull reads only copies that have reached the clock `need`, if there is one.
+    /// Serves one key of a call if it is here, and defers it if not. Returns the offset of the next key's
+    /// elements. A pull reads a copy only if the copy has reached the clock `need`.
     #[inline(always)]
     fn visit<S: Serve<E>>(
         &self,
@@ -233,7 +233,7 @@ impl<E: Element> Shared<E> {
             if !owned && S::KIND != AccessKind::Pull {
                 self.mark(&mut entry);
             } else if S::KIND != AccessKind::Pull && entry.state().is_published() {
-                // Without the entry: it would have to live in memory.
+                // Takes the value, not the entry: a borrowed entry would have to live in memory.
                 let follows = self.republish(key, entry.value().expect(HELD));
                 entry.state_mut().set_published(follows);
             }

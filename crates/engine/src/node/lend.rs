@@ -7,8 +7,9 @@
 //! - Rows are independent of each other: between two rows, other workers and channels may change any key, as
 //!   between a pull and a push.
 //! - A worker holds one row at a time, so that latches cannot form a cycle. (Callers lend rows through
-//!   `&mut self`. A row that borrowed [`Local`] could not be returned by a function that uses the worker if
-//!   there is none.) The borrower may compute, but must not wait for anything while it holds a row.
+//!   `&mut self`. A row does not borrow [`Local`]: the compiler would reject a function that returns such a
+//!   row if there is one, and otherwise uses the worker.) The borrower may compute, but must not wait for
+//!   anything while it holds a row.
 
 use super::Shared;
 use super::local::Local;
@@ -19,13 +20,13 @@ use intendant_store::{Lends, Row};
 use intendant_techniques::{Role, SlotState};
 use intendant_wire::AccessKind;
 
-/// How many keys ahead of a search slots are prefetched.
+/// A search prefetches slots this many keys ahead.
 const AHEAD: usize = 16;
 
-/// Of how many rows slots are prefetched by a search that does not need them: those that are lent first.
+/// A search that needs no slots itself prefetches those of this many keys, whose rows are lent first.
 const FIRST: usize = 64;
 
-/// Lends what can be lent without noting or asking anything.
+/// Lends a value if nothing has to be noted for it, judging by its slot alone.
 struct Again;
 
 impl Lends<SlotState> for Again {
@@ -35,7 +36,7 @@ impl Lends<SlotState> for Again {
     }
 }
 
-/// Lends what has a copy here that serves a pull, without a bound on staleness.
+/// Lends a value if this node has a copy that serves a pull, without a bound on staleness.
 pub(super) struct Readable;
 
 impl Lends<SlotState> for Readable {
@@ -47,8 +48,8 @@ impl Lends<SlotState> for Readable {
 
 impl<E: Element> Shared<E> {
     /// Lends the value of `key` to a worker. Copies are marked as changed. `None` if this node has no copy
-    /// that serves a pull and a push of this worker here and now, or an operation of the worker on the key
-    /// is outstanding: then the worker pulls the value, and pushes what it adds.
+    /// that serves a pull and a push of this worker here and now, or an operation of the worker on the key is
+    /// outstanding. The worker then pulls the value, and pushes what it adds.
     ///
     /// A thread must not hold two rows at once. The call counts nothing ([`Local::count_updates`] does): a
     /// step of a task may need a row more than once.
@@ -65,8 +66,8 @@ impl<E: Element> Shared<E> {
         self.lend_first(local, key)
     }
 
-    /// Whether [`Shared::lend_again`] may be called before the worker's next operation: it has the favour of
-    /// its node's store, none of its operations is in flight, and there is no bound on staleness.
+    /// Whether [`Shared::lend_again`] may be called before the worker's next operation: the store of its node
+    /// favours it, none of its operations is in flight, and there is no bound on staleness.
     #[inline]
     pub fn lends_again(&self, local: &Local<E>) -> bool {
         let is_favoured = self.access == LocalAccess::Shared && local.favour().is_some();
@@ -99,7 +100,8 @@ impl<E: Element> Shared<E> {
             if !self.lends(key, &entry.state(), need.unwrap_or(0)) {
                 return None;
             }
-            // Channels take marked keys under the latch, so they see the key marked and changed.
+            // A channel processes a marked key under its latch, so a channel that sees the mark also sees the
+            // change.
             self.mark(&mut entry);
         } else if entry.state().is_published() {
             return self.lend_published(entry);
@@ -133,8 +135,9 @@ impl<E: Element> Shared<E> {
         }
         if let Some(parts) = &self.parts {
             keys.iter().take(FIRST).for_each(|key| self.store.prefetch_slot(*key));
-            // `Policy::check` allows no bounds on staleness, no moves on request and no static replicas
-            // beside directed ones: where there are parts, each part is a row that can be lent.
+            // Together with directed replicas, `Policy::check` allows neither bounds on staleness nor moves
+            // on request nor static replicas. So if this node keeps parts, it can lend the row of each key of
+            // which it has a part.
             for (position, key) in keys.iter().enumerate() {
                 if parts.of(key.index()) == 0 || self.is_waited_for(local, *key) {
                     absent.push(position as u32);
@@ -185,13 +188,13 @@ impl<E: Element> Shared<E> {
         local.has_outstanding(self.layout.shard(key), key)
     }
 
-    /// The clock that copies must have reached for this worker, with bounded staleness.
+    /// With bounded staleness, the clock that copies must have reached for this worker.
     #[inline]
     fn need_of(&self, local: &Local<E>) -> Option<u32> {
         self.bounds.is_some().then(|| self.need(local.clock()))
     }
 
-    /// Whether a key in this state serves a pull and a push: whatever serves a pull serves a push.
+    /// Whether a key in this state serves a pull and a push: a copy that serves a pull also serves a push.
     #[inline]
     fn lends(&self, key: Key, state: &SlotState, need: u32) -> bool {
         self.serves(key, state, AccessKind::Pull, need)

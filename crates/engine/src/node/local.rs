@@ -41,7 +41,7 @@ struct Op<E> {
 
 /// The destination of an operation's values.
 enum Values<E> {
-    /// To the caller that waits for the operation; or it has none.
+    /// To the caller, which waits for the operation. Also for an operation without values.
     Waiter,
     /// Here, until the caller takes them.
     Kept(Kept<E>),
@@ -121,7 +121,7 @@ pub struct Local<E> {
     parts_bytes: usize,
     /// Buffers of operands that are handed to channels.
     pub(crate) operands: Buffers,
-    /// If the store favours this worker.
+    /// The right to enter the store without latches, if the store favours this worker.
     favour: Option<Favour>,
 }
 
@@ -130,9 +130,9 @@ pub struct Local<E> {
 const SPARE_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
-/// Parts of answers of at least this many bytes are copied only when the caller takes them, as long as they
-/// do not exceed the limit of a worker together. A part blocks the whole buffer in which it arrived, a few
-/// hundred KiB.
+/// Parts of answers of at least this many bytes are copied only when the caller takes them, as long as all
+/// such parts of a worker together do not exceed `PARTS_BYTES_MAX`. A part keeps the whole buffer in which it
+/// arrived, a few hundred KiB, from being reused.
 const PART_BYTES_MIN: usize = 32 << 10;
 const PARTS_BYTES_MAX: usize = 2 << 20;
 
@@ -231,9 +231,10 @@ impl<E: Element> Local<E> {
         self.stats.local += keys as u64;
     }
 
-    /// Counts keys that were lent to the worker: each is a pull and a push that was served here. The worker
-    /// has pulled `pulled` keys before, which were counted then. They are more than were lent if keys left
-    /// this node again: those were pulled twice, and count once.
+    /// Counts keys that were lent to the worker: each counts as a pull and a push that were served here. The
+    /// worker has pulled `pulled` keys before, and these pulls have been counted already. If they are more
+    /// than the lent keys, the others have left this node again: the worker has pulled those twice, and they
+    /// count once.
     #[inline]
     pub fn count_updates(&mut self, keys: usize, pulled: usize) {
         let (keys, pulled) = (keys as u64, pulled as u64);
@@ -247,8 +248,8 @@ impl<E: Element> Local<E> {
         self.stats.local = self.stats.local + keys + keys.saturating_sub(pulled) + remote - twice;
     }
 
-    /// Counts where the keys of a call are. With [`LocalAccess::Queue`] the channel knows that, and the
-    /// worker counts it when the call is done ([`Completion::late`]).
+    /// Counts how many keys of a call are here and how many are elsewhere. With [`LocalAccess::Queue`] only
+    /// the channel knows this, and the worker counts when the call is done ([`Completion::late`]).
     fn count_place(&mut self, keys: usize, access: LocalAccess) {
         if access == LocalAccess::Queue {
             return;
@@ -310,8 +311,8 @@ impl<E: Element> Local<E> {
         self.deferred.push(Deferral { position: position as u32, key, offset });
     }
 
-    /// Notes a key to localize. Accesses need not wait for the relocation: the place of the key decides about
-    /// them.
+    /// Notes a key to localize. Accesses to the key need not wait for the relocation: they are handled by
+    /// where the key is at that time.
     pub(crate) fn defer_localize(&mut self, position: usize, key: Key) {
         self.deferred.push(Deferral { position: position as u32, key, offset: 0 });
     }
@@ -510,7 +511,7 @@ fn buffer<E: Element>(spare: &mut Vec<Vec<E>>, elements: usize) -> Vec<E> {
     let mut values = spare.pop().unwrap_or_default();
     values.resize(elements, E::ZERO);
     if cfg!(debug_assertions) {
-        // An element that the caller does not overwrite shows.
+        // Makes elements visible that the caller does not overwrite.
         values.fill(E::from_f64(f64::NAN));
     }
     values
@@ -553,7 +554,7 @@ mod tests {
         Completion { op, positions, values: values.into(), late: None }
     }
 
-    /// Each key of a step counts as a pull and a push, whatever was pulled for it.
+    /// Each key of a step counts as one pull and one push, however often the worker has pulled it.
     #[test]
     fn a_lent_key_counts_as_a_pull_and_a_push() {
         let node = node();
@@ -579,7 +580,8 @@ mod tests {
         (1_000 * position + at as u32) as f32
     }
 
-    /// Pulls of which some keys are here and the others come in parts, as `parts` cuts them.
+    /// Pulls `keys`, some of which are here. The answer for the others arrives in parts of these sizes.
+    /// Returns the values, and the expected ones.
     fn pull(keys: &[Key], parts: &[usize]) -> (Vec<f32>, Vec<f32>) {
         let node = node();
         let mut local = Local::new(WorkerId(0), node.layout());

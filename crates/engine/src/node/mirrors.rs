@@ -7,32 +7,35 @@
 //!
 //! | actor | condition | action |
 //! | --- | --- | --- |
-//! | owner | serves a pull of a node of its host; role `Owner` | mirrors the value, lent some writes |
+//! | owner | serves a pull of a node of its host; role `Owner` | mirrors the value for some writes (the *loan*) |
 //! | owner | a write of a mirrored key, by any path | the mirror follows, or ends if the loan is used up |
 //! | owner | the key leaves, or gets replicas elsewhere | the mirror ends before that |
 //! | worker | pull; role `Absent`; none of its operations on the key outstanding | looks into the window |
 //! | worker | nothing there | defers the key to its channel |
 //!
-//! A mirror is the main copy: it equals it whenever the latch of the key is free, and exists only while the
-//! key is owned. So such a read is atomic, and takes effect between the accesses that the owner serves before
-//! it and after it:
+//! A mirror stands for the main copy: the two are equal whenever the latch of the key is free, and the mirror
+//! exists only while its node owns the key. So a read of a mirror is atomic, and takes effect between the
+//! accesses that the owner serves before it and after it:
 //!
 //! - *Own writes*: none of the worker's operations is outstanding, so the owner has served all of them, and
 //!   has mirrored their effect before it answered.
-//! - *Later reads*: what a worker has seen in a window, the owner had written under the latch. Whatever the
-//!   owner serves or hands over later is as new. So is a replica, even if it was asked for earlier: its value
-//!   is that of the moment at which the owner registers the holder, and from then on there is no mirror until
-//!   all holders are gone.
-//! - *Earlier reads*: a message brings what the owner did before it sent the message, mirrors and their ends
-//!   included. So a window that a node looks into is as new as all messages that it has received.
+//! - *Later reads*: the owner has written under the latch what a worker sees in its window. All values that
+//!   the owner serves or hands over later are at least as new. So is a replica, even if its holder asked for
+//!   it earlier: its value dates from the moment at which the owner registers the holder, and from then on
+//!   there is no mirror until all holders are gone.
+//! - *Earlier reads*: a node that has received a message of the owner also sees what the owner did before it
+//!   sent the message, including new mirrors and ended ones. So a window is at least as new as all messages
+//!   that its reader has received.
 //!
-//! Owners do not learn of such reads. So reads do not count as accesses to the key, and a mirror that is not
-//! read costs as many copies per request as it was lent.
+//! Owners do not learn of such reads. So these reads do not count as accesses to the key. For each request, a
+//! mirror that no node reads costs up to as many copies of the value as it was lent writes.
 //!
-//! With bounded staleness there are no windows: a read without a copy makes one, and many reads follow.
+//! With bounded staleness there are no windows: a read of a key without a copy sets up a replica, which
+//! serves many later reads.
 //!
-//! Readers trust nothing in a window. A place of the wrong key, or one that changes all the time, is no
-//! value; a wrong value is what the same node could have sent in a message.
+//! Readers do not trust the contents of a window. A reader takes no value from a place of another key, or
+//! from a place that changes all the time. A wrong value does no more harm than the same value in a message
+//! of that node.
 
 use super::Shared;
 use super::local::Local;
@@ -44,8 +47,8 @@ use intendant_techniques::{NextHop, Role, SlotState};
 use intendant_wire::AccessKind;
 
 impl<E: Element> Shared<E> {
-    /// Reads and is read in `windows` from now on. Without them, every access to a key that is elsewhere is a
-    /// message.
+    /// From now on this node reads in the windows of other nodes, and they read in its own. Without windows,
+    /// every access to a key that is elsewhere takes a message.
     ///
     /// # Panics
     /// If the technique does not use windows ([`Windows::are_used`]).
@@ -95,8 +98,8 @@ impl<E: Element> Shared<E> {
         read
     }
 
-    /// `key`, which may be mirrored, has this value now. Returns whether there still is a mirror. The caller
-    /// holds the latch.
+    /// Writes the new value of `key` to its mirror, if there is one. Returns whether there still is a mirror.
+    /// The caller holds the latch.
     #[inline(never)]
     pub(super) fn republish(&self, key: Key, value: &[E]) -> bool {
         let windows = self.windows.as_ref();
@@ -114,8 +117,8 @@ impl<E: Element> Shared<E> {
         })
     }
 
-    /// The channel has served an access of a worker of `origin`: the value is mirrored if it was read by a
-    /// node of this host, and the mirror follows if it was written.
+    /// Follows an access of a worker of `origin` that the channel has served. If a node of this host has read
+    /// the value, mirrors it; if the access has written the value, updates the mirror.
     #[inline(always)]
     pub(crate) fn after_access(&self, entry: &mut Entry<'_, SlotState, E>, kind: AccessKind, origin: NodeId) {
         if let Some(windows) = &self.windows
@@ -144,7 +147,7 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// The key is about to leave, or to get replicas elsewhere: its mirror ends.
+    /// Ends the mirror of a key that is about to leave, or to get replicas elsewhere.
     pub(crate) fn withdraw(&self, entry: &mut Entry<'_, SlotState, E>) {
         if entry.state().is_published() {
             if let Some(windows) = &self.windows {

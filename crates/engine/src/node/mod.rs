@@ -1,10 +1,14 @@
 //! The part of a node that workers and channels share: the store, the layout, the technique.
 //!
-//! This file has [`Shared`] itself. [`fast_path`] has the calls that a worker's thread serves without its
-//! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
-//! staleness bounds and intents, [`local`] the outstanding operations of one worker, [`urgent`] the replicas
-//! whose updates should be sent soon, [`parts`] what samplers see of keys, [`mirrors`] copies of values for
-//! nodes of the same host.
+//! This file defines [`Shared`]. Its submodules:
+//!
+//! - [`fast_path`]: the calls that a worker's thread serves without its channels;
+//! - [`lend`]: rows that are lent to workers, to be changed in place;
+//! - [`clocks`]: what workers report of their clocks and intents, and staleness bounds;
+//! - [`local`]: the outstanding operations of one worker;
+//! - [`urgent`]: the replicas whose updates should be sent soon;
+//! - [`parts`]: what samplers see of keys;
+//! - [`mirrors`]: copies of values for nodes of the same host.
 
 pub(crate) mod clocks;
 pub(crate) mod fast_path;
@@ -13,7 +17,8 @@ pub(crate) mod local;
 mod mirrors;
 mod parts;
 pub(crate) mod urgent;
-/// Elements of an access to `key`: of what a pull returns, or of the operand of a push or set.
+/// Number of elements of an access to `key`: of the value that a pull returns, or of the operand of a push or
+/// set.
 #[inline(always)]
 pub(crate) fn elements_of(layout: &Layout, kind: AccessKind, key: Key) -> usize {
     match layout.uniform() {
@@ -23,7 +28,8 @@ pub(crate) fn elements_of(layout: &Layout, kind: AccessKind, key: Key) -> usize 
     }
 }
 
-/// The row of an owned key has got operands that its rule applies at a clock: the channel has to hear of it.
+/// Notes for the channel that the row of an owned key has received operands, which its rule applies at a
+/// clock.
 #[inline]
 pub(crate) fn note_for_clock<E: Element>(entry: &mut Entry<'_, SlotState, E>) {
     if !entry.state().is_dirty() {
@@ -59,8 +65,8 @@ use urgent::Urgent;
 const AHEAD: usize = 8;
 const VALUES_AHEAD: usize = 4;
 
-/// Prefetches with `fetch` at the `at`-th of `keys`: the first [`AHEAD`] keys at the start, and one more key
-/// each time.
+/// Prefetches keys with `fetch` when the caller reaches the `at`-th of `keys`: the first [`AHEAD`] keys at
+/// the start, and one more key at each call.
 #[inline]
 fn ahead(keys: &[Key], at: usize, fetch: impl Fn(Key)) {
     if at == 0 {
@@ -111,24 +117,25 @@ pub struct ReplicationConfig {
     ///
     /// [`replication`]: intendant_techniques::replication
     pub precision: Precision,
-    /// Keys about which more decisions are remembered than about others: see [`crate::Channel::explain`].
+    /// Keys for which a channel remembers more decisions than for others: see [`crate::Channel::explain`].
     pub watched: Vec<Key>,
     /// Shortest time between two rounds of deltas and updates of directed replicas; `None` is the technique's
     /// own pace.
     pub every: Option<Tick>,
     /// A round sends the delta of a directed replica only if it changes the replica by this fraction of its
-    /// norm, or if the replica is to end; other updates stay behind until later ones join them, or the
-    /// cluster comes to rest [OSDI'14, significantly modified filter]. `None`: all are sent.
-    /// Keys with rules are always sent. Each round looks at what is held back again.
+    /// norm, or if the replica is to end; the holder keeps other updates back until they are significant
+    /// together with later ones, or the cluster comes to rest [OSDI'14, significantly modified filter].
+    /// `None`: all are sent. Keys with rules are always sent. Each round checks updates that were held back
+    /// again.
     pub significant: Option<f64>,
     /// Shortest time between two rounds of intents: an upper limit on rounds per second.
     pub round_min: Tick,
-    /// Bytes of values that a channel sends in one input for a round of directed replicas: other inputs wait
-    /// meanwhile. The rest of the round follows in further ones.
+    /// Bytes of values that a channel sends for a round of directed replicas while it processes one input:
+    /// other inputs wait meanwhile. The channel sends the rest of the round in further inputs.
     pub portion_bytes: usize,
 }
 
-/// A thousand rounds per second: what the timers of operating systems resolve.
+/// A thousand rounds per second, the resolution of operating systems' timers.
 const ROUND_MIN: Tick = Tick(1_000);
 
 impl Default for ReplicationConfig {
@@ -154,7 +161,7 @@ impl Default for ReplicationConfig {
 
 /// State that workers and channels share under bounded staleness.
 struct Bounds {
-    /// In clocks.
+    /// The bound, in clocks.
     staleness: AtomicU32,
     /// Per channel, its global clock: the values that this node owns contain all updates from earlier clocks.
     global: Box<[AtomicU32]>,
@@ -177,15 +184,16 @@ pub struct Shared<E> {
     workers: usize,
     /// By channel, keys with static replicas, ascending.
     static_keys: Vec<Vec<Key>>,
-    /// With bounded staleness.
+    /// The state of bounded staleness; `None` if the technique does not bound it.
     bounds: Option<Bounds>,
-    /// If the technique acts on intents.
+    /// The board of intents; `None` if the technique ignores intents, or there are no other nodes.
     board: Option<Board>,
-    /// If the technique directs replicas, and there are other nodes.
+    /// The urgent replicas; `None` unless the technique directs replicas, and there are other nodes.
     urgent: Option<Urgent>,
-    /// What samplers read. `None` also in sparse stores, and if there are more nodes than a byte counts.
+    /// The parts of keys, which samplers read. `None` unless `urgent` is set, and also in sparse stores, and
+    /// if there are more nodes than a byte counts.
     parts: Option<Parts>,
-    /// If nodes of the same host read each other's values.
+    /// The windows in which nodes of the same host read each other's values; `None` if they do not.
     windows: Option<Windows>,
 }
 
@@ -403,8 +411,9 @@ impl<E: Element> Shared<E> {
         &self.store
     }
 
-    /// Fills the row of a key on its first ownership. An initialiser that fills all of it must not become an
-    /// operand, which copies would send again and again. (What waits for a clock comes from a checkpoint.)
+    /// Fills the row of a key on its first ownership. Clears the pending operand, which an initialiser that
+    /// fills the whole row writes as well: copies would send it again and again. (An operand that waits for a
+    /// clock stays: it comes from a checkpoint.)
     fn initialise(&self, key: Key, row: &mut [E]) {
         (self.init)(key, row);
         if let Some(rule) = self.layout.rule(key)
@@ -416,7 +425,7 @@ impl<E: Element> Shared<E> {
 
     fn materialise(&self, entry: &mut Entry<'_, SlotState, E>) {
         let key = entry.key();
-        // The state last: if the application's function panics, no thread mistakes zeros for the value.
+        // Sets the state last: if the application's function panics, no thread mistakes zeros for the value.
         self.initialise(key, entry.allocate());
         *entry.state_mut() = SlotState::owner();
         self.set_part(entry);
@@ -437,7 +446,7 @@ impl<E: Element> Shared<E> {
         self.touch(self.store.latch(key))
     }
 
-    /// As [`Shared::latch`], of a worker, which may be favoured.
+    /// As [`Shared::latch`], for a worker, which the store may favour.
     #[inline(always)]
     pub(crate) fn latch_for(&self, local: &Local<E>, key: Key) -> (Entry<'_, SlotState, E>, Role) {
         self.touch(match local.favour() {
@@ -446,8 +455,9 @@ impl<E: Element> Shared<E> {
         })
     }
 
-    /// Favours the only worker of a node whose channels are other threads: it takes latches only while they
-    /// do. Does nothing for further workers.
+    /// Makes the store favour the worker of a node that has only one, and whose channels run in other
+    /// threads: the worker takes latches only while the channels do. Does nothing if the node has further
+    /// workers.
     pub fn favour(&self, local: &mut Local<E>) {
         if self.workers == 1 {
             local.set_favour(self.store.favour());
@@ -530,7 +540,8 @@ impl<E: Element> Shared<E> {
     }
 
     /// Remembers that `key` was at node `at`, if nodes remember locations: requests go there first. The
-    /// knowledge may be stale. Returns whether the key has a slot for it that it did not have before.
+    /// knowledge may be stale. Returns whether the slot of the key held nothing before, so that it now holds
+    /// only this location.
     ///
     /// # Panics
     /// If the key does not exist.
@@ -560,7 +571,7 @@ impl<E: Element> Shared<E> {
         self.store.latch(key).state()
     }
 
-    /// Number of keys whose location this node stores, apart from what the layout says of each key.
+    /// Number of keys whose location this node stores, apart from locations that follow from the layout.
     #[inline(never)]
     pub fn locations(&self) -> u64 {
         let stores = |key: &Key| self.directory.stores(*key, &self.slot(*key));
@@ -605,8 +616,8 @@ impl<E: Element> Shared<E> {
         if role.is_copy() { entry.value().map(<[E]>::to_vec) } else { None }
     }
 
-    /// What this node is to `key`, and whether it holds a value for it. A lazy store makes no value, and an
-    /// untouched key is `Absent` even at home. For invariant checks.
+    /// The role of this node for `key`, and whether the node holds a value for it. A lazy store makes no
+    /// value, and an untouched key is `Absent` even at home. For invariant checks.
     ///
     /// # Panics
     /// If the key does not exist.
@@ -616,9 +627,9 @@ impl<E: Element> Shared<E> {
         (entry.state().role, entry.value().is_some())
     }
 
-    /// This node's part of `key`, in N-th parts for N nodes: each replica is one, and the main copy is the
-    /// rest. The parts of all nodes add up to N, except while copies are set up, dropped or moved. The answer
-    /// may be outdated at once.
+    /// This node's part of `key`, in N-ths for N nodes: a replica counts as one N-th, and the main copy as
+    /// the rest. The parts of all nodes add up to N, except while copies are set up, dropped or moved. The
+    /// answer may be outdated at once.
     ///
     /// # Panics
     /// If the key does not exist.
@@ -630,7 +641,7 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// As [`Shared::part`], of the slot.
+    /// As [`Shared::part`], computed from the slot.
     fn find_part(&self, key: Key) -> u32 {
         // A key whose value is not here is neither owned nor replicated here.
         if !self.lazy && !self.store.seems_held(key) {
@@ -642,9 +653,10 @@ impl<E: Element> Shared<E> {
         parts::part(&state, nodes).unwrap_or_else(|| if untouched() { nodes } else { 0 })
     }
 
-    /// Keeps the keys of which this node has parts for samplers, for the distributions of `sampler` that are
-    /// drawn locally: see [`NearKeys`]. Only the first call counts. It does nothing if the technique does not
-    /// direct replicas, the store is sparse, or no distribution is drawn locally.
+    /// Keeps, for samplers, the keys of which this node has parts, for those distributions of `sampler` from
+    /// which samples are drawn locally: see [`NearKeys`]. Only the first call has an effect. The call does
+    /// nothing if the technique does not direct replicas, the store is sparse, or there is no such
+    /// distribution.
     pub fn keep_near(&self, sampler: &Sampler) {
         let Some(parts) = &self.parts else { return };
         let near = NearKeys::new(sampler, self.layout.nodes() as u32);
@@ -665,10 +677,10 @@ impl<E: Element> Shared<E> {
         self.parts.as_ref()?.near.get()
     }
 
-    /// Hints that [`Shared::part`] of `key` is about to be asked. Any key is fine.
+    /// Hints that the caller is about to call [`Shared::part`] for `key`, which need not exist.
     #[inline]
     pub fn prefetch_part(&self, key: Key) {
-        // Bytes are near, and loads of them overlap.
+        // Parts need no hint: bytes are in a near cache, and loads of them overlap.
         if self.parts.is_none() {
             self.store.prefetch_slot(key);
         }

@@ -1,12 +1,11 @@
-//! The parts that this node has of keys, for samplers: a byte per key, read without a latch.
+//! This node's part of each key, for samplers: one byte per key, which samplers read without a latch.
 //!
-//! Local sampling looks at several keys for each sample. A latch is a locked instruction: no later load
-//! begins before it, so a sampler would wait for each key that it draws by itself. Bytes are also nearer to
-//! the core than slots, which have 16.
+//! Local sampling looks at several keys for each sample. Taking a latch is a locked instruction, and no later
+//! load begins before it completes. So a sampler that took latches would wait for the memory of one key after
+//! the other. One byte per key also stays in a nearer cache than slots, which have 16 bytes.
 //!
 //! The channel that changes the role of a key, or the number of its holders, sets the byte under the latch,
-//! and tells [`NearKeys`], from which samplers draw. (The name and the meaning of a part are those of
-//! [`super::Shared::part`].)
+//! and informs [`NearKeys`], from which samplers draw. ([`super::Shared::part`] defines the term *part*.)
 
 use intendant_core::Key;
 use intendant_sampling::NearKeys;
@@ -14,11 +13,11 @@ use intendant_techniques::{Role, SlotState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The parts of all keys, in N-th parts for N nodes.
+/// This node's parts of all keys, in N-ths for N nodes.
 pub(super) struct Parts {
     nodes: u8,
     parts: Box<[AtomicU8]>,
-    /// The keys that may be drawn, once it is known from which distributions.
+    /// The keys that samplers may draw; set once the distributions are known.
     pub(super) near: OnceLock<NearKeys>,
 }
 
@@ -36,11 +35,11 @@ impl Parts {
     /// If there is no such key.
     #[inline(always)]
     pub(super) fn of(&self, index: usize) -> u32 {
-        // Relaxed: nothing is read because of the answer, except under a latch.
+        // Relaxed: because of this answer, callers read nothing except under a latch.
         self.parts[index].load(Ordering::Relaxed).into()
     }
 
-    /// The slot of `key` is `state` now; the caller holds its latch.
+    /// Notes that the slot of `key` is now `state`. The caller holds the latch of `key`.
     #[inline]
     pub(super) fn set(&self, key: Key, state: &SlotState) {
         let part = part(state, self.nodes.into()).unwrap_or(0);
@@ -51,7 +50,7 @@ impl Parts {
     }
 }
 
-/// The part, in N-th parts for `nodes` N, that a slot in this state has; `None` if no copy is here.
+/// The part, in N-ths for N = `nodes`, of a key whose slot has this state; `None` if no copy is here.
 pub(super) fn part(state: &SlotState, nodes: u32) -> Option<u32> {
     match state.role {
         Role::Owner => Some(nodes),

@@ -1,24 +1,27 @@
 //! Replicas whose unsent updates should not wait for the next round of deltas.
 //!
-//! A round by the clock treats all replicas alike: 40 ms are hundreds of updates of a hot key, and none of a
-//! cold one. A copy drifts by its unsent updates, not by time. So each replica has an *allowance*: the number
-//! of updates that workers may make before the channel sends a delta. The slot counts it down. At zero the
-//! replica is *urgent*: the worker lists the key, and the channel sends its delta at its next look.
+//! A timed round treats all replicas alike: within 40 ms, workers update a hot key hundreds of times, and a
+//! cold key not at all. But the error of a copy grows with its unsent updates, not with time. So each replica
+//! has an *allowance*: the number of updates that workers may make before the channel sends a delta. The slot
+//! counts it down. At zero the replica is *urgent*: the worker lists the key, and the channel sends its delta
+//! at its next look.
 //!
-//! The channel measures each delta ([`intendant_techniques::combine::change`]) and divides by the number of
-//! updates: one update changes the value by `c` of its norm. If each of N nodes holds `n` updates back, a
-//! reader lacks up to `N n c`, while an update costs `1 / n` deltas. The sum of lack and cost is least where
-//! `n` is proportional to `1 / sqrt(N c)`. So young parameters, which take long steps, are sent after each
-//! update, and settled ones rarely.
+//! The channel measures by how much each delta changes the value ([`intendant_techniques::combine::change`]),
+//! and divides this by the number of updates: one update changes the value by the fraction `c` of its norm.
+//! If each of N nodes holds `n` updates back, a reader lacks changes of up to `N n c` of the norm, while each
+//! update costs `1 / n` deltas. The sum of lack and cost is smallest if `n` is proportional to
+//! `1 / sqrt(N c)`. So holders send updates of young parameters, which take long steps, one by one, and those
+//! of settled parameters rarely.
 
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use intendant_core::{ChannelId, Element, Key, Layout};
 use intendant_store::Entry;
 use intendant_techniques::{Role, SlotState};
 
-/// The allowance where all nodes together change a value by its norm with one update each: the root of what a
-/// delta costs in terms of what readers lack. On 8 simulated nodes (KGE, 12,000 entities, 40 relations, one
-/// seed) 0.3 costs half as many deltas more and teaches no more, and 1 teaches less.
+/// The allowance for `N c = 1`: one update of each node together change the value by its whole norm. It is
+/// the square root of the cost of a delta, in terms of what readers lack. On 8 simulated nodes (KGE, 12,000
+/// entities, 40 relations, one seed), 0.3 takes half as many deltas more, and the model trains no better;
+/// with 1, it trains worse.
 const CARE: f64 = 0.6;
 
 /// The allowance of all nodes together for a key whose updates have not been measured yet.
@@ -37,7 +40,7 @@ pub(crate) struct Urgent {
 #[derive(Default)]
 struct List {
     keys: Mutex<Vec<Key>>,
-    /// Whether there are keys: a hint, which spares the lock.
+    /// Whether `keys` has any. Readers use it as a hint, to avoid taking the lock.
     any: AtomicBool,
 }
 
@@ -54,7 +57,7 @@ impl Urgent {
     /// The allowance of a replica that `updates` updates have changed by `change` of its norm.
     pub(crate) fn allowance(&self, updates: u32, change: f64) -> u32 {
         let each = change / f64::from(updates.max(1));
-        // Nothing may have changed, and the norm may be zero: all results are within the bounds.
+        // The change may be zero, or infinite if the norm is zero: `clamp` bounds all results.
         (CARE / (f64::from(self.nodes) * each).sqrt()).clamp(1.0, ALLOWANCE_MAX) as u32
     }
 

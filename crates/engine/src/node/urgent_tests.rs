@@ -1,5 +1,5 @@
-//! Allowances and lists of urgent replicas in one thread. (The file of the list is compiled against other
-//! primitives as well.)
+//! Allowances and lists of urgent replicas in one thread. (They are not in `urgent.rs`, because model
+//! checking compiles that file against other primitives as well.)
 
 use super::urgent::Urgent;
 use intendant_core::{ChannelId, Key};
@@ -8,7 +8,8 @@ use intendant_core::{ChannelId, Key};
 fn the_allowance_weighs_what_readers_lack_against_deltas() {
     let two = Urgent::new(1, 2);
     assert_eq!([2, 8, 64].map(|nodes| Urgent::new(1, nodes).first_allowance()), [4, 1, 1]);
-    // 10 updates changed it by 1 %. A quarter of that, or four times as many nodes: twice or half as many.
+    // 10 updates changed the value by 1 %. A quarter of the change doubles the allowance; four times as many
+    // nodes halve it.
     assert_eq!(two.allowance(10, 0.01), 13);
     assert_eq!(two.allowance(10, 0.0025), 26);
     assert_eq!(Urgent::new(1, 8).allowance(10, 0.01), 6);

@@ -22,10 +22,10 @@ const MESH_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A node of a cluster of processes that is connected to all others and has no values yet.
 ///
-/// It is for nodes that decide together where their values begin: [`Lobby::gather`] tells the others, and
-/// [`Lobby::initialise`] says how the values begin. All nodes call [`Lobby::gather`] alike, and either all of
-/// them [start](Lobby::start) or all of them [leave](Lobby::leave). A node that is dropped without either is
-/// lost to the others.
+/// A lobby is for nodes that agree on their initial values: [`Lobby::gather`] sends a message to the others,
+/// and [`Lobby::initialise`] sets the initial values. All nodes must make the same calls of
+/// [`Lobby::gather`], and either all of them [start](Lobby::start) or all of them [leave](Lobby::leave). A
+/// node that is dropped without either is lost to the others.
 pub struct Lobby<E: Element> {
     config: NodeConfig<E>,
     layout: Arc<Layout>,
@@ -68,8 +68,9 @@ fn coordinator_address(rendezvous: &Rendezvous) -> io::Result<SocketAddr> {
     addresses.next().ok_or_else(|| io::Error::other("it has no address"))
 }
 
-/// Opens what a process of a run whose nodes may change keeps open for the others, on the address at which
-/// its data plane is reached. `settings` is a digest of what all processes of the run have in common.
+/// Opens the [`Standby`] of a process, for a run whose nodes may change: the socket that the process keeps
+/// open for the others. It is on the address at which they reach the process's data plane. `settings` is a
+/// digest of the settings that all processes of the run have in common.
 ///
 /// # Errors
 /// If there is no way to the machine of node 0, or the operating system refuses a socket.
@@ -80,8 +81,8 @@ pub fn open_standby(rendezvous: &Rendezvous, settings: u64) -> Result<Standby, E
     standby.map_err(|source| Error::Start { what: "a socket for the nodes of later views", source })
 }
 
-/// Asks the run that has a process at `address` ("host:port") to go on with `nodes` nodes; how many it has.
-/// Blocks for a few seconds at most.
+/// Asks the run that has a process at `address` ("host:port") to go on with `nodes` nodes. Returns the number
+/// of nodes that the run has now. Blocks for a few seconds at most.
 ///
 /// # Errors
 /// See [`ScaleError`].
@@ -97,7 +98,8 @@ impl<E: Element> Lobby<E> {
     #[inline(never)]
     pub fn enter(mut config: NodeConfig<E>, rendezvous: Rendezvous) -> Result<Self, Error> {
         let layout = distribute(&config, rendezvous.nodes())?;
-        // No node of this machine has allocated its part yet: none starts before all have joined.
+        // No node of this machine has allocated its part of the model yet, because none starts before all
+        // have joined.
         check_fits(&config, &layout, 1, rendezvous.local().1)?;
         let rank = rendezvous.rank();
         let within = MESH_DEADLINE.min(rendezvous.join_deadline());
@@ -160,7 +162,7 @@ impl<E: Element> Lobby<E> {
                 meshed = listener.mesh(&identity, &roster.nodes, within) => {
                     meshed.map_err(Error::from)
                 }
-                // A node that has ended would be dialled in vain until the deadline.
+                // Otherwise this node would dial a node that has ended, in vain, until the deadline.
                 Ok(failure) = failed => Err(failure.into()),
             }
         });
@@ -195,8 +197,8 @@ impl<E: Element> Lobby<E> {
         self.rank
     }
 
-    /// Waits until every node has called this with the same name; their payloads by rank. At most 16 MiB per
-    /// node.
+    /// Waits until every node has called this with the same name. Returns their payloads by rank. A payload
+    /// has at most 16 MiB.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -204,12 +206,12 @@ impl<E: Element> Lobby<E> {
         Ok(self.control.gather(name, payload)?)
     }
 
-    /// Says how the values begin, instead of what the configuration says.
+    /// Replaces the initial values of the configuration.
     pub fn initialise(&mut self, init: Initialiser<E>) {
         self.config.init = init;
     }
 
-    /// Leaves instead of starting; all nodes do.
+    /// Leaves instead of starting. All nodes must do the same.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended otherwise.
@@ -234,8 +236,8 @@ impl<E: Element> Lobby<E> {
 }
 
 impl<E: Element> Node<E> {
-    /// One node of a cluster of processes: meets the others at `rendezvous`, then connects to them.
-    /// Returns when all nodes are ready. A [`Lobby`] does it in two steps.
+    /// One node of a cluster of processes: meets the others at `rendezvous`, then connects to them. Returns
+    /// when all nodes are ready. A [`Lobby`] does this in two steps.
     ///
     /// # Errors
     /// If the cluster refuses this node or is not complete in time; see [`Error::Join`].

@@ -1,6 +1,7 @@
-//! Windows between the nodes of a host: each node learns where the others listen, and they exchange memory.
+//! Windows between the nodes of a host: each node learns where the others listen, and they map each other's
+//! memory.
 //!
-//! Windows only spare messages. If a node cannot have them, it says why and does without.
+//! Windows only save messages. A node that cannot have them logs the reason and runs without them.
 
 use crate::error::Error;
 use intendant_core::{Element, Layout};
@@ -19,12 +20,12 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 const CONFIG: WindowConfig = WindowConfig::DEFAULT;
 
-/// What only processes of the cluster know, if there is such a thing. Without it, the nodes draw a secret:
-/// such a cluster is open to all processes of the host anyway.
+/// A secret that only processes of the cluster know, if the cluster has one. Otherwise node 0 draws one: such
+/// a cluster is open to all processes of the host anyway.
 pub(super) struct Secret(pub(super) Option<[u8; TOKEN_BYTES]>);
 
-/// Opens the window of this node, and maps those of the other nodes of its host. All nodes call it alike. One
-/// that does not want windows takes part in the gather only.
+/// Opens the window of this node, and maps those of the other nodes of its host. All nodes must call this. A
+/// node that does not want windows only takes part in the gather.
 ///
 /// # Errors
 /// If the cluster has ended.
@@ -39,7 +40,7 @@ pub(super) fn open<E: Element>(
     if layout.nodes() == 1 || !Windows::are_used(shared.policy(), layout) {
         return Ok(None);
     }
-    // The drawn secret, and the name of a node that has one.
+    // The drawn secret, followed by the name at which this node listens, if it does.
     let mut told = vec![0; TOKEN_BYTES];
     let drawn = getrandom::fill(&mut told).is_ok();
     if !drawn {
@@ -73,7 +74,7 @@ pub(super) fn open<E: Element>(
     Ok(windows.map_or_else(|error| without(&error), Some))
 }
 
-/// The name in what a node has told.
+/// The name in a node's message.
 fn name(text: &[u8]) -> Option<Name> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }

@@ -12,13 +12,14 @@ use std::ops::Range;
 
 impl<E: Element> Worker<E> {
     /// Signals that this worker will access `keys` while its clock is in `window` [thesis §5.2]. The call
-    /// costs little more than copying the keys, and affects only how fast the keys will be accessed. Earlier
-    /// is better, and much too early does no harm. Windows may overlap; those of one key add up. Techniques
-    /// that do not act on intents, and clusters of one node, ignore it. An intent is one to read and to
-    /// write: the source lets applications tell these apart and treats them alike [thesis §5.3.1].
+    /// costs little more than copying the keys, and affects only the speed of the accesses. An early signal
+    /// is better than a late one, and a far too early one does no harm. Windows may overlap; those of one key
+    /// add up. Techniques that do not act on intents, and clusters of one node, ignore the call. An intent
+    /// covers reads and writes: the source lets applications distinguish the two and treats them alike
+    /// [thesis §5.3.1].
     ///
     /// # Errors
-    /// [`Error::Access`] if a key does not exist; then nothing was signalled.
+    /// [`Error::Access`] if a key does not exist; then nothing is signalled.
     #[inline(never)]
     pub fn intent(&self, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
         let wake = self.inner.shared.intend(self.id, keys, window)?;
@@ -28,7 +29,7 @@ impl<E: Element> Worker<E> {
 
     /// Why `key` is where it is, as this node sees it: its owner, its replicas, intents of workers here, and
     /// the latest decisions. Owners decide, so the owner's node knows most. The answer may be out of date
-    /// when it is read.
+    /// when the caller reads it.
     ///
     /// # Errors
     /// [`Error::Access`] if the key does not exist, [`Error::Failed`] if the cluster has ended.

@@ -14,16 +14,16 @@ const SLOTS_AHEAD: usize = 8;
 
 /// The rows of a call, by position: see [`Worker::rows`].
 ///
-/// [`Rows::finish`] ends the call. If the rows are dropped instead, what was done to lent rows stays, and
-/// what was done to copies is lost.
+/// [`Rows::finish`] ends the call. If the rows are dropped instead, changes of lent rows stay, and changes of
+/// copies are lost.
 #[must_use = "`finish` pushes what was done to rows that are not here"]
 pub struct Rows<'a, E: Element> {
-    /// The worker's own, so that a lent row does not borrow the worker.
+    /// A clone of the worker's, so that a lent row does not borrow the worker.
     node: Arc<NodeParts<E>>,
     call: Call<'a, E>,
 }
 
-/// What a call changes while rows are lent.
+/// The state of a call that changes while rows are lent.
 struct Call<'a, E: Element> {
     worker: &'a mut Worker<E>,
     keys: &'a [Key],
@@ -37,13 +37,14 @@ struct Call<'a, E: Element> {
 }
 
 impl<E: Element> Worker<E> {
-    /// Calls `update` with the value of each key, to be read and changed in place, and with its position in
-    /// `keys`. Returns when it has been called for all of them.
+    /// Calls `update` with each key's position in `keys` and with its value, to be read and changed in place.
+    /// Returns when `update` has been called for all keys.
     ///
     /// Where this node has a copy that can be written, this costs neither a copy nor a message: `update` gets
-    /// the parameter itself, and what it does is one atomic read and update. Values of other keys are pulled
-    /// together; `update` gets copies, and the difference that it makes is pushed (it is added to what others
-    /// did to the key meanwhile). As with [`Worker::push_async`], this does not wait for the push to arrive.
+    /// the parameter itself, and each call of it is one atomic read and update. Values of other keys are
+    /// pulled together; `update` gets copies, and the worker pushes the difference that it makes, which is
+    /// added to the changes that others made meanwhile. As with [`Worker::push_async`], this does not wait
+    /// for the push to arrive.
     ///
     /// ```
     /// use intendant::{Key, Layout, Node, NodeConfig};
@@ -72,12 +73,12 @@ impl<E: Element> Worker<E> {
     /// # Ok::<(), intendant::Error>(())
     /// ```
     ///
-    /// `update` should do arithmetic and nothing else: other threads may wait for the value. It counts as a
-    /// pull and a push of each key.
+    /// `update` should do arithmetic and nothing else: other threads may wait for the value. The call counts
+    /// as a pull and a push of each key.
     ///
     /// # Errors
-    /// As [`Worker::pull`]; a key with a rule is refused. If the cluster fails in the middle, some rows may
-    /// have been updated.
+    /// As [`Worker::pull`]; also if a key has a rule. If the cluster fails in the middle, some rows may have
+    /// been updated.
     pub fn update(&mut self, keys: &[Key], mut update: impl FnMut(usize, &mut [E])) -> Result<(), Error> {
         let mut rows = self.rows(keys)?;
         (0..keys.len().min(VALUES_AHEAD)).for_each(|at| rows.prefetch(at));
@@ -88,9 +89,9 @@ impl<E: Element> Worker<E> {
         rows.finish()
     }
 
-    /// As [`Worker::update`], for loops that need rows in their own order, or more than once: pulls the rows
-    /// that are not here, and returns all of them to be lent one at a time. A key that occurs twice is one
-    /// row if it is here, and two copies if not.
+    /// As [`Worker::update`], for loops that need rows in their own order, or more than once. Pulls the rows
+    /// that are not on this node, and returns all rows, which the caller borrows one at a time. A key that
+    /// occurs twice is one row if it is on this node, and two copies if not.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -136,8 +137,8 @@ impl<E: Element> Worker<E> {
         pulled
     }
 
-    /// Drops the copies of rows that can be lent by now: of keys that have come here, and of copies here that
-    /// were too old.
+    /// Drops the copies of rows that can be lent by now: those of keys that have moved to this node, and
+    /// those of keys whose copy on this node was too old.
     fn lend_arrived(&mut self, keys: &[Key]) -> Result<(), Error> {
         let mut fetched = std::mem::take(&mut self.fetched);
         let mut absent = Vec::new();
@@ -195,11 +196,11 @@ impl<E: Element> Rows<'_, E> {
         self.call.row(&self.node, at)
     }
 
-    /// As [`Rows::row`], for a sample. `None` if samples are drawn among the keys that are here
-    /// ([`intendant_sampling::Scheme::Local`]), and this one has left since the call began. The caller should
-    /// skip it: a pull would make the caller wait for one of many samples, and a moment later the sampler
-    /// would have drawn another key. With other schemes, the row is pulled, because these schemes promise
-    /// certain keys.
+    /// As [`Rows::row`], for a sample. `None` if samples are drawn among the keys that are on this node
+    /// ([`intendant_sampling::Scheme::Local`]), and this key has left since the call began. The caller should
+    /// skip this sample: a pull would make the caller wait for one of many samples, and a moment later the
+    /// sampler would have drawn another key. With other schemes, the call pulls the row, because these
+    /// schemes promise certain keys.
     #[inline(always)]
     pub fn sample(&mut self, at: usize) -> Option<Row<'_, E>> {
         if self.call.again
@@ -219,14 +220,15 @@ impl<E: Element> Rows<'_, E> {
         }
     }
 
-    /// Pushes what was done to copies, without waiting for the push to arrive.
+    /// Pushes the changes of copies, without waiting for the push to arrive.
     ///
     /// # Errors
     /// As [`Worker::pull`].
     pub fn finish(self) -> Result<(), Error> {
         let Self { node, call: Call { worker, keys, strayed, failed, .. } } = self;
         let copies = worker.fetched.keys.len();
-        // Samples that were not lent count as well: the number of accesses does not depend on what moves.
+        // Samples that were not lent count as well, so that the number of accesses does not depend on which
+        // keys move.
         worker.local.count_updates(keys.len() - copies, worker.fetched.pulled_and_lent);
         if strayed > 0 {
             node.sampling.count_strayed(strayed as u64);

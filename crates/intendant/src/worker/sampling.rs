@@ -1,5 +1,5 @@
 //! Samples that the system draws: the node's sampling manager prepares handles and draws from them; the
-//! worker localizes the keys that it names.
+//! worker localizes the keys that the manager names.
 
 use super::Worker;
 use crate::error::Error;
@@ -7,11 +7,11 @@ use intendant_core::{Element, Key, random};
 use intendant_sampling::{DistributionId, Handle};
 
 impl<E: Element> Worker<E> {
-    /// Prepares `samples` samples, and begins to move here the keys that the system chooses now, if the
-    /// technique moves keys [thesis §4.3.3]. Call it some time before [`Worker::pull_sample`].
+    /// Prepares `samples` samples, and begins to move the keys that the system chooses now to this node, if
+    /// the technique moves keys [thesis §4.3.3]. Call it some time before [`Worker::pull_sample`].
     ///
     /// # Errors
-    /// If the distribution is not registered, and as [`Worker::localize_async`].
+    /// If the distribution is not registered, and those of [`Worker::localize_async`].
     #[inline(never)]
     pub fn prepare_sample(&mut self, distribution: DistributionId, samples: usize) -> Result<Handle, Error> {
         let stream = random::stream(self.inner.seed, &[self.rank().0.into(), self.id.0.into(), self.handles]);
@@ -25,7 +25,7 @@ impl<E: Element> Worker<E> {
     /// their keys and values [thesis §4.3.3]. Portions smaller than the handle leave the system more freedom.
     ///
     /// # Errors
-    /// If fewer are left, then nothing is drawn; and as [`Worker::pull`].
+    /// If fewer samples are left; then nothing is drawn. Also those of [`Worker::pull`].
     #[inline(never)]
     pub fn pull_sample(
         &mut self,
@@ -59,12 +59,12 @@ impl<E: Element> Worker<E> {
         }
         near.sort_unstable();
         near.dedup();
-        // No call waits for it.
+        // No call waits for this ticket.
         let _ticket = self.localize_async(&near)?;
         Ok(())
     }
 
-    /// Reports a pull to the sampling manager, if a scheme uses that.
+    /// Reports a pull to the sampling manager, if a scheme uses such reports.
     pub(super) fn observe(&mut self, keys: &[Key]) {
         let samples = std::mem::take(&mut self.samples);
         if self.inner.sampling.observes() {

@@ -1,4 +1,4 @@
-//! What workers do together: clocks, barriers and gathers, quiescence, and synchronisation of static
+//! The joint operations of workers: clocks, barriers and gathers, quiescence, and synchronisation of static
 //! replicas.
 //!
 //! In a meeting, each worker brings the meeting's name, its clock and a payload. A node brings the latest
@@ -17,10 +17,10 @@ use intendant_techniques::clocks::RESTING;
 
 /// The name under which all workers meet.
 const WORKERS: &str = "intendant:workers";
-/// What the workers of a node may contribute to a meeting together: the control plane's own limit, less than
-/// a frame.
+/// The most bytes that the workers of a node may contribute to a meeting together. The control plane's own
+/// limit is higher.
 const NODE_PAYLOAD_BYTES_MAX: usize = 8 << 20;
-/// Length of a meeting's name.
+/// The greatest length of a meeting's name.
 const NAME_BYTES_MAX: usize = 150;
 
 impl<E: Element> Worker<E> {
@@ -60,9 +60,10 @@ impl<E: Element> Worker<E> {
     }
 
     /// Changes the staleness bound of this node's reads, in clocks: a worker that pulls at clock c reads
-    /// every update that any worker made up to its clock c − `bound` − 1. For all nodes to have the same, all
-    /// must change it at the same clocks, e.g. after a barrier. Does nothing unless the technique is
-    /// [`crate::Technique::Ssp`] or [`crate::Technique::Essp`]. (Petuum's set_staleness_bound.)
+    /// every update that any worker made up to its clock c − `bound` − 1. To have the same bound on all
+    /// nodes, all nodes must change it at the same clocks, e.g. after a barrier. The call does nothing unless
+    /// the technique is [`crate::Technique::Ssp`] or [`crate::Technique::Essp`]. (Petuum's
+    /// set_staleness_bound.)
     #[inline(never)]
     pub fn set_staleness_bound(&mut self, bound: u32) {
         self.inner.shared.set_staleness_bound(bound);
@@ -71,15 +72,15 @@ impl<E: Element> Worker<E> {
     /// Synchronises static replicas ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]). All
     /// workers of all nodes must call it equally often.
     ///
-    /// With [`crate::StaticReplicaPace::Asked`], it returns when all have called and every copy has all
-    /// updates that any worker made before; until a worker writes again, all copies are equal. In the
-    /// background ([`crate::StaticReplicaPace::Every`]), it returns when a round is over that began after all
-    /// workers of this node had called: their updates are in all copies, or will be soon. Without static
-    /// replicas it returns at once, with one exception: in a cluster of one node, whose pace is
-    /// [`crate::StaticReplicaPace::Asked`], the workers wait for each other nevertheless.
+    /// With [`crate::StaticReplicaPace::Asked`], it returns when all workers have called it and every copy
+    /// has all updates that any worker made before its call. Until a worker writes again, all copies are
+    /// equal. In the background ([`crate::StaticReplicaPace::Every`]), it returns when a round is over that
+    /// began after all workers of this node had called: their updates are in all copies, or will be soon.
+    /// Without static replicas it returns at once, with one exception: in a cluster of one node, whose pace
+    /// is [`crate::StaticReplicaPace::Asked`], the workers wait for each other nevertheless.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the cluster has ended, also because a worker was dropped that others wait for.
+    /// [`Error::Failed`] if the cluster has ended, also because a worker was dropped for which others wait.
     #[inline(never)]
     pub fn synchronize(&mut self) -> Result<(), Error> {
         self.take_in()?;
@@ -139,14 +140,14 @@ impl<E: Element> Worker<E> {
         self.rest();
         let met = self.meet(name, payload, Purpose::Gather)?;
         self.resume(met.latest);
-        // Workers that read a snapshot have entered as well.
+        // Workers that were reading a snapshot have entered as well, so channels may act on intents again.
         self.inner.wake(&self.inner.shared.resume());
         Ok(met.payloads)
     }
 
     /// All workers meet under one name; the name that the caller gives is part of the payload. So workers
     /// that call differently named meetings get an error instead of waiting for each other. No worker waits
-    /// for the clocks of those that have entered.
+    /// for the clocks of workers that have entered.
     fn meet(&mut self, name: &str, payload: Vec<u8>, purpose: Purpose) -> Result<Met, Error> {
         self.inner.health.check()?;
         let (inner, rank, worker) = (&*self.inner, self.rank(), self.id);
@@ -212,9 +213,9 @@ impl<E: Element> Worker<E> {
         })
     }
 
-    /// Waits for all operations of this worker, for all other workers to do the same, and until nothing is in
-    /// flight in the cluster and all copies of a key are equal. Until a worker writes, advances its clock, or
-    /// all meet again, all see the same values, and no intent is acted on, so that no key moves while a
+    /// Waits until all workers have called this, all their operations are done, nothing is in flight in the
+    /// cluster, and all copies of each key are equal. Until a worker writes or advances its clock, or all
+    /// workers meet again, all see the same values, and channels act on no intent. So no key moves while a
     /// worker reads a [`Worker::snapshot`].
     ///
     /// # Errors
@@ -246,11 +247,11 @@ enum Purpose {
 
 /// The result of a meeting.
 struct Met {
-    /// By node and worker.
+    /// The payloads of all workers, by node and worker.
     payloads: Vec<Vec<u8>>,
     /// The latest clock of any worker.
     latest: u32,
-    /// The sum over all channels of all nodes, if it was for that.
+    /// The sum of the reports of all channels of all nodes, if the meeting was for quiescence.
     report: ChannelReport,
 }
 
@@ -277,7 +278,7 @@ impl Brought {
     }
 }
 
-/// Payloads as one: each with its length before it.
+/// Concatenates payloads, each preceded by its length.
 fn pack(payloads: &[Vec<u8>]) -> Vec<u8> {
     let mut packed = Vec::new();
     for payload in payloads {

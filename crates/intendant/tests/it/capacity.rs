@@ -18,7 +18,7 @@ fn a_model_that_does_not_fit_is_refused_before_it_takes_memory() {
     assert!(text.contains("needs at least 81920.0 GiB") && text.contains("leaves"), "{text}");
 }
 
-/// Prints why a node with 4,096 workers does not start.
+/// Prints the reason for which a node with 4,096 workers does not start.
 #[test]
 #[ignore = "the program that the test below starts"]
 fn role_many_workers() {

@@ -35,7 +35,7 @@ fn of_data(change: impl Fn(&mut DataPlane)) -> Introduction {
     introduction
 }
 
-/// A meeting place on a port of its own: the rendezvous of every rank.
+/// The rendezvous of every rank, at a meeting place on a port of its own.
 fn meeting(nodes: usize, token: Option<&Token>) -> Vec<Rendezvous> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -67,7 +67,7 @@ fn cluster(nodes: usize) -> Vec<Control> {
     join_all(&meeting(nodes, None)).into_iter().map(|(control, _)| control).collect()
 }
 
-/// Runs something on every node at once; the results by rank.
+/// Calls `run` on every node at the same time. Returns the results by rank.
 fn on_all<R: Send>(nodes: &[Control], run: impl Fn(usize, &Control) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let run = &run;
@@ -144,8 +144,8 @@ fn two_threads_of_a_node_cannot_wait_under_one_name() {
     let nodes = cluster(2);
     thread::scope(|scope| {
         let first = scope.spawn(|| nodes[0].gather("x", vec![]));
-        // Until the first call waits, a second one would itself be the one that waits: ask the coordinator's
-        // tables instead.
+        // If the second call came before the first one waits, the second one would wait. So the test asks the
+        // coordinator's tables whether the first one waits.
         let second = scope.spawn(|| nodes[0].gather("x", vec![]));
         let other = || nodes[1].gather("x", vec![]);
         let refused = loop {
@@ -188,8 +188,8 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
             let rounds = on_all(&nodes, |rank, control| {
                 let mut rounds = 0;
                 loop {
-                    // Also when the test has panicked, which drops the sender.
-                    // On a busy machine all strangers may have been refused before the first step.
+                    // This also ends when the test has panicked, which drops the sender. On a busy machine
+                    // all strangers may have been refused before the first step.
                     let done = rank == 0
                         && rounds > 0
                         && stopped.lock().unwrap().try_recv() != Err(mpsc::TryRecvError::Empty);
@@ -213,7 +213,7 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
         );
         let none = refused(Rendezvous::new(NodeId(1), 3, host, port), introduction(1));
         assert!(matches!(none, JoinError::Token { ours: "none is set", .. }), "{none}");
-        // The token comes first: a stranger does not learn what else would be wrong.
+        // The coordinator checks the token first, so that a stranger does not learn what else would be wrong.
         let both = Introduction { protocol: 9, ..introduction(1) };
         let first = refused(Rendezvous::new(NodeId(1), 3, host, port), both);
         assert!(matches!(first, JoinError::Token { .. }), "{first}");
@@ -245,7 +245,7 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
     });
 }
 
-/// Both nodes end long before the deadline, and programs end with exit code 2.
+/// Checks that both nodes end long before the deadline, and that programs end with exit code 2.
 fn both_are_refused(places: &[Rendezvous], other: Introduction, differs: &str) {
     thread::scope(|scope| {
         let zero = scope.spawn(|| Control::join(places[0].clone(), introduction(0)));
@@ -333,7 +333,8 @@ fn a_node_that_finds_no_coordinator_says_where_it_looked() {
     thread::spawn(move || {
         use std::io::Write;
         let (mut stream, _) = web.accept().unwrap();
-        // The whole request first: one that is cut short counts as a broken connection, not as an answer.
+        // This reads the whole request first: if it were cut short, that would count as a broken connection,
+        // not as an answer.
         stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {}
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
@@ -343,8 +344,8 @@ fn a_node_that_finds_no_coordinator_says_where_it_looked() {
     assert!(matches!(error, JoinError::NotACoordinator { .. }), "{error}");
 }
 
-/// Something between the nodes, such as a coordinator that has too many connections, may end one: a node asks
-/// again.
+/// A coordinator that has too many connections, or something between the nodes, may end a connection. The
+/// node then asks again.
 #[test]
 fn a_connection_that_breaks_before_the_answer_is_replaced() {
     let mut places = meeting(2, None).into_iter();
@@ -353,7 +354,7 @@ fn a_connection_that_breaks_before_the_answer_is_replaced() {
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let detour = Rendezvous::new(NodeId(1), 2, "127.0.0.1", middle.local_addr().unwrap().port());
     drop(one);
-    // Not waited for: a test that fails must not hang.
+    // The test does not wait for this thread, because a test that fails must not hang.
     thread::spawn(move || {
         let (mut first, _) = middle.accept().unwrap();
         let _ = first.read(&mut [0; 16]).unwrap();
@@ -389,14 +390,15 @@ fn silent_connections_are_closed_and_keep_no_node_out() {
     let flood: Vec<_> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();
     let nodes = [zero, one, join(2)].map(|join| join.join().unwrap());
     for mut silent in flood {
-        // A safety net: the coordinator is far quicker. Whatever it says before it hangs up does not matter.
+        // The timeout is a safety net: the coordinator is far quicker. What it sends before it hangs up does
+        // not matter.
         silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         match silent.read_to_end(&mut Vec::new()) {
             Ok(_) => {}
             Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
         }
     }
-    // The nodes' own connections are as old.
+    // The nodes' own connections are as old as the silent ones, and still stand.
     assert_eq!(on_all(&nodes, |_, control| control.gather("x", vec![]).is_ok()), [true; 3]);
     leave_all(&nodes);
 }
@@ -424,7 +426,8 @@ fn node_0_names_a_port_that_is_in_use_and_stays_on_loopback_without_a_token() {
     leave_all(&[node]);
 }
 
-/// All nodes but `who` wait in a gather; `who` does something; what the waiting nodes got.
+/// All nodes but `who` wait in a gather, and `who` calls `act`. Returns the failures that the waiting nodes
+/// got.
 fn while_all_wait(nodes: Vec<Control>, who: usize, act: impl FnOnce(Control)) -> Vec<Failure> {
     let mut nodes = nodes;
     let actor = nodes.remove(who);

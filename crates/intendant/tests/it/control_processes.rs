@@ -1,9 +1,9 @@
 //! The control plane and the launcher with real processes: killed, stopped, interrupted, refused.
 //!
 //! Every test starts this same test binary again: once as a launcher ([`role_launcher`]), which starts it as
-//! nodes ([`role_node`]). Nodes gather in a loop and leave what they saw in files. Times are bounded by the
-//! launcher, which kills and says so when a node does not end by itself within 10 s of the first failure; the
-//! tests have safety nets only.
+//! nodes ([`role_node`]). Nodes gather in a loop and write what they saw to files. The launcher bounds the
+//! times: if a node does not end by itself within 10 s of the first failure, the launcher kills it and says
+//! so. The tests have safety nets only.
 #![cfg(target_os = "linux")]
 
 use intendant::control::{Control, DataPlane, FailureKind, Introduction};
@@ -25,7 +25,7 @@ const WRAPPED: &str = "CONTROL_TEST_WRAPPED";
 const WRONG: &str = "CONTROL_TEST_WRONG";
 const HELD: &str = "CONTROL_TEST_HELD";
 
-/// Longest wait for anything; far beyond what is promised.
+/// The longest wait, far longer than any promised time.
 const SAFETY_NET: u32 = 6000;
 
 fn pause(ms: u64) {
@@ -43,7 +43,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("waited in vain for {what}");
 }
 
-/// Writes a file that is never seen half written.
+/// Writes a file that no reader sees half written.
 fn leave_note(path: PathBuf, text: &str) {
     let draft = PathBuf::from(format!("{}.draft", path.display()));
     fs::write(&draft, text).unwrap();
@@ -60,7 +60,7 @@ fn role_node() {
     std::process::exit(match node(&dir) {
         Ok(()) => 0,
         Err((code, text)) => {
-            // In one piece: several say so at the same time.
+            // One write prints the line in one piece, because several nodes print at the same time.
             let _ = std::io::stderr().write_all(format!("node: {text}\n").as_bytes());
             code
         }
@@ -129,7 +129,7 @@ fn node(dir: &Path) -> Result<(), (i32, String)> {
     control.leave().map_err(|failure| (4, failure.to_string()))
 }
 
-/// A launcher of nodes, bare or each inside of a shell that has another child.
+/// A launcher of nodes, each started directly or inside a shell that has another child.
 #[test]
 #[ignore = "the program that the other tests start"]
 fn role_launcher() {
@@ -197,7 +197,7 @@ impl Cluster {
         leave_note(self.dir.path().join(name), "");
     }
 
-    /// Waits for the launcher; its exit status, and what it and the nodes wrote.
+    /// Waits for the launcher. Returns its exit status, and the output of the launcher and the nodes.
     fn end(&mut self) -> (ExitStatus, String) {
         let status = wait_for("the launcher to end", || self.launcher.try_wait().unwrap());
         let mut text = String::new();
@@ -205,7 +205,7 @@ impl Cluster {
         (status, text)
     }
 
-    /// What the nodes saw at the end, by rank.
+    /// The ends that the nodes saw, by rank.
     fn ends(&self) -> BTreeMap<u16, String> {
         let read = |rank| fs::read_to_string(self.dir.path().join(format!("end.{rank}"))).ok();
         (0..self.nodes).filter_map(|rank| Some((rank, read(rank)?))).collect()
@@ -236,14 +236,14 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // After a failed test: the launcher's death ends the rest.
+        // After a failed test, the launcher's death ends the other processes.
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
     }
 }
 
-/// One of four nodes gets a signal; all others must end by themselves, with code 4, saying who it was and
-/// what happened.
+/// One of four nodes gets a signal. All others must end by themselves with code 4, and name the node and what
+/// happened.
 fn others_end_saying(victim: u16, signal: Signal, is_expected: impl Fn(&str) -> bool) {
     let mut cluster = Cluster::start(4, false);
     cluster.signal(victim, signal);
@@ -263,8 +263,8 @@ fn others_end_saying(victim: u16, signal: Signal, is_expected: impl Fn(&str) -> 
     cluster.wait_until_all_processes_are_gone();
 }
 
-/// Whether `end` says that `who` was silent for too long; how much too long depends on how busy the machine
-/// is.
+/// Whether `end` says that `who` was silent for too long. The length of the silence depends on how busy the
+/// machine is.
 fn stopped(end: &str, who: &str) -> bool {
     let seconds = end.strip_prefix(who).and_then(|end| end.strip_prefix(" stopped answering for "));
     let seconds = seconds.and_then(|end| end.strip_suffix(" s")?.parse::<f64>().ok());
@@ -287,8 +287,8 @@ fn a_killed_coordinator_is_named_by_all_others() {
     others_end_saying(0, Signal::KILL, |end| end == gone);
 }
 
-/// The launcher's socket accepts for node 0 while that reads its data: the others are connected before it
-/// joins.
+/// The launcher's socket accepts connections for node 0 while node 0 reads its data: the others are connected
+/// before node 0 joins.
 #[test]
 fn a_coordinator_killed_before_it_joins_is_named_by_all_others() {
     let mut cluster = Cluster::start_with(4, &[HELD]);
@@ -304,7 +304,7 @@ fn a_coordinator_killed_before_it_joins_is_named_by_all_others() {
     cluster.wait_until_all_processes_are_gone();
 }
 
-/// Connections to a port of this machine that stand and on which the other end has sent bytes that are not
+/// Number of open connections to a port of this machine on which the other end has sent bytes that are not
 /// read yet.
 fn waiting_at(port: u16) -> usize {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
@@ -338,8 +338,8 @@ fn a_pause_of_three_seconds_ends_no_node() {
     assert_eq!(status.code(), Some(0), "{text}");
 }
 
-/// As when a laptop is closed: all nodes were silent for longer than allowed, and each knows that it was
-/// away itself.
+/// The pause is like that of a closed laptop: all nodes were silent for longer than allowed, and each node
+/// knows that it was away itself.
 #[test]
 fn a_pause_of_the_whole_machine_ends_no_node() {
     let mut cluster = Cluster::start(3, false);
@@ -366,7 +366,7 @@ fn an_abort_reaches_all_and_its_code_is_the_launchers() {
 fn interrupting_the_launcher_ends_all() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut cluster = Cluster::start(3, true);
-        // A stopped node cannot follow SIGTERM.
+        // A stopped node cannot react to SIGTERM.
         cluster.signal(1, Signal::STOP);
         cluster.signal_launcher(signal);
         let (status, text) = cluster.end();
@@ -387,7 +387,7 @@ fn killing_the_launcher_leaves_no_process_behind() {
     }
 }
 
-/// The kernel ties nodes to the launcher; the guardian is for what else they start.
+/// The kernel ends nodes when the launcher dies; the guardian ends the processes that the nodes start.
 #[test]
 fn killing_the_guardian_and_the_launcher_leaves_no_node_behind() {
     let cluster = Cluster::start(3, false);
@@ -415,7 +415,7 @@ fn what_a_node_leaves_in_its_group_ends_with_it() {
     cluster.wait_until_all_processes_are_gone();
 }
 
-/// Starts one process by hand, in the manner of torchrun; its exit code and what it said.
+/// Starts one process by hand, in the manner of torchrun. Returns its exit code and its output.
 fn by_hand(dir: &Path, env: &[(String, String)]) -> (Option<i32>, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(role("control_processes::role_node")).env(DIR, dir).envs(env.iter().cloned());

@@ -1,4 +1,4 @@
-//! The example program, with several processes: this test program starts itself as its nodes.
+//! The example program, with several processes: this test program starts itself as the nodes of the example.
 
 #[path = "../../examples/linear_model.rs"]
 #[expect(dead_code, reason = "its `main` reads the command line, which is that of the tests here")]

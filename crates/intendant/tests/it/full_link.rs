@@ -1,6 +1,6 @@
 //! Links that are full or work in one direction only: heartbeats are late or lost although both nodes run.
 //!
-//! A proxy stands between node 1 and the coordinator and holds back what it is told to hold back.
+//! A proxy between node 1 and the coordinator holds bytes back, in the directions that the test chooses.
 
 use intendant::control::{Control, DataPlane, FailureKind, Introduction};
 use intendant::{ElementType, Key, Layout, Node, NodeConfig, NodeId, Rendezvous, Technique};
@@ -11,7 +11,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// What the proxy holds back.
+/// The directions in which the proxy holds bytes back.
 #[derive(Clone, Default)]
 struct Held {
     to_coordinator: Arc<AtomicBool>,
@@ -23,7 +23,7 @@ fn pause(ms: u64) {
     let _ = nothing.recv_timeout(Duration::from_millis(ms));
 }
 
-/// Copies bytes; while `held`, what has been read waits.
+/// Copies bytes. While `held` is set, bytes that have been read wait.
 fn copy(mut from: TcpStream, mut to: TcpStream, held: Arc<AtomicBool>) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
@@ -42,7 +42,7 @@ fn meeting(held: &Held) -> [Rendezvous; 2] {
     let [coordinator, proxy] = ["127.0.0.1:0"; 2].map(|any| TcpListener::bind(any).unwrap());
     let (far, near) = (coordinator.local_addr().unwrap(), proxy.local_addr().unwrap().port());
     let held = held.clone();
-    // Not waited for: a test that fails must not hang.
+    // The test does not wait for this thread, because a test that fails must not hang.
     thread::spawn(move || {
         while let Ok((node, _)) = proxy.accept() {
             let Ok(coordinator) = TcpStream::connect(far) else { return };
@@ -63,7 +63,8 @@ fn data_keeps_nodes_alive_whose_heartbeats_are_late() {
     let held = Held::default();
     let layout = Layout::builder().range("value", 64, 4).build().unwrap();
     let mut config = NodeConfig::new(layout, Arc::new(|_, value: &mut [f32]| value.fill(1.0)));
-    // Every access to a key of the other node is a message there and back. In windows, no bytes arrive.
+    // Every access to a key of the other node is a message there and back. Reads of windows would send no
+    // bytes.
     config.cluster.technique = Technique::Classic;
     config.windows = false;
     let joining = meeting(&held).map(|place| {
@@ -75,7 +76,7 @@ fn data_keeps_nodes_alive_whose_heartbeats_are_late() {
     let (keys, mut values) = ((0..64).map(Key).collect::<Vec<_>>(), vec![0.0; 64 * 4]);
     held.to_coordinator.store(true, Ordering::Relaxed);
     held.to_node.store(true, Ordering::Relaxed);
-    // Well beyond the five seconds of silence that cost a node.
+    // The loop lasts well beyond the five seconds of silence after which a node counts as lost.
     for _ in 0..80 {
         worker.pull(&keys, &mut values).unwrap();
         pause(100);

@@ -1,5 +1,5 @@
-//! Several nodes in one process whose workers say what they will use: it is there in time, it is given up
-//! afterwards, and nodes are silent while nothing happens.
+//! Several nodes in one process whose workers signal intents: keys are there in time, nodes give them up
+//! afterwards, and nodes send nothing while nothing happens.
 
 use intendant::{
     Cause, Clock, Error, Explanation, Key, KeyOrder, Layout, Node, NodeConfig, NodeId, Role, Storage,
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 const KEYS: u64 = 300;
 const LEN: usize = 3;
-/// Longer than anything takes here; nothing waits so long unless it waits for ever.
+/// Longer than any part of these tests takes. A wait as long as this lasts for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Keys by range: those of node `n` of `nodes` are next to each other.
+/// The keys of each node are next to each other.
 fn config(technique: Technique) -> NodeConfig<f32> {
     let layout = Layout::builder().range("k", KEYS, LEN).channels(2).order(KeyOrder::Range).build().unwrap();
     let mut config =
@@ -41,7 +41,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Waits until all of `keys` are as they should be, as this worker's node sees it.
+/// Waits until `so` holds for all of `keys`, as this worker's node sees them.
 #[track_caller]
 fn wait(worker: &Worker<f32>, keys: Range<u64>, so: impl Fn(&Explanation) -> bool) {
     let begun = now();
@@ -130,16 +130,16 @@ fn nothing_is_said_while_nothing_happens() {
     let keys: Vec<Key> = (0..KEYS).map(Key).collect();
     for worker in &workers {
         worker.intent(&keys, clocks(0..1)).unwrap();
-        // Much too early.
+        // This intent is far too early.
         worker.intent(&keys, clocks(1_000_000..1_000_001)).unwrap();
     }
     for worker in &workers {
         wait(worker, 0..KEYS, here);
     }
-    // All copies are in step by now; clocks stand.
+    // All copies are synchronised by now, and no clock advances.
     std::thread::scope(|scope| {
         workers.iter_mut().for_each(|worker| {
-            // After the barrier, intents are acted on again.
+            // After the barrier, channels act on intents again.
             scope.spawn(|| (worker.quiesce().unwrap(), worker.barrier("rested").unwrap()));
         });
     });

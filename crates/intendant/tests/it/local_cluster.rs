@@ -48,8 +48,8 @@ fn elements(layout: &Layout, keys: &[Key]) -> usize {
     keys.iter().map(|key| layout.len(*key)).sum()
 }
 
-/// Integers, so that sums are exact in any order: everything that is pushed arrives exactly once, wherever
-/// the keys go.
+/// Everything that is pushed arrives exactly once, wherever the keys go. The values are integers, so that
+/// sums are exact in any order.
 fn everything_arrives<E: Element>(mut config: NodeConfig<E>, nodes: usize, workers: usize) {
     const STEPS: u64 = 200;
     config.workers = workers;
@@ -60,7 +60,7 @@ fn everything_arrives<E: Element>(mut config: NodeConfig<E>, nodes: usize, worke
         let mut tickets = Vec::new();
         for step in 0..STEPS {
             let word = mix(step * 1000 + me as u64);
-            // Several keys in a call, any order, sometimes twice, with values of both lengths.
+            // A call has several keys in any order, some of them twice, with values of both lengths.
             let keys: Vec<Key> = (0..1 + word % 9).map(|i| Key(mix(word + i) % KEYS)).collect();
             let ones = vec![E::ONE; elements(&layout, &keys)];
             let mut values = ones.clone();
@@ -203,7 +203,7 @@ fn key_orders_by_range_and_hash() {
 
 #[test]
 fn values_larger_than_a_frames_target_and_calls_larger_than_a_frame() {
-    // 400 values of 64 KiB: 25 MiB per call, far more than one frame may have.
+    // The model has 400 values of 64 KiB: a call has 25 MiB, far more than one frame may have.
     let layout = Layout::builder().range("k", 400, 16_384).shards(4).build().unwrap();
     let config = NodeConfig::<f32>::new(layout, Arc::new(|key, value| value.fill(key.0 as f32)));
     let nodes = run(config, 2, |me, worker| {
@@ -253,7 +253,7 @@ fn wrong_calls_are_refused_as_a_whole() {
         assert_eq!(worker.access(), Default::default(), "nothing was accessed");
         worker.pull(&[Key(1), Key(2)], &mut values)?;
         assert_eq!(values, [1., 1., 1., 2., 2., 2.], "worker {me}: nothing was changed");
-        // An empty call is fine, and so is a ticket of one.
+        // An empty call is allowed, and so is its ticket.
         worker.pull(&[], &mut [])?;
         let ticket = worker.push_async(&[], &[])?;
         worker.wait(ticket)?;
@@ -330,7 +330,7 @@ fn a_panicking_worker_ends_the_run_of_the_others() {
     });
 }
 
-/// Keys of the first range that the node is home to.
+/// The keys of the first range whose home is the node.
 fn home_of(node: &Node<f32>, rank: u16) -> Vec<Key> {
     (0..120).map(Key).filter(|key| node.layout().home(*key).0 == rank).collect()
 }
@@ -364,7 +364,7 @@ fn workers_that_outlive_their_node_get_errors() {
     Node::shutdown_all(nodes).unwrap();
     let error = workers[0].barrier("b").unwrap_err();
     assert_eq!(error.to_string(), "the node is shut down");
-    // Answered before the end or not: it does not hang.
+    // Whether the pull was answered before the end or not, the call does not hang.
     let _ = workers[0].wait(ticket);
     assert!(workers[0].pull(&away, &mut vec![0.0; 3 * away.len()]).is_err());
 }
@@ -376,7 +376,7 @@ fn no_worker_waits_for_a_worker_that_ended_early() {
     let mut nodes = Node::start_local(config, 2).unwrap();
     std::thread::scope(|scope| {
         let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();
-        // The second worker of node 1 returns without a word.
+        // The second worker of node 1 ends without a call.
         drop(workers.pop());
         let waiting: Vec<_> = workers
             .into_iter()

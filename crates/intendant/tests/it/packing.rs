@@ -1,5 +1,5 @@
 //! Packed messages and calls for ranges of keys, between nodes: values are the same, messages are shorter,
-//! and the counts say by how much.
+//! and the counts show by how much.
 
 use intendant::{Error, Key, KeyOrder, Layout, NetworkStats, Node, NodeConfig, Packing, Technique, Worker};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ fn config(order: KeyOrder, packing: Packing) -> NodeConfig<f32> {
     config
 }
 
-/// What two nodes send while a worker of the first one does `work` and the other one's waits.
+/// The messages that two nodes send while a worker of the first node does `work` and the worker of the other
+/// node waits.
 fn sent(config: NodeConfig<f32>, work: impl FnOnce(&mut Worker<f32>) -> Result<(), Error>) -> NetworkStats {
     let mut nodes = Node::start_local(config, 2).unwrap();
     let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();
@@ -50,8 +51,8 @@ fn calls_for_ranges_name_their_keys_in_a_few_bytes() {
         worker.pull_range(7..7, &mut [])?;
         worker.pull_range(KEYS - 1..KEYS, &mut values[..1])
     });
-    // The other node has the second half of the keys: of each, its value is sent three times, its key three
-    // times, and its position six times.
+    // The other node has the second half of the keys. For each of them, messages carry its value three times,
+    // its key three times, and its position six times.
     let there = 1_500;
     assert_eq!(sent.unpacked_bytes - sent.saved_by_runs, sent.bytes - marks(&sent));
     assert!(sent.saved_by_runs > there * (3 * 8 + 6 * 4) * 9 / 10, "{sent:?}");
@@ -104,7 +105,7 @@ fn lists_that_repeat_travel_once() {
     assert_eq!(cached.unpacked_bytes, all.unpacked_bytes);
     marks(&cached);
     marks(&all);
-    // Of 16 to 20 bytes per key, 4 are the value's. The messages are too short to be compressed.
+    // Each key takes 16 to 20 bytes, of which 4 are its value's. The messages are too short to be compressed.
     assert!(cached.bytes * 2 < plain.bytes, "{cached:?} of {plain:?}");
     assert_eq!((all.bytes, all.saved_by_compression), (cached.bytes, 0));
 }

@@ -1,4 +1,4 @@
-//! Several nodes in one process, whose keys move: what localize promises, what it costs, and how it ends.
+//! Several nodes in one process whose keys move: the promises of localize, its cost, and how it ends.
 
 use intendant::{Error, Key, KeyOrder, Layout, Node, NodeConfig, Storage, Technique, Worker};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const KEYS: u64 = 300;
 const LEN: usize = 3;
 
-/// Keys by range: those of node `n` of `nodes` are next to each other.
+/// The keys of each node are next to each other.
 fn layout(keys: u64, len: usize) -> Layout {
     Layout::builder().range("k", keys, len).order(KeyOrder::Range).build().unwrap()
 }
@@ -85,8 +85,9 @@ fn many_keys_cost_as_many_messages_as_one() {
         messages(&nodes) - before
     };
     assert_eq!(cost(0, &keys()), 4, "two homes are asked, two hand over");
-    // Of node 1 by itself, of the others by their homes: three times the order to leave reaches node 0, twice
-    // as a message and once as node 1's wish; three times it hands over.
+    // Node 1 sends a localize to each of the two other homes. Three orders to hand keys over reach node 0:
+    // messages of the homes 1 and 2, and the localize of node 1, as node 0 is a home as well. It hands over
+    // three times.
     assert_eq!(cost(1, &keys()), 2 + 2 + 3);
     assert_eq!(cost(1, &keys()), 0, "they are here");
     assert_eq!(cost(1, &[]), 0);
@@ -140,7 +141,7 @@ fn a_dropped_ticket_moves_the_keys_all_the_same() {
 fn unknown_keys_are_refused_before_anything_moves() {
     let mut nodes = Node::start_local(config(Technique::Lapse), 2).unwrap();
     let mut workers = workers(&mut nodes);
-    // Longer than what is asked for at once, so that the key that does not exist is in a later part.
+    // The call is longer than one part of a localize, so that the key that does not exist is in a later part.
     let mut keys: Vec<Key> = keys().into_iter().cycle().take(40_000).collect();
     keys.push(Key(KEYS));
     let expected = "key 300 at position 40000 does not exist: keys are 0 to 299";
@@ -152,7 +153,7 @@ fn unknown_keys_are_refused_before_anything_moves() {
     assert!(values.iter().all(|value| value.is_nan()));
     quiesce(&mut workers);
     assert_eq!((relocations(&nodes), messages(&nodes)), (0, 0));
-    // The run goes on.
+    // The cluster goes on.
     keys.pop();
     workers[0].localize(&keys).unwrap();
     assert_eq!(nodes[0].held(), KEYS as usize);
@@ -160,7 +161,7 @@ fn unknown_keys_are_refused_before_anything_moves() {
     Node::shutdown_all(nodes).unwrap();
 }
 
-/// 100 MB of values, half of which must move, while 4 MiB may be in flight.
+/// Half of 100 MB of values must move, while 4 MiB may be in flight.
 #[test]
 fn a_long_localize_keeps_within_what_may_be_in_flight() {
     const MANY: u64 = 100_000;
@@ -178,7 +179,7 @@ fn a_long_localize_keeps_within_what_may_be_in_flight() {
             done.store(true, Ordering::Relaxed);
         });
         while !done.load(Ordering::Relaxed) {
-            // In this order: a key that moves meanwhile is counted here or there, and maybe on both sides.
+            // In this order, a key that moves meanwhile is counted at least once, and maybe on both nodes.
             let held = nodes[1].held() + nodes[0].held();
             let under_way = (MANY as usize).saturating_sub(held);
             assert!(under_way <= keys_max, "{under_way} keys are under way; at most {keys_max} should be");
@@ -225,7 +226,7 @@ fn a_worker_that_polls_sees_that_its_own_push_is_done() {
     let mut workers = workers(&mut nodes);
     let key = [Key(KEYS - 1)];
     drop(workers[0].push_async(&key, &[1.0; LEN]).unwrap());
-    // Another worker has the key moved here; the first one makes no call that waits.
+    // Another worker moves the key to this node; the first worker makes no call that waits.
     workers[1].localize(&key).unwrap();
     let mut value = [0.0; LEN];
     let found = (0..1_000_000).any(|_| {
@@ -263,7 +264,7 @@ fn a_node_that_goes_while_its_keys_are_wanted_ends_the_calls_of_the_others() {
                 })
                 .collect();
             let (node, mut worker) = leaving;
-            // One that had keys, and one that has some under way to it.
+            // The node that goes has keys in one case, and has keys under way to it in the other.
             if blocked {
                 worker.localize(&keys()).unwrap();
             }

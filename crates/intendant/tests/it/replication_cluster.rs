@@ -1,5 +1,5 @@
-//! Several nodes in one process with copies of keys: nothing is lost, copies become equal, reads are as fresh
-//! as promised, nothing is sent without need, and no worker waits for ever.
+//! Several nodes in one process with copies of keys: no update is lost, copies become equal, reads are as
+//! fresh as promised, nodes send nothing without need, and no worker waits for ever.
 
 use crate::replication::{KEYS, Pusher, Setting, bounded, phases};
 use intendant::{Error, Key, KeyTechnique, Node, StaticReplicaPace, Storage, Technique, Tick, Worker};
@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The longest that anything here may take, many times what it does: who waits so long waits for ever.
+/// The longest time that any part of these tests may take, many times the time that it does take. A worker
+/// that waits so long waits for ever.
 const SAFETY_NET: Duration = Duration::from_secs(120);
 
 /// Techniques that copy keys.
 const COPYING: [Technique; 5] =
     [Technique::Ssp, Technique::Essp, Technique::Nups, Technique::Bips, Technique::FullReplication];
 
-/// Runs `work` on every worker of every node, each on its own thread; fails if that does not end.
+/// Runs `work` on every worker of every node, each on its own thread. Fails if the work does not end.
 fn run(
     setting: Setting,
     work: impl Fn(usize, &mut Worker<f32>) -> Result<(), Error> + Send + Sync + 'static,
@@ -65,7 +66,7 @@ fn nothing_is_lost_and_copies_become_equal() {
         {
             let setting = Setting { storage, channels, nodes, ..Setting::new(technique) };
             let nodes = run(setting, move |me, worker| phases(worker, setting, me, 150).map(drop));
-            // The nodes had replicas and synchronised them: equal values mean something.
+            // The nodes had replicas and synchronised them; otherwise equal values would prove nothing.
             let sum = |of: fn(&intendant::ManagementStats) -> u64| -> u64 {
                 nodes.iter().map(|node| of(&node.management().unwrap())).sum()
             };
@@ -77,7 +78,8 @@ fn nothing_is_lost_and_copies_become_equal() {
             assert!(drops <= setups && (drops == 0 || technique == Technique::Ssp), "{here}");
             assert_eq!(setups > 10, setting.is_clocked() && several, "{here}");
             assert_eq!(keys > 100, several, "{here}");
-            // Each of the three phases ends with a round of every node; more of them depend on time.
+            // Each of the three phases ends with a round of every node. The number of further rounds depends
+            // on time.
             assert!(rounds >= 3 * setting.nodes as u64 || !several, "{here}");
             shut_down(nodes);
         }
@@ -102,7 +104,7 @@ fn hardly_anything_may_be_in_flight() {
     }
 }
 
-/// Who pushed how often at which clock: `[worker][clock][key]`.
+/// How often each worker pushed to each key at each clock: `[worker][clock][key]`.
 struct Pushes(Vec<AtomicU32>);
 
 impl Pushes {
@@ -123,8 +125,8 @@ impl Pushes {
     }
 }
 
-/// What a worker does between two meetings, at how many clocks. Some do nothing, which is where meetings
-/// follow each other closely.
+/// The number of clocks at which a worker works between two meetings. Some workers do nothing, so that
+/// meetings follow each other closely.
 fn clocks(me: usize, round: u64) -> u64 {
     match stream(77, &[me as u64, round]) % 5 {
         0 => 0,
@@ -133,8 +135,9 @@ fn clocks(me: usize, round: u64) -> u64 {
     }
 }
 
-/// The promise of bounded staleness, while workers are at very different clocks, and meet now and then.
-/// Looked up after the read: all that any worker ever does before that clock must be in it.
+/// The promise of bounded staleness, while workers are at very different clocks, and meet now and then. The
+/// test looks the pushes up after the read: the value read must contain all that any worker ever pushes
+/// before that clock.
 #[test]
 fn a_read_has_what_was_done_before_the_staleness_bound() {
     for technique in [Technique::Ssp, Technique::Essp] {
@@ -202,8 +205,8 @@ fn workers_may_be_as_far_apart_as_the_bound_says() {
     }
 }
 
-/// Nodes that have nothing to do between two meetings rest in the second before others have left the first.
-/// Workers there must not wait for them.
+/// Nodes that have nothing to do between two meetings rest in the second one before others have left the
+/// first one. Workers in the first meeting must not wait for them.
 #[test]
 fn no_worker_waits_for_a_node_without_work() {
     for technique in [Technique::Ssp, Technique::Essp] {
@@ -212,7 +215,7 @@ fn no_worker_waits_for_a_node_without_work() {
             let mut pusher = Pusher::new(setting, me);
             let keys: Vec<Key> = (0..6).map(Key).collect();
             for round in 0..300 {
-                // One of them works, or two.
+                // One or two of the workers work.
                 if round % 3 == me || round % 7 == me {
                     for _ in 0..4 {
                         let update = pusher.update(&keys, round as u64);
@@ -280,13 +283,13 @@ fn a_node_that_leaves_with_workers_that_never_began_delays_no_other() {
     }
 }
 
-/// Whether a worker adds to a key in a round; some do not.
+/// Whether a worker adds to a key in a round. It skips some of them.
 fn adds(key: Key, worker: usize, round: u64) -> bool {
     !(key.0 + worker as u64 + round).is_multiple_of(4)
 }
 
-/// Synchronous SGD: after each synchronisation all copies are equal and have everything, without any other
-/// meeting of workers before they are read.
+/// Synchronous SGD: after each synchronisation, all copies are equal and have all updates. Workers do not
+/// meet otherwise before they read the copies.
 #[test]
 fn who_asks_for_it_gets_copies_with_all_that_was_done() {
     for (technique, nodes, channels) in [
@@ -330,7 +333,7 @@ fn who_asks_for_it_gets_copies_with_all_that_was_done() {
     }
 }
 
-/// No worker asks for a round, and none ends a phase.
+/// No worker asks for a round, and no worker ends a phase.
 #[test]
 fn updates_reach_other_nodes_in_the_background() {
     let setting = Setting { nodes: 2, workers: 1, ..Setting::new(Technique::FullReplication) };
@@ -344,7 +347,8 @@ fn updates_reach_other_nodes_in_the_background() {
             }
             Ok::<_, Error>(())
         };
-        // The second node answers the first one's update, which so has passed twice.
+        // The second node pushes when it has seen the first one's update. So updates have passed in both
+        // directions.
         if me == 1 {
             wait(worker)?;
         }
@@ -380,7 +384,7 @@ fn in_the_background_synchronize_waits_for_a_round() {
 #[test]
 fn synchronizing_without_static_replicas_waits_for_no_worker() {
     for technique in Technique::ALL {
-        // One node has none, whatever the technique.
+        // A cluster of one node has no replicas, whatever the technique.
         let setting = Setting { nodes: 1, ..Setting::new(technique) };
         ends(move || {
             let mut nodes = Node::start_local(setting.config(), setting.nodes).unwrap();
@@ -390,7 +394,7 @@ fn synchronizing_without_static_replicas_waits_for_no_worker() {
     }
 }
 
-/// The last of all workers is dropped, which others of its node wait for, or only those of other nodes.
+/// The last of all workers is dropped. Other workers of its node wait for it, or only workers of other nodes.
 #[test]
 fn who_synchronizes_with_a_worker_that_is_gone_is_told() {
     for (pace, workers) in [
@@ -419,7 +423,7 @@ fn who_synchronizes_with_a_worker_that_is_gone_is_told() {
                     for (me, thread) in waiting.into_iter().enumerate() {
                         match thread.join().unwrap() {
                             Some(error) => assert!(error.contains("dropped"), "{error}"),
-                            // In the background, a node needs its own workers only.
+                            // If rounds run in the background, a node needs only its own workers.
                             None => {
                                 assert!(
                                     pace != StaticReplicaPace::Asked && me < 4,
@@ -449,7 +453,7 @@ fn a_cluster_at_rest_is_silent() {
                     }
                 });
                 let sent = || nodes.iter().map(Node::network).collect::<Vec<_>>();
-                // Clocks are told after a meeting.
+                // Nodes send clocks after a meeting.
                 pause(200);
                 let before = sent();
                 assert!(before.iter().all(|node| node.messages > 0), "{setting:?}");
@@ -487,7 +491,7 @@ fn nothing_replicated_costs_nothing() {
             }
             worker.advance_clock();
             worker.synchronize().unwrap();
-            // A localize has arrived before its last message, to the home, has.
+            // The keys of a localize arrive before its last message, which goes to the home.
             let messages = || {
                 nodes.iter().map(|node| (node.management().unwrap(), node.network()).1.messages).sum::<u64>()
             };

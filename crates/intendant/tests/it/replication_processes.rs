@@ -1,5 +1,5 @@
-//! Real processes over TCP with copies of keys: nothing is lost, copies become equal, reads are as fresh as
-//! promised; and a node that dies ends all others, wherever they wait for it.
+//! Real processes over TCP with copies of keys: no update is lost, copies become equal, and reads are as
+//! fresh as promised. A node that dies ends all others, wherever they wait for it.
 //!
 //! The tests start this same binary again: once as a launcher ([`role_launcher`]), which starts it as nodes
 //! ([`role_node`]).
@@ -16,11 +16,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 const DIR: &str = "COPIES_TEST_DIR";
-/// Which of [`modes`].
+/// The index of the mode in [`modes`].
 const MODE: &str = "COPIES_TEST_MODE";
 /// The node that dies in the middle of its work, if there is one.
 const VICTIM: &str = "COPIES_TEST_VICTIM";
-/// Many times what anything here takes.
+/// Many times as long as any part of these tests takes.
 const SAFETY_NET: Duration = Duration::from_secs(100);
 
 fn modes() -> Vec<Setting> {
@@ -50,7 +50,7 @@ fn hang_no_longer() -> mpsc::Sender<()> {
     alive
 }
 
-/// What a worker does; at a third of it, `dies` is called.
+/// The work of a worker. It calls `dies` after a third of the work.
 fn work(worker: &mut Worker<f32>, setting: Setting, me: usize, dies: &dyn Fn()) -> Result<(), Error> {
     if setting.is_clocked() {
         bounded(worker, setting, me, 300, |clock| {
@@ -63,7 +63,7 @@ fn work(worker: &mut Worker<f32>, setting: Setting, me: usize, dies: &dyn Fn()) 
     }
     worker.quiesce()?;
     if me == 0 {
-        // Of the workload that follows everything is known.
+        // Every worker knows all pushes of the workload that follows.
         let keys: Vec<Key> = (0..KEYS).map(Key).collect();
         let pusher = Pusher::new(setting, me);
         worker.set(&keys, &vec![0.0; pusher.elements(&keys)])?;
@@ -76,7 +76,7 @@ fn work(worker: &mut Worker<f32>, setting: Setting, me: usize, dies: &dyn Fn()) 
 fn in_step(worker: &mut Worker<f32>, setting: Setting, me: usize, dies: &dyn Fn()) -> Result<(), Error> {
     let mut pusher = Pusher::new(setting, me);
     let keys: Vec<Key> = (0..KEYS).step_by(setting.replicated as usize).map(Key).collect();
-    // In the background, workers of other nodes may be elsewhere.
+    // If rounds run in the background, workers of other nodes may be in another round.
     let sure = if setting.pace == StaticReplicaPace::Asked { setting.all() as u64 } else { 1 };
     for round in 1..=60 {
         if round == 20 {
@@ -148,7 +148,7 @@ fn role(name: &str) -> [&str; 4] {
     ["--ignored", "--exact", "--nocapture", name]
 }
 
-/// Starts the cluster; to be waited for.
+/// The command that starts the cluster. The caller waits for its end.
 fn launcher(mode: usize, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -171,7 +171,7 @@ fn nothing_is_lost_and_reads_are_fresh_enough() {
     }
 }
 
-/// While others wait for its clock, and while they wait in a synchronisation.
+/// The node dies while others wait for its clock, and while they wait in a synchronisation.
 #[test]
 fn a_node_that_dies_ends_all_others_with_an_error() {
     for (mode, setting) in modes().into_iter().enumerate().filter(|(mode, _)| [0, 2, 6].contains(mode)) {

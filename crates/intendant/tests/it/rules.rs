@@ -1,5 +1,5 @@
-//! Rules: every technique applies what is pushed exactly once at the main copy, copies of rows become equal,
-//! and what cannot be is refused by name.
+//! Rules: every technique applies each pushed operand exactly once at the main copy, copies of rows become
+//! equal, and errors name what a rule does not allow.
 
 use intendant::rules::{Decay, Proximal};
 use intendant::{
@@ -37,7 +37,8 @@ impl Rule for Tally {
     }
 }
 
-/// Keys of two ranges: with the rule, values of 3 elements and operands of 4; without, values of 5.
+/// A model with two ranges of keys: with the rule, values have 3 elements and operands 4; without it, values
+/// have 5.
 fn config(technique: Technique) -> NodeConfig<f32> {
     let layout = Layout::builder().range_with_rule("ruled", KEYS / 2, 3, Tally).range("plain", KEYS / 2, 5);
     let mut config =
@@ -55,7 +56,7 @@ fn keys(worker: u64, step: u64) -> [Key; 4] {
     [key(0), key(1), key(2), key(1)]
 }
 
-/// Pushes ones, in calls with keys of both ranges, and reads what it has pushed.
+/// Pushes ones, in calls with keys of both ranges, and checks that reads have its own pushes.
 fn work(me: u64, worker: &mut Worker<f32>) -> Result<(), Error> {
     let mut own = BTreeMap::<Key, f32>::new();
     for step in 0..STEPS {
@@ -149,7 +150,7 @@ fn every_technique_applies_every_push_once() {
         assert_eq!(rows.len(), KEYS as usize, "{technique}");
         for (key, row) in rows {
             let pushed = pushes[key.0 as usize] as f32;
-            // The value, the count, and no operand that waits.
+            // The expected row: the value, the count, and no pending operand.
             let ruled = [pushed, pushed, pushed, pushed, 0.0, 0.0, 0.0, 0.0];
             let expected: &[f32] = if key.0 < KEYS / 2 { &ruled } else { &[pushed; 5] };
             assert_eq!(row, expected, "{technique}, {key}");
@@ -157,8 +158,8 @@ fn every_technique_applies_every_push_once() {
     }
 }
 
-/// Each worker has a part of a quadratic. Every clock takes one full step on the whole of it, which leads to
-/// its minimum: the mean of all centres, moved by the penalty.
+/// Each worker has a part of a quadratic function. Every clock takes one full step on the whole function,
+/// which leads to its minimum: the mean of all centres, moved by the penalty.
 #[test]
 fn operands_of_a_clock_are_applied_together() {
     for technique in [Technique::Ssp, Technique::Essp] {
@@ -186,13 +187,14 @@ fn operands_of_a_clock_are_applied_together() {
             worker.quiesce()
         });
         for (key, row) in rows {
-            // Centres 1 to 4 with the same curvature: 2.5, and 2 / 4 nearer to zero.
+            // The mean of the centres 1 to 4, which have the same curvature, is 2.5; the penalty moves it by
+            // 2 / 4 towards zero.
             assert_eq!(row, [2.0, 2.0, 0.0, 0.0, 0.0, 0.0], "{technique}, {key}");
         }
     }
 }
 
-/// Adds, and has ten times as much state as value.
+/// A rule that adds, and has ten times as much state as value.
 #[derive(Debug)]
 struct Heavy;
 
@@ -210,7 +212,8 @@ impl Rule for Heavy {
     }
 }
 
-/// A frame of deltas may be answered with rows, which are longer: what one may carry depends on both.
+/// The answer to a frame of deltas may have rows, which are longer. So the number of deltas in a frame
+/// depends on the length of both.
 #[test]
 fn as_many_deltas_travel_together_as_may_be_answered() {
     const MANY: u64 = 250_000;

@@ -21,7 +21,8 @@ fn config(technique: Technique, scheme: Scheme) -> (NodeConfig<f32>, Distributio
     (config, id)
 }
 
-/// What one worker of each of three nodes draws, in portions of 7; each of them pulls its own keys as well.
+/// The samples that one worker of each of three nodes draws, in portions of 7. Each worker pulls its own keys
+/// as well.
 fn draw(technique: Technique, scheme: Scheme) -> Vec<Vec<Key>> {
     let (config, id) = config(technique, scheme);
     let layout = config.layout.clone();
@@ -92,7 +93,8 @@ fn independent_samples_replay_and_the_others_are_what_they_say() {
             .map(|(node, keys)| keys.iter().filter(|key| own(node).contains(&key.0)).count());
         hits.sum::<usize>() as f64 / (3.0 * 560.0)
     };
-    // 600 of 2,500 keys would be a fourth, if each node drew from all of these ranges; it is a twelfth.
+    // If each node drew from all of these ranges, the share would be 600 of 2,500 keys, a fourth; it is a
+    // twelfth.
     assert!(share(&independent) < 0.15, "{}", share(&independent));
     let repurposed = draw(Technique::Lapse, Scheme::Repurposing);
     assert!(share(&repurposed) > 0.9, "{}", share(&repurposed));
@@ -101,8 +103,8 @@ fn independent_samples_replay_and_the_others_are_what_they_say() {
     assert!(independent[0].iter().collect::<BTreeSet<_>>().len() > 400);
 }
 
-/// Every level gets a scheme that makes sense: with keys that stay where they are, samples are not drawn from
-/// what is here.
+/// Every level gets a scheme that makes sense: if keys stay where they are, the scheme does not draw samples
+/// from the keys of the node.
 #[test]
 fn the_system_picks_by_level_and_technique() {
     let picked = |technique| {
@@ -122,8 +124,8 @@ fn the_system_picks_by_level_and_technique() {
     assert!(!picked(Technique::Lapse), "local");
 }
 
-/// A key leaves between the call and the loan of its row: the sample is skipped if any other key would have
-/// done, and pulled if the scheme promises this one.
+/// A key leaves between the call and the loan of its row. The sample is skipped if any other key would do as
+/// well, and pulled if the scheme promises this key.
 #[test]
 fn a_near_sample_that_has_left_is_skipped() {
     for scheme in Scheme::ALL {

@@ -1,4 +1,4 @@
-//! Traces of nodes in one process: what they say adds up to what the nodes count, also after a failure.
+//! Traces of nodes in one process: their events add up to the counts of the nodes, also after a failure.
 
 use intendant::{
     Clock, Error, Event, Filter, Key, Layout, Mark, NetworkStats, Node, NodeConfig, NodeId, Rendezvous,
@@ -27,7 +27,7 @@ fn config(technique: Technique, folder: &Path, filter: &str) -> NodeConfig<f32> 
     config
 }
 
-/// Each node localizes or intends all keys in turn, and accesses them.
+/// Each node in turn localizes all keys or signals intents for them, and accesses them.
 fn train(worker: &mut Worker<f32>, nodes: &[Node<f32>], technique: Technique) {
     let keys: Vec<Key> = (0..KEYS).map(Key).collect();
     let mut values = vec![0.0; 2 * keys.len()];
@@ -163,7 +163,7 @@ fn nodes_that_rest_have_recorded_exactly_the_bytes_that_they_count() {
                 scope.spawn(|| train(worker, &nodes, technique));
             });
         });
-        // No message comes any more that would make a channel record.
+        // No more messages come that would make a channel record.
         let is_recorded = || {
             let (_keep, nothing) = mpsc::channel::<()>();
             let _ = nothing.recv_timeout(Duration::from_millis(10));
@@ -202,7 +202,7 @@ fn only_the_named_keys_are_traced_and_earlier_traces_are_kept() {
         }
         runs.push((traces[0].header.run, filter));
     }
-    // As of a run that restarts twice: the first trace is that of the crash.
+    // The folder is like that of a run that restarts twice: the traces of the earlier runs are kept.
     for (run, filter) in &runs[..2] {
         let kept = read(&folder.path().join(format!("run-{run:016x}")));
         assert!(kept.iter().all(|trace| (trace.header.run, trace.header.filter.as_str()) == (*run, *filter)));

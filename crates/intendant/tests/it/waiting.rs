@@ -1,4 +1,4 @@
-//! A node that waits for others says so, at the level that programs show by default.
+//! A node that waits for others logs this, at the level that programs show by default.
 
 use intendant::control::{Control, DataPlane, Introduction, JoinError};
 use intendant::{ElementType, NodeId, Rendezvous};

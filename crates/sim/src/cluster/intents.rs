@@ -1,6 +1,6 @@
 //! Intents: signalling them, waking the channels that wait for them, and checking how channels act on them.
 
-use super::watch::WatchedInput;
+use super::watched::WatchedInput;
 use super::{Cluster, Event, Happened, InboxItem};
 use crate::invariants::{Finding, Violation, choice};
 use crate::reach::Marker;

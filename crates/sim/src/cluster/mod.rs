@@ -22,12 +22,14 @@ mod instances;
 mod intents;
 mod looks;
 mod messages;
+mod recorded;
 mod recording;
 mod replicas;
 mod rest;
 mod transit;
 mod watch;
 mod watch_replicas;
+mod watched;
 
 pub use calls::{CallOutcome, Wait};
 pub use intents::Caller;
@@ -59,10 +61,10 @@ use intendant_segment::{Segment, View};
 use intendant_techniques::clocks::NodeClock;
 use intendant_techniques::{KeyTechnique, Policy, StaticReplicas};
 use intendant_wire::{OpId, Packer, Packing, SnapshotPart, Unpacker};
-use recording::Recording;
+use recorded::Recording;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use watch::Watch;
+use watched::Watch;
 
 /// Configuration of a cluster. The layout holds the numbers of nodes and channels.
 #[derive(Clone)]

@@ -1,20 +1,12 @@
 //! Traces: what happens to parameters, in virtual time.
 
 use super::Cluster;
+use super::recorded::Recording;
 use intendant_core::{ChannelId, Element, NodeId, Tick};
 use intendant_trace::{Event, Filter, Header, What};
 
 /// How often, in virtual time, is recorded how many bytes each node has sent to each.
 const SENT_EVERY_NS: u64 = 50_000_000;
-
-/// What is recorded, and not taken yet.
-pub(super) struct Recording {
-    events: Vec<(NodeId, Event)>,
-    /// By connection, bytes that are not recorded yet.
-    sent: Vec<u64>,
-    /// When they will be.
-    due_ns: u64,
-}
 
 impl<E: Element> Cluster<E> {
     /// Records from now on what happens to the keys that `filter` accepts. Returns the headers of the nodes'

@@ -2,7 +2,7 @@
 //! and marks what was reached.
 
 use super::Cluster;
-use super::watch::WatchedInput;
+use super::watched::WatchedInput;
 use crate::invariants::{Finding, Promoted, Registered, SentUpdate, urgent};
 use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId, Precision};

@@ -1,7 +1,7 @@
 //! Bounds: a channel has nothing outstanding but admitted submissions, requested snapshot parts and requested
 //! keys; and workers respect their limit of outstanding bytes.
 
-use super::Finding;
+use super::finding::Finding;
 use intendant_engine::ChannelReport;
 
 /// The limit per worker, and the outstanding snapshot parts per channel.

@@ -2,7 +2,7 @@
 //! it knows of, its own and those of registered holders. Where homes decide, their orders follow the rule for
 //! the intents reported to them.
 
-use super::Finding;
+use super::finding::Finding;
 use intendant_core::{Key, NodeId};
 use intendant_techniques::{Choice, Role};
 

@@ -1,6 +1,6 @@
 //! Coverage: a snapshot contains every key of its range exactly once.
 
-use super::Finding;
+use super::finding::Finding;
 use intendant_core::Key;
 use std::ops::Range;
 

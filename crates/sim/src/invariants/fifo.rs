@@ -1,7 +1,7 @@
 //! Order of connections: frames arrive in the order in which they were sent. The protocol relies on it, so
 //! this checks the simulator itself.
 
-use super::Finding;
+use super::finding::Finding;
 
 /// Numbers of frames sent and arrived, per connection.
 pub(crate) struct Fifo {

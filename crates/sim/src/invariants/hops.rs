@@ -10,7 +10,8 @@
 //! The last two bounds count more than the relocations during the flight: if the sender's or the home's
 //! knowledge is old, the request visits all owners since.
 
-use super::{Finding, Ledger};
+use super::Ledger;
+use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
 use intendant_techniques::{Initiator, Location, Policy};

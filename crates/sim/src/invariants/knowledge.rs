@@ -3,7 +3,8 @@
 //! The knowledge of a key's home is checked further: where the home decides, its entry follows each decision
 //! at once; where owners decide, it is never ahead of the owners.
 
-use super::{Finding, Ledger};
+use super::Ledger;
+use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, Layout, NodeId};
 use intendant_engine::Storage;

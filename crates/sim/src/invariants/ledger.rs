@@ -4,7 +4,7 @@
 //! relocation counter, and, where the home decides, the owners after that. Other checks compare the state of
 //! nodes with it. Keys that never moved have no history.
 
-use super::Finding;
+use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, Layout, NodeId};
 use std::collections::VecDeque;

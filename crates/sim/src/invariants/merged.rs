@@ -4,7 +4,8 @@
 //! merged and sent. An owner that hands a key over passes all registrations on. The values themselves are
 //! checked when the cluster rests ([`super::replicas`]) and by what workers read.
 
-use super::{Finding, echo};
+use super::echo;
+use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
 use intendant_wire::{HolderRow, ReplicaUpdateKind};

@@ -30,6 +30,7 @@ pub(crate) mod choice;
 mod cover;
 mod echo;
 mod fifo;
+mod finding;
 mod hops;
 pub(crate) mod intents;
 mod knowledge;
@@ -48,6 +49,7 @@ pub(crate) mod urgent;
 pub(crate) use bounded::Bounded;
 pub(crate) use cover::Cover;
 pub(crate) use fifo::Fifo;
+pub use finding::{Finding, Violation};
 pub(crate) use hops::Hops;
 pub(crate) use intents::Intents;
 pub(crate) use knowledge::Knowledge;
@@ -61,25 +63,6 @@ pub(crate) use quiet::{InFlight, check as check_quiet};
 pub(crate) use replicas::ReplicasAtRest;
 pub(crate) use replies::Replies;
 pub(crate) use rounds::Rounds;
-
-/// A broken invariant.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{check}: {what} (at {at_ns} ns, event {event})")]
-pub struct Violation {
-    /// The check that found it: the name of its file, or `protocol` if an engine rejected a message of a
-    /// peer.
-    pub check: &'static str,
-    /// Virtual time, ns.
-    pub at_ns: u64,
-    /// Number of the event.
-    pub event: u64,
-    /// Description.
-    pub what: String,
-}
-
-/// A check's name and a description; [`Cluster::violation`](crate::cluster::Cluster::violation) adds time and
-/// event.
-pub type Finding = (&'static str, String);
 
 /// The state of all checks.
 pub(crate) struct Invariants {

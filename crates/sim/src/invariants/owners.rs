@@ -1,7 +1,8 @@
 //! Owners: a key has one owner, which alone holds its main copy; or the main copy is in flight and no node
 //! holds it. At rest, homes know the owners.
 
-use super::{Finding, Ledger, knowledge};
+use super::finding::Finding;
+use super::{Ledger, knowledge};
 use intendant_core::{Element, Key, Layout};
 use intendant_engine::{Shared, Storage};
 use intendant_techniques::{Location, Role};

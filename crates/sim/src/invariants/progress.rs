@@ -1,6 +1,6 @@
 //! Progress: a run ends within a bounded number of events, and all workers are done then.
 
-use super::Finding;
+use super::finding::Finding;
 
 /// Upper bound of ticks per allowed event. A long idle phase has many ticks, but fewer than that.
 const TICKS_PER_EVENT_MAX: u64 = 20;

@@ -3,7 +3,7 @@
 //!
 //! The order of the answers is checked by what pulls see (the history checker of `intendant-checkers`).
 
-use super::Finding;
+use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
 use intendant_engine::Action;

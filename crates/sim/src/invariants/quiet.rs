@@ -1,6 +1,6 @@
 //! Quiescence: when the channels report that the cluster is quiescent, nothing is in flight.
 
-use super::Finding;
+use super::finding::Finding;
 use intendant_engine::ChannelReport;
 
 /// Everything in flight, as the simulator sees it.

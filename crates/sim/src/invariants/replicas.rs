@@ -1,7 +1,8 @@
 //! Replicas at rest: all copies of a key are bitwise equal, the owner knows all holders, no node has unsent
 //! updates, the parts of all nodes add up to one key, and samplers know them.
 
-use super::{Finding, Merged};
+use super::Merged;
+use super::finding::Finding;
 use intendant_core::{Element, Key, NodeId, copy_to_bytes};
 use intendant_engine::Shared;
 use intendant_techniques::replication::Hub;

@@ -1,6 +1,6 @@
 //! Replies: every deferred key of every operation is answered exactly once, to the worker that issued it.
 
-use super::Finding;
+use super::finding::Finding;
 use intendant_core::Key;
 use intendant_wire::OpId;
 

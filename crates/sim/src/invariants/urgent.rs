@@ -1,7 +1,7 @@
 //! Urgent replicas: after a look, a channel has sent the delta of every replica whose allowance is used up,
 //! or an earlier delta of it is in flight.
 
-use super::Finding;
+use super::finding::Finding;
 use intendant_core::{Key, NodeId};
 use intendant_techniques::{Role, SlotState};
 

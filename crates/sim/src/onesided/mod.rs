@@ -17,12 +17,12 @@
 
 mod operation;
 
-use crate::delays::Spread;
 use crate::dice::Dice;
 use crate::facility::Load;
 use crate::network::{Network, Nic};
 use crate::queue::Queue;
 use crate::reach::{Marker, Reach};
+use crate::spread::Spread;
 use crate::trace::Trace;
 use intendant_segment::Segment;
 use operation::{Direction, LINE_WORDS, Operation};

@@ -5,8 +5,9 @@
 //! part of a file. After every step a reader looks at the folder: it must find the newest cut that was
 //! committed, and nothing half-written.
 
-use super::cuts::CutConfig;
-use super::{Moment, Observer, TaskFailure};
+use super::config::CutConfig;
+use super::failure::TaskFailure;
+use super::observer::{Moment, Observer};
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::invariants::Finding;

@@ -1,14 +1,19 @@
 //! Interpreter of task programs: executes the operations of each worker's driver and loader on the simulated
 //! cluster, and wakes them when an operation is done.
 
+mod cuts;
 mod loading;
 mod operations;
 
-use super::cuts::{CutTask, Cuts, Origin};
+use super::config::TaskConfig;
+use super::cut::Origin;
+use super::cuts::{CutTask, Cuts};
 use super::disk::violation;
-use super::meter::Meter;
+use super::failure::TaskFailure;
+use super::meter::{EpochOutcome, Meter};
+use super::observer::Observer;
+use super::outcome::TaskOutcome;
 use super::rows::Copies;
-use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
 use crate::bound::Bounds;
 use crate::cluster::{Cluster, Happened};
 use crate::meeting::{Quiescence, Stream};

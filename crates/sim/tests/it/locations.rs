@@ -4,8 +4,8 @@
 use crate::still;
 use intendant_core::{Key, Layout};
 use intendant_engine::Storage;
-use intendant_sim::Network;
 use intendant_sim::cluster::{Cluster, ClusterConfig, Wait};
+use intendant_sim::presets;
 use intendant_techniques::{Location, Technique};
 
 /// Each node is home of this many consecutive keys.
@@ -17,7 +17,7 @@ struct Counted(Cluster<f32>);
 impl Counted {
     fn new(nodes: usize, technique: Technique, location: Option<Location>, storage: Storage) -> Self {
         let layout = Layout::builder().range("keys", nodes as u64 * KEYS_PER_NODE, 2).nodes(nodes);
-        let network = Network::named("10gbe").unwrap();
+        let network = presets::network("10gbe").unwrap();
         let policy = technique.policy().located(location).with(None, None);
         Self(Cluster::new(ClusterConfig { storage, policy, ..still::config(layout, network) }))
     }

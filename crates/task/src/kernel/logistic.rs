@@ -1,17 +1,17 @@
-//! Logistic losses, computed, and from a table for loops in which a step waits for the one before it.
+//! Logistic losses, computed, or read from a table in loops where each step waits for the previous one.
 
 use intendant_core::{Element, ElementType};
 use std::sync::LazyLock;
 
-/// Sums logistic losses of predictions; logarithms are taken of products of many terms, which saves most of
-/// them.
+/// Sums logistic losses of predictions. It takes the logarithm of products of many terms, which saves most of
+/// the logarithms.
 #[derive(Clone, Copy, Debug)]
 pub struct Losses {
     sum: f64,
     product: f64,
 }
 
-/// Terms are at most 2: many more fit below the largest number.
+/// Terms are at most 2, so that many more of them can be multiplied before the product overflows.
 const PRODUCT_MAX: f64 = 1e100;
 
 impl Default for Losses {
@@ -27,13 +27,13 @@ impl Losses {
         Self { sum: 0.0, product: 1.0 }
     }
 
-    /// Adds the loss − log σ(score), or − log σ(−score) of a sample, and returns how much too low the score
-    /// is: 1 − σ(score), or − σ(score) of a sample.
+    /// Adds the loss − log σ(score), or − log σ(−score) for a sample, and returns its negative derivative
+    /// with respect to the score: 1 − σ(score), or − σ(score) for a sample.
     #[inline(always)]
     pub fn add<E: Element>(&mut self, score: E, is_sample: bool) -> E {
         let small = (-score.abs()).exp();
         let larger = E::ONE / (E::ONE + small);
-        // log(1 + e^x) = max(x, 0) + log(1 + e^−|x|), with x = −score or, of a sample, x = score.
+        // log(1 + e^x) = max(x, 0) + log(1 + e^−|x|), with x = −score, or x = score for a sample.
         let x = if is_sample { score } else { -score };
         let is_wrong = x > E::ZERO;
         self.sum += if is_wrong { x.to_f64() } else { 0.0 };
@@ -46,7 +46,7 @@ impl Losses {
         if is_sample { -logistic } else { logistic }
     }
 
-    /// Whether all losses are neither infinite nor NaN so far.
+    /// Whether all losses so far are finite.
     #[inline(always)]
     pub fn are_finite(&self) -> bool {
         (self.sum + self.product).is_finite()
@@ -58,15 +58,15 @@ impl Losses {
     }
 }
 
-/// Entries for a unit of the score.
+/// Table entries per unit of the score.
 const PER_UNIT: u32 = 32;
-/// Scores with a larger absolute value are computed.
+/// If the absolute value of a score is not below this, the loss is computed.
 const UNITS: u32 = 16;
-/// The size is a power of two, so that no index of fewer bits is out of bounds.
+/// The size is a power of two, so that the low bits of any number are a valid index.
 const SIZE: usize = (2 * UNITS * PER_UNIT) as usize;
 
-/// For each multiple i / 32, the logistic function σ(−i / 32) and its derivative. Of the 8 KiB, few lines are
-/// used often.
+/// For each multiple i / 32, the logistic function σ(−i / 32) and its derivative. The table has 8 KiB, of
+/// which few cache lines are used often.
 type Table = [[f32; 2]; SIZE];
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
@@ -76,14 +76,14 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     })
 });
 
-/// Sums logistic losses as [`Losses`], in less time. In single precision, slopes are interpolated: their
-/// relative error is less than 10⁻⁶. An exponential and a division take three times as long, which counts
-/// where the score of one sample needs the step of the last one.
+/// Sums logistic losses like [`Losses`], in less time. In single precision, slopes are interpolated with a
+/// relative error of less than 10⁻⁶. An exponential and a division would take three times as long. This
+/// matters if the score of one sample depends on the step of the previous one.
 #[derive(Clone, Copy, Debug)]
 pub struct QuickLosses {
     table: &'static Table,
     computed: Losses,
-    /// The logarithm of the probabilities so far, and the product of those that it does not have yet.
+    /// The sum of the logarithms of earlier probabilities, and the product of those not yet in the sum.
     sum: f64,
     product: f64,
 }
@@ -104,11 +104,11 @@ impl QuickLosses {
         Self { table: &TABLE, computed: Losses::new(), sum: 0.0, product: 1.0 }
     }
 
-    /// As [`Losses::add`].
+    /// Like [`Losses::add`].
     #[inline(always)]
     pub fn add<E: Element>(&mut self, score: E, is_sample: bool) -> E {
         let size = score.abs();
-        // What is no number is not in the table, either.
+        // A NaN is not in the table, either.
         let is_in_table = E::TYPE == ElementType::F32 && size < E::from_f64(f64::from(UNITS));
         if !is_in_table {
             return self.computed.add(score, is_sample);
@@ -126,21 +126,21 @@ impl QuickLosses {
         if is_sample { -slope } else { slope }
     }
 
-    /// The logistic function of a number from −16 to 0, whose absolute value is `size`.
+    /// The logistic function of −`size`, for a `size` from 0 to 16.
     #[inline(always)]
     fn small<E: Element>(&self, size: E) -> E {
-        // After the addition, the last digit stands for an entry.
+        // After this constant is added, the last binary digit of the sum stands for one table entry.
         const ROUND: f32 = 1.5 * (1 << 23) as f32 / PER_UNIT as f32;
         let size = size.to_f64() as f32;
         let rounded = size + ROUND;
         let [value, slope] = self.table[rounded.to_bits() as usize % SIZE];
-        // The first terms of the Taylor series: the second derivative is σ' (1 − 2 σ).
+        // The first terms of the Taylor series; the second derivative is σ' (1 − 2 σ).
         let distance = (rounded - ROUND) - size;
         let curved = distance + distance * distance * (0.5 - value);
         E::from_f64(f64::from(value + curved * slope))
     }
 
-    /// Whether all losses are neither infinite nor NaN so far.
+    /// Whether all losses so far are finite.
     #[inline(always)]
     pub fn are_finite(&self) -> bool {
         self.computed.are_finite()

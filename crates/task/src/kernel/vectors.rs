@@ -1,15 +1,15 @@
-//! Arithmetic with the vectors of the processor at hand, where the compiler does not find them by itself: it
-//! does for a single sum in some loops, but not in others, and not for several sums at once.
+//! Arithmetic with explicit vector instructions, where the compiler does not vectorise by itself: it
+//! vectorises a single sum in some loops but not in others, and never several sums at once.
 //!
-//! As in [`super`], sums have a fixed order and nothing is contracted: the vectors of every processor hold
-//! the same [`LANES`] lanes, in more or fewer registers.
+//! As in [`super`], sums have a fixed order, and no multiplication is fused with an addition: the vectors of
+//! every processor hold the same [`LANES`] lanes, in more or fewer registers.
 
 use super::{LANES, total};
 use intendant_core::{Element, ElementType};
 use pulp::{Simd, bytemuck};
 
-/// The inner product of two vectors, as [`super::dot`] computes it. In large functions, the compiler does not
-/// find the vectors of a single sum either. `simd` is what the caller is compiled for.
+/// The inner product of two vectors, with the same result as [`super::dot`]. In large functions, the compiler
+/// does not vectorise even a single sum. `simd` is the instruction set that the caller is compiled for.
 ///
 /// # Panics
 /// If `b` is shorter than `a`.
@@ -26,8 +26,8 @@ pub fn product<S: Simd, E: Element>(simd: S, a: &[E], b: &[E]) -> E {
     }
 }
 
-/// The inner products of a vector with another one, with itself, and of the other one with itself, for little
-/// more than the price of one. `simd` is what the caller is compiled for.
+/// The inner products of `a` with `b`, of `a` with itself, and of `b` with itself, for little more than the
+/// price of one. `simd` is the instruction set that the caller is compiled for.
 ///
 /// # Panics
 /// If `b` is shorter than `a`.
@@ -44,7 +44,8 @@ pub fn products<S: Simd, E: Element>(simd: S, a: &[E], b: &[E]) -> [E; 3] {
     }
 }
 
-/// `sum += factor · y`, and `y += other_factor · x`, in one pass. `simd` is what the caller is compiled for.
+/// `sum += factor · y` and `y += other_factor · x`, in one pass. `simd` is the instruction set that the
+/// caller is compiled for.
 ///
 /// # Panics
 /// If a vector is shorter than `sum`.
@@ -63,7 +64,8 @@ pub fn add_both<S: Simd, E: Element>(simd: S, sum: &mut [E], y: &mut [E], x: &[E
     }
 }
 
-/// One divided by the root of each number. `simd` is what the caller is compiled for.
+/// One divided by the square root of each number. `simd` is the instruction set that the caller is compiled
+/// for.
 #[inline(always)]
 pub fn inverse_roots<S: Simd, E: Element>(simd: S, numbers: [E; 4]) -> [E; 4] {
     match E::TYPE {

@@ -63,7 +63,7 @@ impl Rows<f32> for Values<'_> {
     fn prefetch(&self, _at: usize) {}
 }
 
-/// Trains an epoch on `values`; the operations, or what stopped the run.
+/// Trains an epoch on `values`; returns the operations, or the error that stopped the run.
 fn train(values: &mut [f32], schedule: Schedule) -> Result<Vec<String>, String> {
     let ranges = vec![ModelRange::new("value", BATCHES + 1, 1)];
     let model = Model { ranges, init: Arc::new(|_, _: &mut [f32]| {}), sampler: Sampler::default() };

@@ -1,4 +1,5 @@
-//! Drivers and loaders, interpreted by hand: the order of operations, who trains what, and what stops a run.
+//! Drivers and loaders, interpreted by hand: the order of operations, which worker trains what, and what
+//! stops a run.
 
 use intendant_core::{Clock, Key};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Everything, Manager, Sampler};
@@ -17,16 +18,16 @@ pub(crate) const EXAMPLES: u64 = 23;
 const BATCH: u64 = 4;
 
 /// Adds the number of an example to its key, and 1 to two sampled keys of another range and length. Workers
-/// gather the numbers of their examples, too.
+/// also gather the numbers of their examples.
 pub(crate) struct Sums {
     model: Model<f64>,
     samples: DistributionId,
-    /// An update that is not finite, at this example.
+    /// The example whose update is not finite.
     bad: Option<u64>,
-    /// Subepochs that an epoch is cut into, each with a block; and residents.
+    /// Number of subepochs of an epoch, each with a block. The task then also has residents.
     subepochs: Option<u32>,
     batch: u64,
-    /// Keys of each batch that are said to be residents.
+    /// Number of keys of each batch that are declared residents.
     own: usize,
 }
 
@@ -55,7 +56,7 @@ impl Sums {
     }
 }
 
-/// Sums up what streams by.
+/// Sums the values of the range.
 struct Total(Vec<Key>, f64);
 
 impl Evaluation<f64> for Total {
@@ -166,7 +167,8 @@ pub(crate) struct Cluster {
     announces: bool,
     /// Announcements that were used.
     used: BTreeSet<(usize, usize)>,
-    /// Meetings after which the cluster stops at the next one, and what was left then.
+    /// The number of meetings after which the cluster stops at the next one, and what was left of the epoch
+    /// then.
     pub(crate) meetings: Option<u32>,
     pub(crate) stopped: Option<Rest>,
 }
@@ -201,7 +203,7 @@ impl Cluster {
         Self::resume(task, workers, schedule, &Start::default(), &Reduction::default())
     }
 
-    /// A cluster that goes on at `start`, with these sums of the epoch.
+    /// A cluster that continues at `start`, with these sums of the epoch.
     pub(crate) fn resume(
         task: &Arc<Sums>,
         workers: u32,
@@ -506,7 +508,7 @@ fn a_nan_is_refused_before_it_is_pushed_and_named() {
 }
 
 proptest! {
-    /// Workers have different numbers of batches, some have none at all.
+    /// Workers have different numbers of batches; some have none at all.
     #[test]
     fn all_workers_synchronise_equally_often(
         workers in 1u32..9,
@@ -526,7 +528,8 @@ proptest! {
                 let partition = Partition { worker, workers, ..partition };
                 task.batches(Subepoch { epoch: 0, index }, partition)
             };
-            // What an epoch should be: the worker's batches and the synchronisations, by steps that all take.
+            // The expected epoch: the worker's batches, and the synchronisations, counted in steps that all
+            // workers take.
             let (mut expected, mut step) = (Vec::new(), 0);
             for subepoch in 0..subepochs {
                 let longest = (0..workers).map(|other| of_worker(subepoch, other)).max().unwrap();
@@ -564,7 +567,7 @@ fn epochs_have_different_orders() {
     assert_eq!(order(1), order(1));
 }
 
-/// By counting, for every choice of the examples that use something.
+/// Compares with a count, over every choice of the examples that use something.
 #[test]
 fn expected_batches_are_the_average_over_all_orders() {
     for examples in 0..10u64 {
@@ -586,12 +589,13 @@ fn expected_batches_are_the_average_over_all_orders() {
             }
         }
     }
-    // One example per batch: as often as it is used. Always used: in every batch.
+    // With one example per batch, there are as many batches as uses. What every example uses is in every
+    // batch.
     assert!((expected_batches(123_456_789_123, 1, 77) - 77.0).abs() < 1e-12);
     assert_eq!(expected_batches(1000, 64, 1000), 16.0);
 }
 
-/// What a loader asks for and hands over, one letter each: `2p` prepares two samples, `d` delivers a batch.
+/// What a loader asks for and delivers, one letter each: `2p` prepares two samples, `d` delivers a batch.
 fn loading(task: &Arc<Sums>, sample_portions: u32, epochs: u32) -> String {
     let sample_portions = NonZeroU32::new(sample_portions).unwrap();
     let schedule = Schedule { sample_portions, ..Schedule::epochs(epochs) };
@@ -626,8 +630,8 @@ fn batches_share_handles_within_a_subepoch() {
     assert_eq!(loading(&whole, 4, 0), "");
 }
 
-/// What a worker pulls at one of its clocks was announced for that clock, before its batch was delivered, and
-/// nothing else was.
+/// The keys that a worker pulls at one of its clocks were announced for that clock before the batch was
+/// delivered, and no other keys were announced.
 #[test]
 fn what_is_used_is_announced_for_the_clock_at_which_it_is_used() {
     for task in [Sums::new(None), Sums::in_subepochs(3, BATCH)] {
@@ -655,8 +659,8 @@ fn what_is_used_is_announced_for_the_clock_at_which_it_is_used() {
     }
 }
 
-/// Residents are announced once, and what a batch uses of them is not announced again. An epoch that others
-/// have divided has other residents.
+/// Residents are announced once, and a batch's use of them is not announced again. The batches of an epoch
+/// that other workers have divided are announced in full, because the residents differ.
 #[test]
 fn residents_are_announced_once_for_the_whole_run() {
     let mut task = Arc::into_inner(Sums::in_subepochs(1, BATCH)).unwrap();

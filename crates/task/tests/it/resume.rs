@@ -1,4 +1,4 @@
-//! Runs that stop at a meeting, and runs that go on from there with other numbers of workers.
+//! Runs that stop at a meeting, and runs that continue from there with other numbers of workers.
 
 use crate::programs::{Cluster, EVERYTHING, EXAMPLES, Sums};
 use intendant_core::Key;
@@ -10,7 +10,7 @@ fn schedule() -> Schedule {
     Schedule { meets: true, ..Schedule::epochs(3) }
 }
 
-/// A stop: what a run that goes on needs.
+/// The state in which a run stopped, from which another run continues.
 struct Cut {
     start: Start,
     sums: Reduction,
@@ -51,7 +51,7 @@ proptest! {
         runs in proptest::collection::vec((1u32..6, 1u64..5, 0u32..4), 1..5),
         last in 1u32..6,
     ) {
-        // Subepochs of this task deal out their batches to any number of workers.
+        // This task deals out the batches of its subepochs to any number of workers.
         let task = if subepochs == 1 { Sums::new(None) } else { Sums::in_subepochs(subepochs, 1) };
         let mut cut = None;
         for (workers, meet_after, stop) in runs {
@@ -67,7 +67,7 @@ proptest! {
     }
 }
 
-/// Three epochs, each with every example once, and a test.
+/// Checks three epochs, each of which trained every example once, and the test.
 fn check(cluster: &Cluster) {
     for example in 0..EXAMPLES {
         assert_eq!(cluster.model[&Key(example)], [3.0 * example as f64], "example {example}");

@@ -1,5 +1,5 @@
-//! A task whose values follow a rule: what is pulled has the length of values, what is pushed that of
-//! operands, and keys whose update is zero are left out if the task says so.
+//! A task whose values follow a rule: pulled values have the length of values, pushed ones that of operands,
+//! and keys whose update is zero are left out if the task says so.
 
 use intendant_core::{Element, Key, Rule};
 use intendant_sampling::Sampler;
@@ -9,7 +9,7 @@ use intendant_task::{
 };
 use std::sync::Arc;
 
-/// Operands have one more element than values, which is a count.
+/// Operands have one more element than values: a count.
 #[derive(Debug)]
 struct Counted;
 
@@ -29,7 +29,8 @@ impl Rule for Counted {
     }
 }
 
-/// One batch of keys 0 to 2, which follow the rule, and 3, which does not. The updates of 1 and 3 are zero.
+/// One batch of keys 0 to 2, which follow the rule, and key 3, which does not. The updates of 1 and 3 are
+/// zero.
 struct Mixed {
     model: Model<f64>,
     skips: bool,

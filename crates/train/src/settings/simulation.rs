@@ -9,7 +9,7 @@ use super::values::LocalAccess;
 use crate::error::{PathDisplay, TrainError};
 use intendant_core::Tick;
 use intendant_sim::presets::{self, PresetError};
-use intendant_sim::{Charge, Delays, Machine, Network, Staleness, Unevenness};
+use intendant_sim::{Charge, Delays, Staleness, Unevenness};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -169,8 +169,9 @@ impl Simulation {
             _ => "xeon-e5-2640v2",
         };
         let machine = args.machine.clone().unwrap_or_else(|| of_paper.to_owned());
-        let network = lookup("--net", &net, &presets::NETWORKS, Network::named, Network::from_toml)?;
-        let machines = lookup("--machine", &machine, &presets::MACHINES, Machine::named, Machine::from_toml)?;
+        let network = lookup("--net", &net, &presets::NETWORKS, presets::network, presets::network_of)?;
+        let known = &presets::MACHINES;
+        let machines = lookup("--machine", &machine, known, presets::machine, presets::machine_of)?;
         let charge = factor("--charge", args.charge.unwrap_or(1.0))?;
         let charge_compute = factor("--charge-compute", args.charge_compute.unwrap_or(charge))?;
         let ipc = of.local_access == LocalAccess::Ipc;

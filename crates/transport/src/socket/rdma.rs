@@ -1,12 +1,12 @@
 //! A connection over RDMA whose bytes go through messages of a network card (SEND and RECEIVE). Its TCP
-//! connection stays, as the notice that the peer has ended: a card tells nothing of that.
+//! connection stays, as the notice that the peer has ended: a card does not report that.
 //!
-//! Each side has pieces of memory for what arrives, and counts how many of the other's are free: its credits.
-//! A message takes one, and brings the number of those that the sender of the message has made free since its
-//! last one. So no message ever comes without a place for it, which would make cards wait, and a peer that
-//! does not read stops the other side as a full socket does. The last credit is left for a message without
-//! bytes, which only tells of free pieces. A side that uses it has just told the other one of some, so they
-//! never wait for each other.
+//! Each side has pieces of memory for incoming messages, and counts how many pieces of the other side are
+//! free: these are its credits. A message uses one credit, and carries the number of pieces that its sender
+//! has freed since its previous message. So every message finds a free piece (cards would wait otherwise),
+//! and a peer that does not read stops the other side as a full socket does. The last credit is reserved for
+//! a message without bytes, which only reports free pieces. A side that uses its last credit reports free
+//! pieces to the other side by doing so, so the two sides never wait for each other.
 //!
 //! The card reads and writes only messages, in pieces that this side names. No peer has access to memory.
 
@@ -30,20 +30,20 @@ use tokio::net::TcpStream;
 use tokio::net::unix::pipe;
 use tokio::time::{Sleep, sleep};
 
-/// Pieces of each direction of a connection, and the bytes of each, from what is preferred. Nodes with many
-/// connections have less.
+/// The number of pieces of each direction of a connection, and the bytes of each piece; the preferred sizes
+/// are first. Nodes with many connections use smaller sizes.
 const SIZES: [(usize, usize); 5] = [(16, 16 << 10), (16, 8 << 10), (16, 4 << 10), (8, 4 << 10), (4, 4 << 10)];
 
-/// Memory of all connections of a node, which is locked.
+/// The most memory for all connections of a node. It is locked.
 const NODE_BYTES_MAX: usize = 64 << 20;
 
-/// Fewer pieces than this are refused, and more are not used.
+/// The pieces of a peer: an offer of fewer is refused, and of more only the most are used.
 const PIECES: std::ops::RangeInclusive<usize> = 4..=32;
 
-/// Messages under way to a peer, with and without bytes.
+/// The most messages in flight to a peer, with and without bytes.
 const MESSAGES_MAX: usize = *PIECES.end() + 2;
 
-/// Credits that messages with bytes leave.
+/// Credits that messages with bytes leave for a message without bytes.
 const CREDITS_LEFT: usize = 1;
 
 const WORD: usize = 8;
@@ -51,19 +51,19 @@ const WORD: usize = 8;
 /// Bytes that are copied out of a piece at a time, on their way to a buffer: a part of the first-level cache.
 const BLOCK_BYTES: usize = 1 << 10;
 
-/// Of the number of a packet.
+/// The bits of a packet number.
 const PACKET_MASK: u32 = 0x00ff_ffff;
 
-/// How long a card may take to return what was under way on a connection that has ended.
+/// How long a card may take to return the operations in flight of a connection that has ended.
 const RETURN_WITHIN: Duration = Duration::from_secs(2);
 
-/// Events that are taken before other links have their turn.
+/// The most rounds of completions before other links have their turn.
 const STIRS_PER_TURN_MAX: usize = 16;
 
-/// The completion of a message that was sent. Receptions have the numbers of their pieces.
+/// The id of the completion of a sent message. The id of a reception is the number of its piece.
 const SENT: u64 = u64::MAX;
 
-/// An [`Offer`] on the wire.
+/// Bytes of an [`Offer`] on the wire.
 pub(crate) const OFFER_BYTES: usize = 36;
 
 /// The card of a node that is not part of a mesh yet.
@@ -77,12 +77,12 @@ impl Port {
     }
 }
 
-/// What the connections of a node share.
+/// The state that the connections of a node share.
 #[derive(Debug)]
 pub(crate) struct Plane {
     card: Card,
     domain: Arc<Domain>,
-    /// By connection, pieces for what is sent and then for what arrives.
+    /// For each connection, the pieces for outgoing messages and then those for incoming messages.
     memory: Arc<Memory>,
     pieces: usize,
     piece_words: usize,
@@ -114,8 +114,8 @@ impl Plane {
         Ok(Self { card, domain, memory, pieces, piece_words, rank, channels })
     }
 
-    /// This node's end of the connection of a channel to a peer. There is one at a time: an earlier one, of a
-    /// handshake that failed, must have been dropped.
+    /// Creates this node's end of the connection of a channel to a peer. Only one end exists at a time: the
+    /// caller must have dropped an earlier end, of a failed handshake.
     pub(crate) fn begin(&self, peer: NodeId, channel: ChannelId) -> io::Result<Half> {
         let peer = peer.index() - usize::from(peer > self.rank);
         let index = peer * usize::from(self.channels) + channel.index();
@@ -146,12 +146,12 @@ impl Plane {
     }
 }
 
-/// What a node tells a peer to which it offers a connection.
+/// A node's offer of a connection to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Offer {
     path: Path,
     pair: Pair,
-    /// Pieces for what arrives.
+    /// The number of the node's pieces for incoming messages.
     pieces: usize,
     piece_bytes: usize,
 }
@@ -171,7 +171,7 @@ impl Offer {
         bytes
     }
 
-    /// `None` if there is no offer, or none that can be used.
+    /// `None` if the bytes are no offer, or one that cannot be used.
     fn from_bytes(bytes: &[u8; OFFER_BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
         let [offers, ethernet, mtu, reads] = [rest.get_u8(), rest.get_u8(), rest.get_u8(), rest.get_u8()];
@@ -195,7 +195,7 @@ impl Offer {
 #[derive(Debug)]
 struct Pieces {
     memory: Arc<Memory>,
-    /// The first words of what is sent and of what arrives.
+    /// The first words of the outgoing and of the incoming pieces.
     sends: usize,
     receives: usize,
     /// Words of a piece.
@@ -204,14 +204,14 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Lets the next message come into a piece.
+    /// Posts a piece as the place for an incoming message.
     fn receive(&self, pair: &QueuePair, piece: usize) -> io::Result<()> {
         let at = self.receives + piece * self.words;
         pair.receive_into(piece as u64, &self.memory, at, self.words * WORD)
     }
 }
 
-/// One end of a connection that is not there yet.
+/// One end of a connection that is not established yet.
 #[derive(Debug)]
 pub(crate) struct Half {
     pair: QueuePair,
@@ -221,12 +221,12 @@ pub(crate) struct Half {
 }
 
 impl Half {
-    /// What the peer must know.
+    /// The offer to send to the peer.
     pub(crate) fn offer(&self) -> [u8; OFFER_BYTES] {
         self.offer.to_bytes()
     }
 
-    /// Connects to the end that a peer has offered. An error says why it is not used.
+    /// Connects to the end that a peer has offered. The error says why this node does not use the offer.
     pub(crate) fn connect(self, offered: &[u8; OFFER_BYTES]) -> Result<Box<Connection>, String> {
         let Self { pair, completions, pieces, offer: own } = self;
         let Some(peer) = Offer::from_bytes(offered) else {
@@ -235,7 +235,7 @@ impl Half {
         if peer.path.ethernet != own.path.ethernet {
             return Err("one of the ports is of Ethernet (RoCE), the other one of InfiniBand".to_owned());
         }
-        // No one reads over this connection.
+        // Neither side issues RDMA reads on this connection.
         pair.connect(&own.path, own.pair.first_packet, &peer.path, peer.pair, 1)
             .map_err(|error| format!("connecting a queue pair (ibv_modify_qp): {error}"))?;
         Ok(Box::new(Connection {
@@ -261,17 +261,17 @@ impl Half {
 #[derive(Debug)]
 enum State {
     Open,
-    /// Messages that have come are still to be read. Nothing is sent, and no place is made for others.
+    /// Messages that have arrived are still to be read. This side sends nothing and posts no more pieces.
     Ending {
         /// Why, unless the peer has just ended.
         reason: Option<String>,
     },
 }
 
-/// A connection: what is under way, and the credits of both sides.
+/// A connection: its messages in flight, and the credits of both sides.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// None once the card was to take too long.
+    /// `None` once this side has given up waiting for the card.
     pair: Option<QueuePair>,
     completions: Arc<Completions>,
     pieces: Pieces,
@@ -279,26 +279,26 @@ pub(crate) struct Connection {
     /// Messages for which the peer has room.
     credits: usize,
     credits_max: usize,
-    /// Pieces that are free again, of which the peer does not know.
+    /// Pieces that are free again and that the peer does not know of yet.
     owed: usize,
-    /// Bytes of each message under way; they end in this order.
+    /// Bytes of each message in flight; messages complete in this order.
     sent: VecDeque<usize>,
-    /// The piece that the next message with bytes is put together in.
+    /// The piece for the next message with bytes.
     next_piece: usize,
-    /// Pieces with bytes that were not read, and how many each has.
+    /// Pieces with bytes that are not read yet, and the number of bytes in each.
     filled: VecDeque<(usize, usize)>,
-    /// Bytes of the first of them that were read.
+    /// Bytes of the first filled piece that are already read.
     offset: usize,
     /// Pieces that the card has, and will return filled or at the end.
     awaited: usize,
-    /// What is put together from several slices.
+    /// A message that is put together from several slices.
     scratch: Vec<u8>,
     taken: Vec<Completion>,
     state: State,
 }
 
 impl Connection {
-    /// Takes what has happened. Returns whether something has.
+    /// Handles the completions that have arrived. Returns whether there were any, or the card has failed.
     fn take(&mut self) -> bool {
         let mut taken = std::mem::take(&mut self.taken);
         let mut some = false;
@@ -349,7 +349,7 @@ impl Connection {
         }
     }
 
-    /// A piece was read.
+    /// Posts a piece again after it was read.
     fn free(&mut self, piece: usize) {
         let (State::Open, Some(pair)) = (&self.state, &self.pair) else { return };
         match self.pieces.receive(pair, piece) {
@@ -365,7 +365,7 @@ impl Connection {
         matches!(self.state, State::Open)
     }
 
-    /// Ends the connection. What has come before is still read.
+    /// Ends the connection. Messages that arrived before are still read.
     fn end(&mut self, reason: Option<String>) {
         if self.is_open() {
             self.state = State::Ending { reason };
@@ -375,13 +375,13 @@ impl Connection {
         }
     }
 
-    /// Takes the connection from the card: nothing comes any more.
+    /// Drops the queue pair: nothing arrives any more.
     fn give_up(&mut self) {
         self.pair = None;
         self.awaited = 0;
     }
 
-    /// Whether nothing can come any more.
+    /// Whether nothing can arrive any more.
     fn is_over(&self) -> bool {
         !self.is_open() && self.awaited == 0
     }
@@ -401,7 +401,7 @@ impl Connection {
         self.credits > CREDITS_LEFT && self.sent.len() < MESSAGES_MAX && with_bytes < self.pieces.count
     }
 
-    /// Tells the peer of free pieces, if they are many and no message with bytes has done so.
+    /// Reports free pieces to the peer, if they are many and no message with bytes has reported them.
     fn tell_credits(&mut self) {
         if self.is_open()
             && 2 * self.owed >= self.pieces.count
@@ -415,7 +415,7 @@ impl Connection {
     /// Sends a message of `bytes` bytes from word `at` on.
     fn post(&mut self, at: usize, bytes: usize) {
         let Some(pair) = &self.pair else { return };
-        // At most as many as there are pieces.
+        // `owed` is at most the number of pieces.
         match pair.send(SENT, &self.pieces.memory, at, bytes, self.owed as u32) {
             Ok(()) => {
                 self.owed = 0;
@@ -471,14 +471,14 @@ impl Connection {
         written
     }
 
-    /// Appends what has come, as far as there is room. Returns the number of bytes.
+    /// Appends the bytes that have arrived, as far as there is room. Returns the number of bytes.
     fn read(&mut self, room: &mut BytesMut) -> usize {
         let before = room.len();
         let mut block = [0; BLOCK_BYTES];
         while let Some((piece, bytes)) = self.filled.front().copied() {
             let left = bytes - self.offset;
             let free = room.capacity() - room.len();
-            // Parts of a piece begin with a word.
+            // Each part of a piece begins at a word.
             let now = if left <= free { left } else { free - free % WORD };
             let at = self.pieces.receives + piece * self.pieces.words;
             let mut copied = 0;
@@ -505,15 +505,15 @@ impl Connection {
 /// A connection in the runtime that uses it.
 #[derive(Debug)]
 pub(crate) struct Rdma {
-    /// A second descriptor of the queue of completions. The runtime registers the reading end of a pipe for
-    /// reading only, and asks nothing of it that this one does not have. Nothing is read from it.
+    /// A second descriptor of the completion queue. The runtime registers the reading end of a pipe for
+    /// reading only, and uses no operation that this descriptor does not have. Nothing is read from it.
     watched: pipe::Receiver,
     connection: Box<Connection>,
-    /// Says when the peer has ended.
+    /// This connection ends when the peer ends.
     stream: TcpStream,
-    /// The next completion makes the descriptor readable.
+    /// True if the next completion makes the descriptor readable.
     armed: bool,
-    /// A write found no room, and there was none since.
+    /// A write found no room, and there has been none since.
     full: bool,
     /// The last poll waits until everything has arrived.
     drains: bool,
@@ -521,12 +521,12 @@ pub(crate) struct Rdma {
     farewell: bool,
     /// The peer has ended; what was sent to it may still arrive.
     gone: bool,
-    /// When the card is not waited for any longer, once the peer or the connection has ended.
+    /// The time limit for the card, once the peer or the connection has ended.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl Rdma {
-    /// The connection in the runtime that this is called in.
+    /// Registers the connection with the runtime that this is called in.
     pub(crate) fn new(stream: net::TcpStream, connection: Box<Connection>) -> io::Result<Self> {
         let watched = connection.completions.as_fd().try_clone_to_owned()?;
         Ok(Self {
@@ -542,7 +542,7 @@ impl Rdma {
         })
     }
 
-    /// Waits until something has happened, and takes it.
+    /// Waits until something has happened, and handles it.
     fn poll_stir(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if self.connection.take() {
@@ -556,11 +556,12 @@ impl Rdma {
                     Ok(()) => self.armed = true,
                     Err(error) => self.broken(&error),
                 }
-                // What has come before does not wake.
+                // Completions that arrived before `arm` do not wake this side, so it looks for them again.
                 continue;
             }
             if self.gone || !self.connection.is_open() {
-                // A peer that has left in order has everything, although the card may not know it yet.
+                // A peer that has left in order has received everything, although the card may not know that
+                // yet.
                 if self.connection.is_open() && self.connection.sent.is_empty() {
                     self.connection.end(None);
                     continue;
@@ -578,8 +579,9 @@ impl Rdma {
             match woken.and_then(|()| self.connection.completions.take_event()) {
                 Ok(taken) => {
                     self.armed &= !taken;
-                    // There is no other one until the next `arm`. The runtime learns it by a read that is
-                    // refused; a wake-up that is there nevertheless is longer than a byte, and stays.
+                    // There is no other event until the next `arm`. The runtime learns this from a read that
+                    // is refused. If an event is there nevertheless, it is longer than one byte, and so this
+                    // read does not take it.
                     drop(self.watched.try_read(&mut [0]));
                 }
                 Err(error) => self.broken(&error),
@@ -593,7 +595,7 @@ impl Rdma {
         self.connection.give_up();
     }
 
-    /// Looks whether the peer has ended.
+    /// Checks whether the peer has ended.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut bytes = [0; WORD];
         let mut buffer = ReadBuf::new(&mut bytes);
@@ -606,7 +608,8 @@ impl Rdma {
         Poll::Ready(())
     }
 
-    /// What was taken while something else was waited for: wakes this link for it.
+    /// Wakes this link if a write that found no room, or a wait for arrival, can go on because of what the
+    /// reading side has just taken.
     fn note(&mut self, cx: &Context<'_>) {
         let ended = self.gone || !self.connection.is_open();
         let writes = self.full && (self.connection.has_room() || ended);
@@ -617,7 +620,7 @@ impl Rdma {
         }
     }
 
-    /// Bytes or the end of the connection are there to read.
+    /// Ready once there are bytes to read, or the connection has ended.
     pub(crate) fn poll_read_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for _ in 0..STIRS_PER_TURN_MAX {
             if !self.connection.filled.is_empty() || self.connection.is_over() {
@@ -630,7 +633,7 @@ impl Rdma {
         Poll::Pending
     }
 
-    /// Appends what has arrived; 0 bytes are the end.
+    /// Appends what has arrived; a result of 0 bytes is the end of the connection.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut BytesMut) -> Poll<io::Result<usize>> {
         ready!(self.poll_read_ready(cx))?;
         Poll::Ready(match self.connection.read(room) {
@@ -673,7 +676,8 @@ impl Rdma {
         if self.connection.is_open() { 0 } else { self.connection.sent.iter().sum() }
     }
 
-    /// After the peer's goodbye, waits until everything has arrived: nothing else would tell that it did not.
+    /// After the peer's goodbye, waits until everything has arrived: nothing else would show that something
+    /// did not arrive.
     pub(crate) fn poll_flush(&mut self, cx: Option<&mut Context<'_>>) -> Poll<io::Result<()>> {
         if let Some(cx) = cx.filter(|_| self.farewell) {
             ready!(self.poll_arrival(cx));
@@ -682,12 +686,12 @@ impl Rdma {
         Poll::Ready(if lost { Err(self.connection.error()) } else { Ok(()) })
     }
 
-    /// The goodbye is the last that is written. When it has arrived, the process may end.
+    /// Nothing is written after the goodbye. When it has arrived, the process may end.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_arrival(cx).map(Ok)
     }
 
-    /// Waits until everything has arrived, or never will.
+    /// Waits until everything has arrived or can no longer arrive.
     fn poll_arrival(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..STIRS_PER_TURN_MAX {
             self.drains = !self.connection.sent.is_empty() && self.connection.is_open();
@@ -700,7 +704,7 @@ impl Rdma {
         Poll::Pending
     }
 
-    /// Nothing is read from now on.
+    /// Notes the peer's goodbye: nothing is read from now on.
     pub(crate) fn say_farewell(&mut self) {
         self.farewell = true;
     }

@@ -31,7 +31,7 @@ pub enum TlsError {
         /// What the other side says about it, and what to do.
         fault: String,
     },
-    /// The other side violates the protocol, or speaks another one.
+    /// The other side violates the protocol, or speaks another protocol.
     #[error("the TLS handshake failed: {detail}")]
     Protocol {
         /// What happened.
@@ -49,7 +49,7 @@ impl TlsError {
     }
 }
 
-/// The error that stands for an error of a handshake.
+/// Converts the I/O error of a handshake.
 pub(super) fn of_io(error: io::Error, files: &TlsFiles) -> TlsError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(tls) => of_tls(tls, files),
@@ -76,7 +76,7 @@ fn of_tls(error: &Error, files: &TlsFiles) -> TlsError {
     }
 }
 
-/// What the other side says when it ends a handshake.
+/// Converts the alert with which the other side ends a handshake.
 fn of_alert(alert: AlertDescription, files: &TlsFiles) -> TlsError {
     let ours = |fault: &str| TlsError::Ours {
         certificate: files.cert.display().to_string(),

@@ -17,7 +17,8 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
-    /// The certificate of the authority that signs the certificates of all nodes, or of several.
+    /// The certificate of the authority that signs the certificates of all nodes, or the certificates of
+    /// several authorities.
     pub ca: PathBuf,
 }
 
@@ -47,7 +48,7 @@ pub enum TlsFileError {
         /// What is wrong.
         detail: String,
     },
-    /// The key is of another certificate.
+    /// The key belongs to another certificate.
     #[error(
         "the key in {key} (--tls-key) does not belong to the certificate in {cert} (--tls-cert); give both \
          files of one node"
@@ -132,7 +133,7 @@ impl TlsFiles {
     }
 }
 
-/// The rest of a sentence that starts with a certificate.
+/// The rest of a sentence whose subject is a certificate.
 pub(super) fn describe(fault: &CertificateError, files: &TlsFiles) -> String {
     let days = |from: u64, to: u64| to.saturating_sub(from) / (24 * 3600);
     if let CertificateError::ExpiredContext { time, not_after } = fault {
@@ -151,7 +152,7 @@ pub(super) fn describe(fault: &CertificateError, files: &TlsFiles) -> String {
     ) {
         format!("does not have the DNS name '{TLS_NAME}' among its alternative names")
     } else if format!("{fault:?}").contains("CaUsedAsEndEntity") {
-        // The verifier's own error, of whose type rustls says nothing.
+        // The verifier's own error; rustls exposes nothing of its type.
         "is that of an authority, and not of a node".to_owned()
     } else {
         format!("cannot be used: {fault}")

@@ -8,8 +8,9 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// Accepts diallers whose certificate `verifier` accepts and carries `name`, as diallers do of acceptors. The
-/// authority may have signed certificates for other uses.
+/// Accepts a dialler if `verifier` accepts its certificate and the certificate carries `name`, which is what
+/// diallers require of acceptors. The name matters because the authority may have signed certificates for
+/// other uses.
 #[derive(Debug)]
 pub(super) struct NamedPeers {
     pub(super) verifier: Arc<dyn ClientCertVerifier>,

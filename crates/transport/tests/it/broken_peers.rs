@@ -1,5 +1,5 @@
-//! Peers that passed the handshake and then misbehave or die: the link is lost with a reason, everything else
-//! goes on.
+//! Peers that passed the handshake and then misbehave or die: the link is lost with a reason, and everything
+//! else goes on.
 
 use crate::common::{
     LOOPBACK, PATIENCE, Socket, bind, dial, identity, kinds, lost, next, next_frame, raw_hello,
@@ -11,7 +11,7 @@ use intendant_transport::socket::{Listener, Mesh};
 use intendant_transport::{Address, Fabric, FabricEvent, LinkError, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A peer of rank 0 that is nothing but a socket.
+/// A peer of rank 0 that is only a socket.
 async fn raw_peer(address: Address, nodes: u16) -> Box<dyn Socket> {
     let mut stream = dial(address).await;
     stream.write_all(&raw_hello(&identity(0, nodes, 1), nodes - 1, 0)).await.expect("a hello");
@@ -154,7 +154,7 @@ async fn a_trickle_becomes_frames() {
     }
 }
 
-/// Random bytes in place of frames: whatever they spell, the fabric survives and the link ends.
+/// Random bytes in place of frames: whatever they mean, the fabric survives and the link ends.
 #[tokio::test]
 async fn garbage_ends_the_link_and_nothing_else() {
     for kind in kinds() {

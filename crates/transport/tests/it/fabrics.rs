@@ -1,4 +1,4 @@
-//! What every flavour promises: order, content, both ways at once, fairness, and how links end.
+//! The promises of every flavour: order, content, traffic both ways at once, fairness, and how links end.
 
 use crate::common::{Flavour, PATIENCE, builders, content, fabrics, kinds, next, next_frame};
 use bytes::Bytes;
@@ -135,7 +135,7 @@ async fn large_frames_leave_before_all_is_flushed() {
         let (mut fabrics, _meshes) = fabrics(Flavour::Socket(kind), 3).await;
         let [a, b, c] = &mut fabrics[..] else { panic!("three nodes") };
         let frame = |index| content(5, index, 20_000);
-        // A socket is known to be writable after the first wait for it.
+        // The runtime knows that a socket is writable only after the first wait for it.
         for (index, peer) in [(0, &mut *b), (1, &mut *c)] {
             a.send(NodeId(1 + index), frame(u64::from(index)));
             let arrived = tokio::select! {
@@ -144,8 +144,8 @@ async fn large_frames_leave_before_all_is_flushed() {
             };
             assert_eq!(arrived, (NodeId(0), frame(u64::from(index))));
         }
-        // From here on no caller flushes. The first frame may wait for a second one to the same peer, but not
-        // for longer than until another peer gets one.
+        // From here on no caller flushes. The first frame may wait for a second one to the same peer, but
+        // only until another peer gets a frame.
         a.send(NodeId(1), frame(2));
         a.send(NodeId(2), frame(3));
         assert_eq!(next_frame(b).await, (NodeId(0), frame(2)));
@@ -203,7 +203,7 @@ async fn a_peer_that_floods_does_not_silence_another() {
             a.send(NodeId(1), content(1, index, 16 << 10));
         }
         c.send(NodeId(1), Bytes::from_static(b"me too"));
-        // Both have written what the sockets take before the first read.
+        // Before the first read, both have written as much as the sockets take.
         for sender in [&mut *a, &mut *c] {
             let written = tokio::time::timeout(std::time::Duration::from_millis(20), sender.next()).await;
             assert!(written.is_err(), "no node sent to the senders");
@@ -301,7 +301,7 @@ async fn frames_that_a_leaving_peer_does_not_wait_for_are_told() {
         };
         assert!(matches!(closed, FabricEvent::Closed { peer: NodeId(1) }));
         drop(b);
-        // Over a socket the first write may still succeed; its answer is a reset.
+        // Over a socket the first write may still succeed; the peer's system answers it with a reset.
         let lost = tokio::time::timeout(PATIENCE, async {
             loop {
                 a.send(NodeId(1), Bytes::from_static(b"wait"));

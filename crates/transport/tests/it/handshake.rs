@@ -1,4 +1,5 @@
-//! Who gets in, who does not, and what each is told; over real sockets, while a cluster is at work.
+//! Which diallers a node admits and refuses, and what it tells them: over real sockets, while a cluster is at
+//! work.
 
 use crate::common::{
     LOOPBACK, PATIENCE, bind, cluster, dial, identity, kinds, next, next_frame, raw_hello, stranger,
@@ -46,14 +47,14 @@ impl Work {
         Self { stop, done }
     }
 
-    /// Rounds of work; the test fails if a link did.
+    /// Stops the work and returns the number of rounds; the test fails if a link failed.
     async fn finish(self) -> u64 {
         self.stop.send(()).expect("the work must not have ended early");
         self.done.await.expect("the running cluster must not be touched")
     }
 }
 
-/// A refused dialler's error, and the handshake error in it.
+/// The handshake error in the error of a refused dialler.
 fn refusal(error: &TransportError) -> &HandshakeError {
     let TransportError::Refused { error, .. } = error else { panic!("not refused, but: {error}") };
     error
@@ -130,7 +131,7 @@ async fn strangers_learn_why_and_the_cluster_works_on() {
         assert!(error.to_string().contains(&wrong.to_string()), "{error:?}");
         assert!(error.to_string().contains(&format!("node 1 at {} refuses", roster[2].tcp)), "{error}");
         told.push(error.to_string());
-        // A second process with the highest rank dials no other node. It is told which nodes do not come.
+        // A second process with the highest rank dials no other node. It learns which nodes are missing.
         let error = stranger(identity(2, 3, 1), &roster, Duration::from_millis(50)).await;
         assert!(
             error.to_string().contains("missing: node 0 at") && error.to_string().contains("node 1 at"),
@@ -138,8 +139,8 @@ async fn strangers_learn_why_and_the_cluster_works_on() {
         );
         told.push(error.to_string());
 
-        // The two kinds of `Token` and of `Duplicate` are one message each but for the rank; all others
-        // differ.
+        // The two cases of `Token`, and those of `Duplicate`, have one message each, except for the rank; all
+        // other messages differ.
         told.sort();
         told.dedup();
         assert_eq!(told.len(), 11, "{told:#?}");
@@ -179,9 +180,9 @@ async fn raw_bytes_are_answered_in_words_that_every_version_knows() {
         };
         assert_eq!(code(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n".to_vec()).await, (1, 0));
         assert_eq!(code(vec![0; 5_000]).await, (1, 0));
-        // Only the first twelve bytes of another version are understood, so they alone must do.
+        // A node understands only the first twelve bytes of another version, so they must suffice.
         assert_eq!(code(hello(|i| i.protocol = 2, 1, 0)[..12].to_vec()).await, (2, 1));
-        // Nothing but the token is looked at before it is right.
+        // A node looks at nothing but the token until the token is right.
         assert_eq!(
             code(hello(|i| (i.token, i.layout, i.nodes) = (Token::from_bytes([1; 32]), 5, 7), 9, 9)).await,
             (3, 0)
@@ -204,7 +205,8 @@ async fn silent_and_slow_diallers_do_not_delay_good_ones() {
         let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
         let other = roster;
         let accepting = tokio::spawn(async move { listener.mesh(&mine, &other, PATIENCE).await });
-        // More than are examined at a time, some silent, some a byte at a time, all in front of the good one.
+        // More diallers than the gate examines at a time, all before the good one: some are silent, some send
+        // a byte at a time.
         let mut crowd = Vec::new();
         for index in 0..300 {
             let mut stream = dial(address).await;
@@ -226,8 +228,8 @@ async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
         let listener = bind(kind);
         let good = bind(kind);
         let roster = [good.address(), listener.address()];
-        // These wait in the queue of the operating system, as the gate is not open yet; then they leave
-        // without a confirmation.
+        // These diallers wait in the queue of the operating system, because the gate is not open yet; then
+        // they leave without a confirmation.
         for _ in 0..3 {
             let mut stream = dial(roster[1]).await;
             stream.write_all(&raw_hello(&identity(0, 2, 1), 1, 0)).await.expect("a hello");
@@ -262,7 +264,7 @@ async fn a_handshake_under_way_makes_the_next_wait_and_not_fail() {
         let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
         let accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await });
         let hello = raw_hello(&theirs, 1, 0);
-        // This one is welcome, but does not confirm.
+        // This dialler is welcome, but does not confirm.
         let mut undecided = dial(roster[1]).await;
         undecided.write_all(&hello).await.expect("a hello");
         let mut welcome = [0; 24];
@@ -374,7 +376,7 @@ async fn what_cannot_work_is_refused_before_anything_is_dialled() {
     assert!(mesh(identity(0, 3, 1), 2).await.contains("2 addresses for a cluster of 3 nodes"));
     assert!(mesh(identity(3, 3, 1), 3).await.contains("rank 3 in a cluster of 3 nodes"));
     assert!(mesh(identity(0, 1, 0), 1).await.contains("0 channels"));
-    // Without a token, only loopback addresses are served.
+    // Without a token, a node serves only loopback addresses.
     let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let open = spoiled(0, |i| i.token = Token::open());
     let listener = Listener::bind(everywhere, Transport::Auto).expect("a free port");
@@ -413,7 +415,7 @@ async fn a_dialler_that_confirms_with_other_bytes_gets_no_link() {
     }
 }
 
-/// Time stands still while a socket has something to say, so deadlines pass in their order and nothing
+/// The paused clock stands still while a socket is ready, so deadlines pass in their order and nothing
 /// depends on how fast this machine is.
 #[tokio::test(start_paused = true)]
 async fn silent_connections_of_a_crowd_are_cut_before_those_that_came_earlier() {
@@ -433,7 +435,7 @@ async fn silent_connections_of_a_crowd_are_cut_before_those_that_came_earlier() 
     }
 }
 
-/// What the log says, for the thread that made it.
+/// The log of the thread that made this value.
 #[derive(Clone, Default)]
 struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
 
@@ -467,7 +469,7 @@ async fn a_flood_of_strangers_leaves_a_few_lines_in_the_log() {
     }
 }
 
-/// Two nodes that listen already, and know of each other what `roster` says.
+/// Connects two nodes that listen already and have each other's addresses from `roster`.
 async fn meet(listeners: [Listener; 2], roster: [Address; 2]) -> [Mesh; 2] {
     let [one, other] = listeners;
     let (first, second) = (identity(0, 2, 2), identity(1, 2, 2));
@@ -476,9 +478,9 @@ async fn meet(listeners: [Listener; 2], roster: [Address; 2]) -> [Mesh; 2] {
     [one.expect("both are there"), other.expect("both are there")]
 }
 
-/// What a node of another host knows of a Unix socket is a name that its own host does not have. The same is
-/// true in another network namespace of the same host, because an abstract name belongs to its namespace:
-/// there, to dial it fails with the same error.
+/// A node of another host knows the name of a Unix socket, but its own host has no socket of this name. The
+/// same is true in another network namespace of the same host, because an abstract name belongs to its
+/// namespace: dialling it there fails with the same error.
 #[tokio::test]
 async fn a_name_that_does_not_exist_here_means_tcp() {
     let listeners = [bind(Transport::Auto), bind(Transport::Auto)];
@@ -520,8 +522,8 @@ async fn a_unix_socket_that_hangs_up_means_tcp() {
 }
 
 /// On a system that keeps users apart, a process of another user could take the name of a node that has
-/// ended. It must not be sent the token. Credentials are those of a thread, so two threads do. Without the
-/// right to become another user there is nothing to test.
+/// ended. A node must not send it the token. Credentials belong to a thread, so two threads suffice for the
+/// test. Without the right to become another user, there is nothing to test.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn processes_of_other_users_use_tcp() {
@@ -556,7 +558,7 @@ async fn processes_of_other_users_use_tcp() {
         assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0, shm: 0, rdma: 0 });
         thread.join().expect("no panic");
     }
-    // A process of another user that dials all the same is hung up on.
+    // If a process of another user dials nevertheless, the node closes the connection.
     let (_meshes, roster) = cluster(Transport::Auto, 2, 1).await;
     let thread = other(Box::new(move |runtime| {
         runtime.block_on(async {

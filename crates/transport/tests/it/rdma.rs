@@ -1,5 +1,5 @@
-//! Connections over RDMA with a peer that is written down here, independently of the code that ships. Without
-//! a card, the tests say so and do nothing, or fail if `REQUIRE_VERBS` is set, as `scripts/rxe.sh` does.
+//! Connections over RDMA with a peer that this file implements independently of the product's code. Without a
+//! card, the tests print that and do nothing, or fail if `REQUIRE_VERBS` is set; `scripts/rxe.sh` sets it.
 
 use crate::common::{LOOPBACK, PATIENCE, bind, identity, kinds, lost, next_frame, raw_hello};
 use bytes::Bytes;
@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Few and small pieces, so that a frame is cut, and room is soon used up.
+/// Few and small pieces, so that a frame needs several of them, and room is soon used up.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 512;
-/// What is sent: the last piece of memory.
+/// The first word of outgoing messages: they use the last piece of memory.
 const OUT: usize = PIECES * PIECE_BYTES / 8;
 
 /// Rank 0 of two nodes.
@@ -27,7 +27,7 @@ struct Raw {
     memory: Memory,
     /// Messages for which the node had room at first.
     room: u16,
-    /// Messages of the node: their bytes, and the credits that they brought.
+    /// Messages of the node: the bytes and the credits of each.
     came: Vec<(usize, u32)>,
     bytes: Vec<u8>,
 }
@@ -37,11 +37,11 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Raw {
-    /// Dials, and asks for RDMA. The offer of the node.
+    /// Dials, and asks for RDMA. Returns the node's offer.
     async fn dial(address: Address) -> (TcpStream, [u8; 36]) {
         let mut socket = TcpStream::connect(address.tcp).await.expect("the gate listens");
         let mut hello = raw_hello(&identity(0, 2, 1), 1, 0);
-        // Behind magic, protocol, token, cluster, layout and element.
+        // The byte `asks` is behind magic, protocol, token, cluster, layout and element.
         hello[8 + 4 + 32 + 8 + 8 + 1] = 2;
         socket.write_all(&hello).await.expect("a hello");
         let mut answer = [0; 24 + 36];
@@ -92,7 +92,7 @@ impl Raw {
         self.pair.receive_into(piece as u64, &self.memory, at, PIECE_BYTES).expect("a place for a message");
     }
 
-    /// Sends a message. One at a time: it is at the node when this returns.
+    /// Sends a message, and returns once it has arrived at the node.
     async fn send(&mut self, bytes: &[u8], credits: u32) {
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(8), 0);
@@ -103,7 +103,8 @@ impl Raw {
         }
     }
 
-    /// Takes what has happened. Returns whether a message that was sent has arrived.
+    /// Handles the completions that have arrived. Returns whether a message of this peer has arrived at the
+    /// node.
     fn look(&mut self) -> bool {
         let (mut taken, mut arrived) = (Vec::new(), false);
         self.completions.take(&mut taken).expect("the queue works");
@@ -123,7 +124,7 @@ impl Raw {
     }
 }
 
-/// A fabric of rank 1 and its raw peer; none without a card.
+/// A fabric of rank 1 and its raw peer; `None` without a card.
 async fn pair() -> Option<(Fabric, Raw, Mesh)> {
     if !kinds().contains(&Transport::Verbs) {
         return None;
@@ -139,7 +140,7 @@ async fn pair() -> Option<(Fabric, Raw, Mesh)> {
     Some((fabric, peer, mesh))
 }
 
-/// Lets the fabric work for a moment, in which no event is to come.
+/// Lets the fabric work for a moment, in which no event may come.
 async fn nothing_comes(fabric: &mut Fabric) {
     let waits = tokio::time::timeout(Duration::from_millis(20), fabric.next());
     assert!(waits.await.is_err(), "nothing was sent");
@@ -152,11 +153,12 @@ async fn no_more_messages_are_sent_than_the_peer_has_room_for() {
     fabric.send(NodeId(0), frame.clone().into());
     nothing_comes(&mut fabric).await;
     peer.look();
-    // The last credit is for telling of room.
+    // The last credit is reserved for reporting room.
     assert_eq!(peer.came, [(PIECE_BYTES, 0); PIECES - 1]);
     assert!(fabric.backlog_bytes(NodeId(0)) > 0);
     peer.came.clear();
-    // The peer says that it has made room, and sends something: the node goes on, and hands it on.
+    // The peer reports that it has made room, and sends a frame: the node goes on writing, and passes the
+    // frame on.
     peer.send(b"\x02\0\0\0ok", 3).await;
     assert_eq!(next_frame(&mut fabric).await, (NodeId(0), Bytes::from_static(b"ok")));
     for _ in 0..100 {
@@ -176,7 +178,7 @@ async fn no_more_messages_are_sent_than_the_peer_has_room_for() {
     assert_eq!(fabric.backlog_bytes(NodeId(0)), 0);
 }
 
-/// It sends nothing of its own that could tell of room. The peer sends more messages than there was room for
+/// The node sends no frames that could carry credits. The peer sends more messages than the node had room for
 /// at first.
 #[tokio::test]
 async fn a_node_that_only_reads_tells_of_room() {
@@ -206,7 +208,7 @@ async fn a_peer_that_counts_its_room_wrongly_is_lost() {
     for credits in [1, PIECES as u32, u32::MAX] {
         let Some((mut fabric, mut peer, _mesh)) = pair().await else { return };
         peer.send(b"\x02\0\0\0ok", credits).await;
-        // What came is handed on.
+        // The node passes on what came.
         assert_eq!(next_frame(&mut fabric).await, (NodeId(0), Bytes::from_static(b"ok")));
         let error = lost(&mut fabric).await;
         assert!(error.to_string().contains("the peer counts its room wrongly"), "{error}");
@@ -228,7 +230,7 @@ async fn a_peer_that_ends_is_lost_after_what_it_has_sent() {
     }
 }
 
-/// Its process is gone, although its socket is not: the card says so.
+/// The process of the peer is gone, although its socket is not: the card reports it.
 #[tokio::test]
 async fn a_peer_whose_card_does_not_answer_is_lost() {
     let Some((mut fabric, peer, _mesh)) = pair().await else { return };

@@ -1,5 +1,5 @@
-//! Peers that use rings and misbehave, end, or cannot use them. The layout of the memory and the handshake
-//! are written down independently of the code that ships.
+//! Peers that use rings and misbehave, end, or cannot use them. This file implements the layout of the memory
+//! and the handshake independently of the product's code.
 
 use crate::common::{LOOPBACK, PATIENCE, bind, identity, lost, next, next_frame, raw_hello};
 use bytes::Bytes;
@@ -12,15 +12,14 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
 
-/// A dialler of rank 0 that is nothing but a socket and memory. It writes the first ring and reads the
-/// second.
+/// A dialler of rank 0 that is only a socket and memory. It writes the first ring and reads the second.
 struct Raw {
     socket: UnixStream,
     memory: Segment,
     written: u64,
 }
 
-/// Words of a ring in memory of two.
+/// Words of a ring, in memory that holds two rings.
 fn ring_words(memory: &Segment) -> usize {
     memory.words() / 2
 }
@@ -45,7 +44,7 @@ impl Raw {
         Self { socket, memory, written: 0 }
     }
 
-    /// Writes whole words into the first ring, without saying so.
+    /// Writes whole words into the first ring, without ringing the doorbell.
     fn place(&mut self, bytes: &[u8]) {
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(8), 0);
@@ -83,9 +82,9 @@ async fn frames_go_through_the_ring_and_a_sleeper_is_woken() {
     peer.publish(13);
     let all = async { (next_frame(&mut fabric).await.1, next_frame(&mut fabric).await.1) };
     assert_eq!(all.await, (Bytes::from_static(b"ring"), Bytes::from_static(b"a")));
-    // It has read everything, and says so.
+    // The node has read everything, and has published that.
     assert_eq!(peer.memory.load(8, Ordering::Acquire), 13);
-    // It falls asleep, announces that, and a doorbell wakes it.
+    // The node falls asleep and announces that, and a doorbell wakes it.
     let sleeps = tokio::time::timeout(std::time::Duration::from_millis(1), fabric.next());
     assert!(sleeps.await.is_err(), "nothing was sent");
     assert_eq!(peer.memory.swap(16, 0, Ordering::Relaxed), 1, "no peer would know that it sleeps");
@@ -97,7 +96,7 @@ async fn frames_go_through_the_ring_and_a_sleeper_is_woken() {
     peer.ring().await;
     let (frame, mut fabric) = waiting.await.expect("a frame");
     assert_eq!(frame, "bye");
-    // What it sends comes through the second ring.
+    // The node's frames come through the second ring.
     fabric.send(NodeId(0), Bytes::from_static(b"answer"));
     fabric.try_flush();
     let second = ring_words(&peer.memory);
@@ -120,7 +119,8 @@ async fn a_peer_that_declines_keeps_its_socket() {
     assert_eq!(&answer, b"\x03\0\0\0yes");
 }
 
-/// A node of rank 0 that asks for rings, and what it confirms when it is sent `descriptors`; with its links.
+/// Sends `descriptors` to a node of rank 0 that asks for rings. Returns the node's confirmation and its
+/// links.
 async fn offered(case: u64, descriptors: &[BorrowedFd<'_>]) -> ([u8; 8], Links) {
     let name = UnixName::new(u128::from(std::process::id()) << 64 | 0x0ffe_0000 | u128::from(case));
     let gate = UnixListener::bind(format!("\0intendant-{name}")).expect("a name of this process");
@@ -149,7 +149,7 @@ async fn offered(case: u64, descriptors: &[BorrowedFd<'_>]) -> ([u8; 8], Links) 
     (confirmation, mesh.links())
 }
 
-/// What a dialler gets may be nothing, or no memory for rings. Then the connection stays a Unix socket.
+/// If a dialler gets no descriptor, or one that is no memory for rings, the connection stays a Unix socket.
 #[tokio::test]
 async fn a_dialler_that_gets_no_memory_keeps_its_socket() {
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -168,7 +168,7 @@ async fn a_dialler_that_gets_no_memory_keeps_its_socket() {
     assert_eq!(offered(9, &[rings]).await, (*b"INTRINGS", Links { shm: 1, ..Links::default() }));
 }
 
-/// Both must want rings.
+/// A connection uses rings only if both sides want them.
 #[tokio::test]
 async fn a_node_without_rings_is_reached_over_its_socket() {
     for transports in [[Transport::Auto, Transport::Unix], [Transport::Unix, Transport::Shm]] {
@@ -186,7 +186,7 @@ async fn a_node_without_rings_is_reached_over_its_socket() {
 
 #[tokio::test]
 async fn positions_that_no_peer_in_order_has_lose_the_link() {
-    // Ahead of what the ring can hold, and, after 16 bytes were read, behind.
+    // Positions farther ahead than the ring can hold and, after 16 bytes were read, positions behind.
     for position in [u64::MAX, 1 << 63, 1 << 32, (256 << 10) - 7, 15, 0] {
         let (mut fabric, mut peer, _mesh) = pair(b"INTRINGS").await;
         if position < 16 {

@@ -1,4 +1,4 @@
-//! Links with TLS over real sockets: what travels, and why nodes refuse each other.
+//! Links with TLS over real sockets: the bytes on the wire, and why nodes refuse each other.
 
 use crate::common::{LOOPBACK, PATIENCE, bind, content, identity, next, next_frame, raw_hello};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ fn good(authority: &Authority, folder: &Path, stem: &str) -> Tls {
     Tls::load(&tls_files(authority.issue(folder, stem, Certificate::Good))).expect("good files")
 }
 
-/// Two nodes with TLS or without, and how their meshes turned out.
+/// Connects two nodes, with TLS or without, and returns the results of their meshes.
 async fn pair(
     tls: [Option<Tls>; 2],
     transport: Transport,
@@ -249,7 +249,7 @@ fn unusable_files_are_refused_by_name() {
         let error = Tls::load(&files).map(drop).expect_err("unusable").to_string();
         assert!(expected.iter().all(|part| error.contains(part)), "{expected:?}: {error}");
     }
-    // What is shown of a node's files is never what they contain.
+    // The debug output of a node's files never shows their contents.
     let shown = format!("{:?}", Tls::load(&good));
     assert!(shown.contains("good-key.pem") && !shown.contains("BEGIN"), "{shown}");
 }
@@ -302,7 +302,7 @@ async fn dial_raw(acceptor: &Tls, files: &NodeFiles) -> Result<(), TlsError> {
     let address = listener.local_addr().expect("bound");
     let dialler = async {
         let stream = TcpStream::connect(address).await.expect("it listens");
-        // What the acceptor thinks of the certificate comes after the dialler's handshake.
+        // The acceptor's verdict on the certificate comes after the dialler's handshake.
         if let Ok(mut stream) = connector.connect("intendant".try_into().expect("a name"), stream).await {
             let _ = stream.read_u8().await;
         }

@@ -1,20 +1,20 @@
-//! Compression: bytes by planes, then LZ4.
+//! Compression: the sender groups the bytes of elements into planes, and then applies LZ4.
 //!
-//! LZ4 finds repeated sequences of four bytes or more, and floating-point numbers have hardly any. By planes,
-//! zeros, signs with exponents, and the zeros at the end of small integers come to lie side by side.
+//! LZ4 finds repeated sequences of four bytes or more, and floating-point numbers have hardly any. In planes,
+//! zeros, signs with exponents, and the zeros at the end of small integers are adjacent.
 
 use crate::WireError;
 use bytes::{Buf, Bytes};
 use intendant_core::limits;
 use lz4_flex::block;
 
-/// LZ4 writes at most so many bytes for one that it reads.
+/// LZ4 decompresses one byte to at most this many bytes.
 const EXPANSION_MAX: usize = 255;
 
-/// Appends the bytes of `tail` and `values` by planes: those at multiples of `width`, then those one further,
-/// and so on; in the end what is left of an element.
+/// Appends the bytes of `tail` and `values` by planes: first the bytes at multiples of `width`, then the
+/// bytes one position further, and so on. The bytes of a partial element come last.
 pub(super) fn put_planes(plain: &mut Vec<u8>, width: usize, tail: &[u8], values: &[u8]) {
-    // A frame has hardly ever both.
+    // A frame rarely has both.
     let joined;
     let all = if tail.is_empty() {
         values
@@ -29,7 +29,7 @@ pub(super) fn put_planes(plain: &mut Vec<u8>, width: usize, tail: &[u8], values:
     plain.extend_from_slice(&all[whole..]);
 }
 
-/// The bytes that [`put_planes`] has appended as `planes`.
+/// Restores the bytes that [`put_planes`] has appended as `planes`.
 pub(super) fn from_planes(planes: &[u8], width: usize) -> Vec<u8> {
     let elements = planes.len() / width;
     let mut all = vec![0; planes.len()];
@@ -54,13 +54,13 @@ pub(super) fn put_compressed(frame: &mut Vec<u8>, plain: &[u8], bytes_max: usize
     }
 }
 
-/// What `compressed` was, which begins with its length.
+/// Decompresses `compressed`, which begins with the decompressed length.
 pub(super) fn decompress(mut compressed: Bytes) -> Result<Vec<u8>, WireError> {
     if compressed.len() < 4 {
         return Err(WireError::Truncated { bytes: compressed.len(), needed: 4 });
     }
     let bytes = compressed.get_u32_le() as usize;
-    // Before memory is taken for it.
+    // The check comes before the allocation.
     if bytes > limits::FRAME_BYTES_MAX.min(compressed.len() * EXPANSION_MAX) {
         return Err(WireError::Decompressed { bytes, from: compressed.len() });
     }

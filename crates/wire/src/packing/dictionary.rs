@@ -5,14 +5,14 @@ use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
-/// Bytes of lists that each end of a connection remembers, per direction; each list counts as
-/// [`LIST_BYTES`] more. A frame with the most keys has lists of 12 MiB.
+/// Bytes of lists that each end of a connection remembers, per direction; each list counts as [`LIST_BYTES`]
+/// more. The lists of a frame with the most keys have 12 MiB.
 const REMEMBERED_BYTES_MAX: usize = 8 << 20;
 
-/// What a list costs beside its bytes.
+/// What a list costs in addition to its bytes.
 const LIST_BYTES: usize = 64;
 
-/// Shorter lists are not remembered: a reference has 4 bytes, and replaces others.
+/// Shorter lists are not remembered: a reference has 4 bytes, and a remembered list replaces others.
 const BYTES_MIN: usize = 32;
 
 /// Longer lists are not remembered: they would replace all others.
@@ -21,9 +21,9 @@ const BYTES_MAX: usize = REMEMBERED_BYTES_MAX / 4;
 /// Bytes of a reference.
 pub(super) const AGE_BYTES: usize = 4;
 
-/// Remembered lists: the newest ones, of a limited size together. Both ends of a connection have the same
-/// ones after each frame, without a message about it: what is inserted and what is forgotten follows from the
-/// frames.
+/// Remembered lists: the newest ones, of a limited total size. Both ends of a connection have the same lists
+/// after each frame. They need no message for this: the frames determine which lists are inserted and which
+/// are forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     /// The oldest list is first.
@@ -37,7 +37,7 @@ impl Dictionary {
         self.insert_and(list, |_| ());
     }
 
-    /// Remembers a list; `forget` gets those that are forgotten, the oldest first.
+    /// Remembers a list; `forget` gets each list that is forgotten, from the oldest on.
     fn insert_and(&mut self, list: &[u8], mut forget: impl FnMut(&[u8])) {
         self.bytes += list.len() + LIST_BYTES;
         self.lists.push_back(list.into());

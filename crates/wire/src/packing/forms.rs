@@ -4,10 +4,10 @@ use super::dictionary::{AGE_BYTES, Dictionary};
 use crate::{MessageClass, ReplicaRequestKind, ReplicaUpdateKind, WireError};
 use bytes::{Buf, Bytes};
 
-/// Lists of a frame at most.
+/// Maximum number of lists of a frame.
 pub(super) const LISTS_MAX: usize = 5;
 
-/// Bytes by which forms prolong a frame at most.
+/// Maximum number of bytes that forms add to a frame.
 pub(super) const MARKS: usize = LISTS_MAX;
 
 /// A list of `count` numbers of `width` bytes.
@@ -23,7 +23,7 @@ impl List {
     }
 }
 
-/// The lists with which a frame goes on after its header, in their order; empty ones behind.
+/// The lists that follow the header of a frame, in order, padded with empty ones.
 pub(super) type Lists = [List; LISTS_MAX];
 
 /// How a list is written.
@@ -131,7 +131,7 @@ fn number(head: &[u8], at: usize) -> usize {
     u32::from_le_bytes(*raw) as usize
 }
 
-/// The lists of a frame that begins with the header `head`. Of a header that is wrong, any.
+/// The lists of a frame that begins with the header `head`. For an invalid header, the result is arbitrary.
 pub(super) fn lists(head: &[u8]) -> Lists {
     let (tag, flagged) = (head[1], head[2] == 1);
     let (count, argument) = (count(head), number(head, 8));
@@ -162,7 +162,7 @@ pub(super) fn lists(head: &[u8]) -> Lists {
     }
 }
 
-/// The progression that the list of the numbers `raw` is, if it is one.
+/// The form of the list of the numbers `raw` as a progression, if it is one.
 pub(super) fn progression(list: List, raw: &[u8]) -> Option<Form> {
     match list.width {
         8 => find(raw.as_chunks().0, u64::from_le_bytes, u64::wrapping_sub, u64::wrapping_add)
@@ -181,7 +181,7 @@ fn find<T: Copy + PartialEq, const N: usize>(
     let [first, second, .., last] = raw else { return None };
     let (first, last) = (read(*first), read(*last));
     let step = less(read(*second), first);
-    // Most lists are none, and are told so by few of their numbers.
+    // Most lists are not progressions, and a few of their numbers show this.
     let middle = raw.len() / 2;
     if less(read(raw[middle]), read(raw[middle - 1])) != step || less(last, read(raw[raw.len() - 2])) != step
     {

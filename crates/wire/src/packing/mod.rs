@@ -1,8 +1,8 @@
 //! Shorter frames for a connection: lists that are progressions, lists that the connection has carried
 //! before, compression.
 //!
-//! [`Packer`] and [`Unpacker`] are the two ends of a connection in one direction. What a frame is packed
-//! with is in the fourth byte of its header:
+//! [`Packer`] and [`Unpacker`] are the two ends of a connection in one direction. The fourth byte of a
+//! frame's header says how the frame is packed:
 //!
 //! | | after the header |
 //! | --- | --- |
@@ -21,9 +21,9 @@
 //!
 //! Both ends remember the same lists, because frames of a connection arrive complete and in order
 //! ([`Dictionary`]). This is the key caching of [OSDI'14 §4.2], where a list of keys that was sent before is
-//! replaced by its hash. There, a receiver may miss a list, and then asks for it. Here it cannot.
+//! replaced by its hash. There, a receiver may lack a list, and then asks for it. Here it never lacks one.
 //!
-//! Compressed are the lists, and after them the rest of the frame by planes ([`compression`]): first the
+//! The sender compresses the lists, followed by the rest of the frame in planes ([`compression`]): first the
 //! first byte of each element, then the second, and so on. The bytes of a plane are alike, because elements
 //! have similar exponents, and small integers have zeros at the end.
 
@@ -46,14 +46,14 @@ const COMPRESSED: u8 = 2;
 /// Shorter frames are not compressed.
 const COMPRESSED_BYTES_MIN: usize = 4 << 10;
 
-/// Frames whose lists have fewer bytes together are not packed, unless they are long enough to be compressed.
+/// Frames whose lists have fewer bytes in total are not packed, unless they are long enough to be compressed.
 const LISTED_BYTES_MIN: usize = 32;
 
-/// A progression must save one in so many bytes of a frame, and compression too.
+/// A progression, and likewise compression, must save one in this many bytes of a frame.
 const WORTH: usize = 32;
 
-/// How a node shortens the frames that it sends, beside progressions. Nodes may differ in it: receivers read
-/// all frames.
+/// How a node shortens the frames that it sends, in addition to progressions. Nodes may differ in their
+/// packing: receivers read all frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packing {
     /// Lists of keys and numbers that a connection carries again are replaced by a reference [OSDI'14 §4.2,
@@ -63,16 +63,16 @@ pub struct Packing {
     pub compress: bool,
 }
 
-/// What the frames of a connection would have taken, and what packing has saved, in bytes.
+/// The bytes that the frames of a connection would have without packing, and those that packing has saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// All frames as [`Message::encode`] makes them.
     pub unpacked: u64,
-    /// Lists, less the progressions in their places.
+    /// The bytes of lists, minus those of the progressions in their places.
     pub runs: u64,
-    /// Lists, less the references in their places.
+    /// The bytes of lists, minus those of the references in their places.
     pub key_lists: u64,
-    /// What was compressed, less what it became.
+    /// The bytes before compression, minus those after it.
     pub compression: u64,
 }
 
@@ -91,8 +91,8 @@ impl Packer {
         Self { packing, element_bytes, remembered: Remembered::default() }
     }
 
-    /// The frame of a message, in two parts; `saved` counts it. The connection must carry every frame, in
-    /// the order of the calls.
+    /// The frame of a message, in two parts. Adds its bytes to `saved`. The connection must carry every
+    /// frame, in the order of the calls.
     ///
     /// # Panics
     /// As [`Message::encode`].
@@ -166,7 +166,7 @@ impl Packer {
         })
     }
 
-    /// The compressed frame of a header with lists, and of what follows them; `None` if it would be hardly
+    /// The compressed frame of a header with lists, and of what follows them; `None` if it would hardly be
     /// shorter.
     fn compress(&self, packed: &[u8], tail: &[u8], values: &[u8], saved: &mut Saved) -> Option<Vec<u8>> {
         let (header, lists) = packed.split_at(HEADER_BYTES);
@@ -201,10 +201,11 @@ impl Unpacker {
         Self { element_bytes, dictionary: Dictionary::default() }
     }
 
-    /// Reads a frame. It must be the one that the sender's [`Packer`] made after that of the last call.
+    /// Reads a frame. It must be the frame that the sender's [`Packer`] made next after the frame of the
+    /// previous call.
     ///
     /// # Errors
-    /// If the frame is not exactly one message. What both ends remember may differ from then on.
+    /// If the frame is not exactly one message. The two ends may remember different lists from then on.
     pub fn unpack(&mut self, mut frame: Bytes) -> Result<Message, WireError> {
         match frame.get(AT) {
             None | Some(&PLAIN) => Message::decode(frame),
@@ -222,7 +223,7 @@ impl Unpacker {
         }
     }
 
-    /// Takes the header off a packed frame: the start of the plain frame, and its lists.
+    /// Takes the header off a packed frame. Returns the start of the plain frame, and its lists.
     fn split(frame: &mut Bytes) -> Result<(Vec<u8>, forms::Lists), WireError> {
         let bytes = frame.len();
         if bytes > limits::FRAME_BYTES_MAX {
@@ -245,7 +246,8 @@ impl Unpacker {
         Ok((head, lists))
     }
 
-    /// Reads the message that starts with `head`, from its lists in their forms and what follows these.
+    /// Reads the message that starts with `head`. `body` contains its lists in their forms, followed by the
+    /// rest of the frame.
     fn restore(
         &mut self,
         mut head: Vec<u8>,

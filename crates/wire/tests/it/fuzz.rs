@@ -1,5 +1,5 @@
-//! Random and mutated frames: no panic, no memory beyond the frame's own size, and what is accepted is
-//! canonical.
+//! Random and mutated frames: the decoder does not panic, allocates no memory beyond the frame's own size,
+//! and accepts only canonical frames.
 
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, Precision, WorkerId};
@@ -16,15 +16,15 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// Counts the bytes that this thread allocates, so that tests notice a decoder that takes memory because a
-/// frame announces it.
+/// Counts the bytes that this thread allocates, so that tests notice a decoder that allocates memory because
+/// a frame announces it.
 struct Counting;
 
 thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: forwards to the system's allocator; the counter is a plain thread-local number.
+// SAFETY: this forwards to the system's allocator; the counter is a plain thread-local number.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATED.try_with(|a| a.set(a.get() + layout.size()));
@@ -53,7 +53,7 @@ fn check(frame: Bytes) -> bool {
         }
         Err(error) => {
             if matches!(error, WireError::Truncated { .. }) {
-                // Sharing the frame takes a little.
+                // Sharing the frame allocates a few bytes.
                 assert!(taken <= 64, "{taken} bytes taken for a part of a message: {error}");
             }
             assert!(!error.to_string().is_empty());
@@ -82,10 +82,10 @@ fn random_holders(rng: &mut Pcg64Mcg, keys: usize) -> Vec<HolderRow> {
     holders
 }
 
-/// What lists and values messages are made of.
+/// The lists and values from which messages are made.
 pub(crate) struct Content {
     pub(crate) keys: Vec<Key>,
-    /// As many numbers in each as there are keys.
+    /// Each list has as many numbers as there are keys.
     pub(crate) numbers: [Vec<u32>; 5],
     pub(crate) values: Bytes,
 }
@@ -291,8 +291,8 @@ const FLAGS: usize = 2;
 const RESERVED: usize = 3;
 const ARGUMENT: usize = 8;
 
-/// By class: the fields that it does not use, and the fields of which some values are not known, with the
-/// first of these.
+/// By class: the fields that it does not use, and the fields that have unknown values, each with the smallest
+/// such value.
 fn fields(message: &Message) -> (Vec<HeaderField>, Vec<(usize, u8)>) {
     use HeaderField::{Argument, Count, Flags, Node, Tag, Worker};
     match message.class() {
@@ -387,7 +387,7 @@ fn counters_need_keys() {
     assert_eq!(broken(&update, FLAGS, &[1]), Err(WireError::CountersWithoutKeys { class }));
 }
 
-/// What messages say of themselves agrees with their frames.
+/// The class, keys and elements that messages report agree with their frames.
 #[test]
 fn messages_know_their_class_their_keys_and_their_elements() {
     let mut rng = Pcg64Mcg::seed_from_u64(4);
@@ -529,7 +529,7 @@ fn indices_of_a_reduce_ascend() {
     assert!(broken(&message, 20, &[8]).is_ok());
 }
 
-/// Bytes that `make` allocates, and what it makes.
+/// Bytes that `make` allocates, and its result.
 fn allocated<T>(make: impl FnOnce() -> T) -> (usize, T) {
     let before = ALLOCATED.with(Cell::get);
     let made = make();
@@ -544,7 +544,7 @@ fn a_frame_takes_memory_once_and_as_much_as_it_has_bytes() {
         let (taken, frame) = allocated(|| message.encode());
         assert_eq!(taken, frame.len(), "{message:?}");
         let (taken, (head, values)) = allocated(|| message.encode_parts());
-        // Sharing the elements may take a little, once.
+        // Sharing the elements may allocate a few bytes, once.
         assert!(taken == head.len() || taken <= head.len() + 64 && !values.is_empty(), "{message:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The frames of this protocol version, byte by byte. A change here is a new `PROTOCOL` version.
+//! The frames of this protocol version, byte by byte. A change here requires a new `PROTOCOL` version.
 
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, Precision, WorkerId};
@@ -313,7 +313,7 @@ fn cases() -> Vec<(Message, &'static str)> {
 
 #[test]
 fn frames_of_version_6() {
-    // Nodes that do not know a class refuse its frames, so a new class is a new version, too.
+    // Nodes that do not know a class refuse its frames, so a new class requires a new version, too.
     assert_eq!((PROTOCOL, MessageClass::ALL.len()), (7, 16));
     for (message, golden) in cases() {
         assert_eq!(hex(&message.encode()), golden, "{message:?}");
@@ -334,8 +334,8 @@ fn every_shorter_frame_is_refused_or_says_less() {
     for (message, _) in cases() {
         let frame = message.encode();
         for end in 0..frame.len() {
-            // Values reach to the end of the frame: a cut there is another message, and the engine compares
-            // lengths.
+            // Values reach to the end of the frame: a frame that is cut off there is another message, and the
+            // engine compares lengths.
             if let Ok(other) = Message::decode(frame.slice(..end)) {
                 assert_ne!(other, message);
                 assert_eq!(other.encode(), frame.slice(..end));

@@ -1,5 +1,5 @@
-//! Packed frames: what is packed is unpacked, what should be shorter is, and frames that no packer makes are
-//! refused.
+//! Packed frames: unpacking restores what was packed, frames that should become shorter do, and frames that
+//! no packer makes are refused.
 
 use crate::fuzz::{Content, random_of};
 use bytes::Bytes;
@@ -51,7 +51,7 @@ fn content(rng: &mut Pcg64Mcg) -> Content {
     let values: Vec<u8> = match rng.random_range(0..3) {
         0 => (0..rng.random_range(0..100)).map(|_| rng.random()).collect(),
         1 => (0..rng.random_range(0..20_000)).map(|_| rng.random()).collect(),
-        // As whole numbers of single precision.
+        // Whole numbers in single precision.
         _ => (0..rng.random_range(0..5_000))
             .flat_map(|_| (rng.random_range(0..50) as f32).to_le_bytes())
             .collect(),
@@ -63,7 +63,7 @@ fn clone(content: &Content) -> Content {
     Content { keys: content.keys.clone(), numbers: content.numbers.clone(), values: content.values.clone() }
 }
 
-/// One end after the other: the frames of several thousand messages, of which many have lists in common.
+/// Packs and unpacks the frames of several thousand messages. Many of them have lists in common.
 #[test]
 fn what_is_packed_is_unpacked() {
     for packing in PACKINGS {
@@ -86,7 +86,7 @@ fn what_is_packed_is_unpacked() {
             }
             let by_all = saved.runs + saved.key_lists + saved.compression;
             assert_eq!(saved.unpacked, plain as u64);
-            // The bytes that name forms are in no account.
+            // `saved` does not count the bytes that name forms.
             let marks = sent as u64 + by_all - saved.unpacked;
             assert!(marks <= 5 * 3_000, "{marks} bytes beside {saved:?}");
             assert!(saved.runs > 0 && (saved.key_lists > 0) == packing.key_lists, "{saved:?}");
@@ -97,7 +97,7 @@ fn what_is_packed_is_unpacked() {
     }
 }
 
-/// Lists are found where they are, in messages of every class that has some.
+/// The packer finds the lists in messages of every class that has some.
 #[test]
 fn every_list_of_every_class_is_packed() {
     let mut rng = Pcg64Mcg::seed_from_u64(8);
@@ -110,7 +110,7 @@ fn every_list_of_every_class_is_packed() {
         let class = message.class();
         let plain = message.encode().len();
         let (head, values) = pack(&mut Packer::new(Packing::default(), 4), &message);
-        // The rows of holders, and the numbers of a hand-over, are in no list.
+        // The rows of holders and the broadcast numbers of a hand-over are in no list.
         let rows = if let Message::HandOver(hand_over) = &message {
             hand_over.holders.len() * 18 + hand_over.decided.len() * 4
         } else {
@@ -168,7 +168,7 @@ fn a_list_that_was_carried_before_is_a_reference() {
         bytes.push(head.len());
         assert_eq!(unpacker.unpack(head), Ok(message));
     }
-    // The positions of all of them are alike.
+    // All of them have the same positions.
     let (first, other, again) =
         (HEADER_BYTES + 2 + 500 * 12, HEADER_BYTES + 2 + 500 * 8 + 4, HEADER_BYTES + 10);
     assert_eq!(bytes, [first, other, again, again, other, again]);
@@ -180,7 +180,7 @@ fn short_frames_and_progressions_among_long_values_stay_as_they_are() {
     let few = pull((0..2).map(Key).collect());
     assert_eq!(pack(&mut Packer::new(all, 4), &few), few.encode_parts());
     let Message::Request(request) = pull((0..100).map(Key).collect()) else { unreachable!() };
-    // Positions are none, and the 800 bytes of keys are less than one in 32.
+    // The positions are no progression, and the 800 bytes of keys are less than one in 32 bytes.
     let values = Bytes::from(vec![1; 40_000]);
     let push = Message::Request(Request { kind: AccessKind::Push, values, ..request });
     assert_eq!(pack(&mut Packer::new(Packing::default(), 4), &push), push.encode_parts());
@@ -198,7 +198,7 @@ fn what_does_not_get_shorter_is_not_compressed() {
     assert_eq!(saved, Saved { unpacked: push.encode().len() as u64, ..Saved::default() });
 }
 
-/// The frames of one message, by packing; `tests/it/golden.rs` has those that are not packed.
+/// The frames of one message, by packing; `tests/it/golden.rs` has the unpacked frames.
 #[test]
 fn packed_frames_of_version_6() {
     let hex = |frame: &[u8]| frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -289,7 +289,7 @@ fn frames_that_announce_too_much_are_refused() {
     assert_eq!(unpack(&header(1, 8)), Err(WireError::Truncated { bytes: 0, needed: 1 }));
     let whole = [header(2, 8), (16u32 << 20).to_le_bytes().to_vec(), vec![0; 100]].concat();
     assert_eq!(unpack(&whole), Err(WireError::Decompressed { bytes: 16 << 20, from: 100 }));
-    // With a list of another length.
+    // A reference to a list of another length.
     let (mut packer, mut unpacker) =
         (Packer::new(Packing { key_lists: true, compress: false }, 4), Unpacker::new(4));
     let (head, _) = pack(&mut packer, &pull(scattered(1)));

@@ -81,7 +81,7 @@ impl ScaledConstant {
 mod tests {
     use super::*;
     use crate::process;
-    use intendant_sim::{Machine, Network};
+    use intendant_sim::{Machine, presets};
 
     #[test]
     fn one_constant_of_the_preset_changes() {
@@ -91,13 +91,13 @@ mod tests {
             let constant: ScaledConstant = constant.parse().expect("a constant");
             constant.apply(&mut flags, &folder).expect("a preset");
             let read = |at: usize| std::fs::read_to_string(&flags[at]).ok();
-            let machine = read(1).map(|text| Machine::from_toml(&text).expect("valid"));
-            (machine, read(3).map(|text| Network::from_toml(&text).expect("valid")))
+            let machine = read(1).map(|text| presets::machine_of(&text).expect("valid"));
+            (machine, read(3).map(|text| presets::network_of(&text).expect("valid")))
         };
-        let preset = Machine::named("xeon-e5-2640v2").expect("a preset");
+        let preset = presets::machine("xeon-e5-2640v2").expect("a preset");
         assert_eq!(changed("key_ns=1.5"), (Some(Machine { key_ns: 1_380, ..preset }), None));
         let (machine, network) = changed("gigabits_per_second=0.5");
-        let before = Network::named("10gbe").expect("a preset");
+        let before = presets::network("10gbe").expect("a preset");
         assert_eq!(machine, None);
         assert!(network.is_some_and(|network| network.byte_ps.abs_diff(2 * before.byte_ps) <= 1));
     }

@@ -275,7 +275,6 @@ fn solve([small, large]: [Equation; 2]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use intendant_sim::Network;
 
     /// What a machine with known constants would measure gives these constants.
     #[test]
@@ -304,8 +303,8 @@ mod tests {
             apart: busy(sizes[0]) + 4.0 * 5_000.0,
         };
         assert_eq!(measured.machine(), machine);
-        assert!(Network::from_toml(&network_file(0.2, 7.0, 66)).is_ok());
-        assert!(Machine::from_toml(&toml::to_string(&machine).expect("text")).is_ok());
+        assert!(intendant_sim::presets::network_of(&network_file(0.2, 7.0, 66)).is_ok());
+        assert!(intendant_sim::presets::machine_of(&toml::to_string(&machine).expect("text")).is_ok());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::calibrate::{machine_file, network_file};
 use super::{read, scratch, write};
 use crate::{pinning, process};
-use intendant_sim::Machine;
+use intendant_sim::{Machine, presets};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -72,7 +72,7 @@ impl Cluster {
     pub(super) fn simulated(self, task: &str, calibrated: &Path) -> Result<Vec<String>, String> {
         let path = machine_file(calibrated, task);
         let parse =
-            |text: &str| Machine::from_toml(text).map_err(|error| format!("{}: {error}", path.display()));
+            |text: &str| presets::machine_of(text).map_err(|error| format!("{}: {error}", path.display()));
         let hint = |error| format!("{error}; run `cargo xtask calibrate` first");
         let machine = parse(&read(&path).map_err(hint)?)?;
         let machine = Machine { cores: 0, nodes_per_core: self.nodes_per_core(), ..machine };

@@ -40,31 +40,6 @@ impl Args {
 const ALLOWED: &[(Check, &str)] = &[
     // Generated code.
     (Check::Width, "crates/control/proto/control.rs"),
-    // A crate whose files were never in layers. The list may only become shorter.
-    (Check::Cycles, "crates/sim/src/cluster/mod.rs"),
-    (Check::Cycles, "crates/sim/src/cluster/recording.rs"),
-    (Check::Cycles, "crates/sim/src/cluster/watch.rs"),
-    (Check::Cycles, "crates/sim/src/delays.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/bounded.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/fifo.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/hops.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/intents.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/knowledge.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/ledger.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/merged.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/mod.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/owners.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/progress.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/queued.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/replies.rs"),
-    (Check::Cycles, "crates/sim/src/invariants/rounds.rs"),
-    (Check::Cycles, "crates/sim/src/machine.rs"),
-    (Check::Cycles, "crates/sim/src/network.rs"),
-    (Check::Cycles, "crates/sim/src/presets.rs"),
-    (Check::Cycles, "crates/sim/src/shell.rs"),
-    (Check::Cycles, "crates/sim/src/shell/cuts.rs"),
-    (Check::Cycles, "crates/sim/src/shell/disk.rs"),
-    (Check::Cycles, "crates/sim/src/shell/run.rs"),
 ];
 
 /// Checks the sources. Returns an error if a finding is not allowed, or an entry of the list has no finding.

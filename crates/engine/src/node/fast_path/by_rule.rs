@@ -1,5 +1,5 @@
-//! Calls in layouts with rules. They take other types through the walk over the keys, so that calls in other
-//! layouts do not ask about rules key by key.
+//! Calls in layouts with rules. The walk over the keys takes types of their own for these calls, so that
+//! calls in layouts without rules need not check each key for a rule.
 
 use super::serve::{HELD, Serve};
 use crate::error::AccessError;
@@ -79,7 +79,7 @@ pub(super) fn push<E: Element>(shared: &Shared<E>, local: &mut Local<E>, keys: &
 /// Sets the keys that are here.
 ///
 /// # Errors
-/// If one of them has a rule and a static replica: all-reduces add operands, and a set is none.
+/// If one of them has a rule and a static replica: all-reduces add operands, and a set is not an operand.
 #[inline(never)]
 pub(super) fn set<E: Element>(
     shared: &Shared<E>,

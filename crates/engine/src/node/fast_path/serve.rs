@@ -17,7 +17,7 @@ pub(super) trait Serve<E: Element> {
         layout.len(key)
     }
 
-    /// Whether a value that can be lent without noting anything is served by [`Serve::serve_row`] alone.
+    /// Whether [`Serve::serve_row`] alone serves a value that can be lent without noting anything.
     const AGAIN: bool = false;
 
     /// Serves a key by its value alone.
@@ -43,7 +43,7 @@ pub(super) struct Read<'a, E>(pub(super) &'a mut [E]);
 pub(super) struct Add<'a, E>(pub(super) &'a [E]);
 pub(super) struct Put<'a, E>(pub(super) &'a [E]);
 
-/// Why there is a value.
+/// The reason why a served key has a value, for `expect`.
 pub(super) const HELD: &str = "a served key must have a value";
 
 impl<E: Element> Serve<E> for Read<'_, E> {

@@ -1,9 +1,9 @@
-//! Four real processes over Unix sockets or TCP, hammering the same keys, which stay where they are or move:
-//! their histories, put together, are sequentially consistent per key.
+//! Four real processes, connected by Unix sockets or TCP, access the same keys as fast as they can. The keys
+//! stay where they are, or move. The combined history of the processes is sequentially consistent per key.
 //!
 //! The tests start this same binary again: once as a launcher ([`role_launcher`]), which starts it as nodes
-//! ([`role_node`]). Every node records what its workers did and saw, and what managing keys took; the
-//! checkers are the simulator's.
+//! ([`role_node`]). Every node records what its workers did and saw, and the cost of managing keys. The
+//! checkers are those of the simulator.
 #![cfg(target_os = "linux")]
 
 mod notes;
@@ -31,14 +31,14 @@ const ALL: usize = NODES * WORKERS;
 const LANES: u64 = 24;
 const REGISTERS: u64 = 2;
 const KEYS: u64 = LANES + REGISTERS;
-/// Calls of each worker. Most go to few keys, so that operations meet.
+/// Calls of each worker. Most calls access few keys, so that operations meet.
 const CALLS: u64 = 3_000;
 
 const DIR: &str = "HISTORY_TEST_DIR";
 const MODE: &str = "HISTORY_TEST_MODE";
 /// The node that dies in the middle of its work, if there is one.
 const VICTIM: &str = "HISTORY_TEST_VICTIM";
-/// The longest that a node may take; a hundred times what it does take.
+/// The longest time that a node may take; a hundred times the time that it does take.
 const SAFETY_NET: Duration = Duration::from_secs(100);
 
 #[derive(Clone, Copy)]
@@ -85,8 +85,8 @@ const CLASSIC_MODES: [Mode; 4] = [
     },
     Mode { name: "classic-async-chain", asynchronous: true, order: Order::Chain, ..CLASSIC },
 ];
-/// Those of the papers that are sequentially consistent per key [thesis Tab. 3.2], and caches with chained
-/// operations.
+/// The modes of the papers that are sequentially consistent per key [thesis Tab. 3.2], and location caches
+/// with chained operations.
 const LAPSE_MODES: [Mode; 4] = [
     LAPSE,
     Mode { name: "lapse-sync-caches", caches: true, storage: Storage::Sparse, channels: 2, ..LAPSE },
@@ -124,7 +124,7 @@ fn config(mode: Mode) -> NodeConfig<f32> {
         (mode.technique, Some(mode.caches), Some(mode.order));
     (config.workers, config.cluster.storage) = (WORKERS, mode.storage);
     config.transport = mode.transport;
-    // Little enough that workers also wait for admission.
+    // The limit is so low that workers also wait for admission.
     config.outstanding_bytes = 4096;
     config
 }
@@ -200,7 +200,7 @@ fn role(name: &str) -> [&str; 4] {
     ["--ignored", "--exact", "--nocapture", name]
 }
 
-/// Starts the cluster; to be waited for.
+/// The command that starts the cluster. The caller waits for its end.
 fn launcher(mode: Mode, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -211,7 +211,7 @@ fn launcher(mode: Mode, dir: &Path) -> Command {
     command
 }
 
-/// Runs a cluster and checks what its workers saw. Returns what its nodes noted, together.
+/// Runs a cluster and checks what its workers saw. Returns the sum of its nodes' notes.
 fn consistent(mode: Mode) -> NodeNotes {
     let (dir, name) = (tempfile::tempdir().unwrap(), mode.name);
     assert!(launcher(mode, dir.path()).status().unwrap().success(), "{name}: the cluster failed");
@@ -221,7 +221,7 @@ fn consistent(mode: Mode) -> NodeNotes {
     assert!(history.len() as u64 > ALL as u64 * CALLS / 2);
     let summary = history.check().unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(summary.keys as u64, LANES, "{name}: every key was used");
-    // The check can fail: with the answers to two pulls of one worker exchanged it does.
+    // The check can fail: it does so if the answers to two pulls of one worker are exchanged.
     files[1] = exchanged(&files[1]);
     assert!(together(&files).check().is_err(), "{name}: an inconsistent history passes");
 
@@ -252,10 +252,10 @@ fn histories_are_consistent_while_keys_move() {
     for mode in LAPSE_MODES {
         let name = mode.name;
         let sum = consistent(mode);
-        // Far fewer than there are, but not by chance.
+        // The bounds are far below the usual counts, but too high to be reached by chance.
         assert!(sum.relocations > 10 * KEYS, "{name}: {sum:?}");
         assert!(sum.conflicts > KEYS && sum.queued > KEYS && sum.forwarded > KEYS, "{name}: {sum:?}");
-        // Every relocation was asked for by a worker, and every worker that waited for a key has got it.
+        // A worker asked for every relocation, and every worker that waited for a key has got it.
         assert_eq!(
             (sum.relocation_times, sum.blocking_times),
             (sum.relocations, sum.queued),
@@ -285,7 +285,7 @@ fn together(files: &[String]) -> History {
     history
 }
 
-/// Two pulls of one key that saw different things saw them in the other order.
+/// Exchanges two pulls of one key that saw different values.
 fn exchanged(file: &str) -> String {
     let mut lines: Vec<&str> = file.lines().collect();
     let pulls: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].starts_with("pull ")).collect();

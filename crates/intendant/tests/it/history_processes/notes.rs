@@ -1,5 +1,5 @@
-//! What nodes leave in files besides histories: what was written to and read from registers, and what
-//! managing keys took.
+//! The files that nodes write besides histories: the writes to and reads of registers, and the cost of
+//! managing keys.
 
 use super::{KEYS, LANES};
 use intendant::{Key, Node};
@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// What one worker did to registers, a line each: `set KEY TAG`, `pull KEY TAG`, `final KEY TAG`. A tag names
-/// a set among all sets of all workers; 0 is the initial value.
+/// The operations of one worker on registers, one per line: `set KEY TAG`, `pull KEY TAG`, `final KEY TAG`. A
+/// tag names a set among all sets of all workers; 0 is the initial value.
 #[derive(Default)]
 pub(crate) struct RegisterNotes {
     lines: Vec<(&'static str, Key, Option<u32>)>,
@@ -21,7 +21,7 @@ impl RegisterNotes {
         self.lines.push(("set", key, Some(tag)));
     }
 
-    /// A pull is issued; what it sees is told to [`RegisterNotes::pulled`].
+    /// A pull is issued; the caller passes the value that it sees to [`RegisterNotes::pulled`].
     pub(crate) fn pull(&mut self, key: Key) -> usize {
         self.lines.push(("pull", key, None));
         self.lines.len() - 1
@@ -45,14 +45,14 @@ impl RegisterNotes {
     }
 }
 
-/// What all elements of a value say.
+/// The tag that all elements of a value contain.
 fn tag(key: Key, value: &[f32]) -> u32 {
     assert!(value.iter().all(|element| *element == value[0]), "a torn value of {key:?}: {value:?}");
     assert_eq!(value[0].fract(), 0.0, "{key:?} is {}", value[0]);
     value[0] as u32
 }
 
-/// Checks what all workers noted, by worker.
+/// Checks the notes of all workers, by worker.
 pub(crate) fn check_registers(files: &[String]) -> Result<(), BadRegister> {
     let mut registers = Registers::default();
     // The checker numbers sets by itself.
@@ -71,7 +71,7 @@ pub(crate) fn check_registers(files: &[String]) -> Result<(), BadRegister> {
         }
     }
     assert!(numbers.len() > 100 && pulls.len() > 100, "registers were hardly used");
-    // A number that was not given out was not written.
+    // No set has written a tag that is not among the numbers.
     let value = |tag: u32| [*numbers.get(&tag).unwrap_or(&u32::MAX) as f32];
     for (pull, tag) in pulls {
         registers.pulled(pull, &value(tag))?;
@@ -81,7 +81,7 @@ pub(crate) fn check_registers(files: &[String]) -> Result<(), BadRegister> {
     finals.iter().try_for_each(|(key, tag)| registers.ended(*key, &value(*tag)))
 }
 
-/// The same, but the last pull saw the initial value.
+/// The same notes, but the last pull saw the initial value.
 pub(crate) fn with_a_comeback(file: &str) -> String {
     let mut lines: Vec<String> = file.lines().map(str::to_owned).collect();
     let last = lines.iter_mut().rfind(|line| line.starts_with("pull ")).expect("a pull");
@@ -90,7 +90,7 @@ pub(crate) fn with_a_comeback(file: &str) -> String {
     lines.join("\n")
 }
 
-/// What a node says of itself at the end, or the sum over several.
+/// The counts of a node at the end, or the sum over several nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NodeNotes {
     pub(crate) held: u64,
@@ -101,7 +101,7 @@ pub(crate) struct NodeNotes {
     pub(crate) forwarded: u64,
     pub(crate) relocation_times: u64,
     pub(crate) blocking_times: u64,
-    /// Keys that pulls of what is here found here, and did not.
+    /// Keys that calls of `pull_if_local` found on their node, and did not find.
     pub(crate) here: u64,
     pub(crate) elsewhere: u64,
     /// Keys that were read in windows.
@@ -109,8 +109,8 @@ pub(crate) struct NodeNotes {
 }
 
 impl NodeNotes {
-    /// `looked` has, per worker, how many keys it looked for and found here, and did not, and how many it
-    /// read in windows.
+    /// `looked` has for each worker the number of keys that it looked for and found on its node, the number
+    /// that it did not find, and the number that it read in windows.
     pub(crate) fn of(node: &Node<f32>, looked: &[[u64; 3]]) -> Self {
         let management = node.management().unwrap();
         Self {

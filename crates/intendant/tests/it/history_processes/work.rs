@@ -1,5 +1,5 @@
-//! What a worker does and what it notes: pushes, pulls, sets and relocations of a few keys, drawn from a
-//! seed.
+//! The operations of a worker and its notes on them: pushes, pulls, sets and relocations of a few keys, drawn
+//! from a seed.
 
 use super::notes::RegisterNotes;
 use super::{ALL, CALLS, KEYS, LANES, REGISTERS};
@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Asynchronous pulls that a worker has under way at most.
+/// The most asynchronous pulls that a worker has under way.
 const AHEAD: usize = 6;
 
 /// A pull of one key, in the history or among the notes on registers.
@@ -23,7 +23,7 @@ enum Note {
     Register(usize),
 }
 
-/// What a worker waits for.
+/// A pull for which a worker waits.
 struct Pull {
     ticket: Ticket,
     keys: Vec<Key>,
@@ -64,7 +64,7 @@ impl Recorder {
         keys.iter().map(|key| self.layout.len(*key)).sum()
     }
 
-    /// Works, comes to rest with the others, and looks at what is left. The process is killed after
+    /// Works, comes to rest with the others, and looks at the final values. The process kills itself after
     /// `dies_after` calls.
     pub(crate) fn work(&mut self, worker: &mut Worker<f32>, dies_after: Option<u64>) -> Result<(), Error> {
         for call in 0..CALLS {
@@ -72,8 +72,8 @@ impl Recorder {
                 kill_process(getpid(), Signal::KILL).unwrap();
             }
             self.call(worker, stream(9, &[self.me as u64, call]))?;
-            // Nodes outnumber the cores of small machines: each would have the keys for itself as long as it
-            // runs.
+            // Nodes outnumber the cores of small machines. Without the yield, each node would have the keys
+            // for itself as long as it runs.
             std::thread::yield_now();
         }
         while let Some(pull) = self.ahead.pop_front() {
@@ -83,7 +83,7 @@ impl Recorder {
             worker.wait(ticket)?;
             records.into_iter().for_each(|record| self.history.pushed(record, None));
         }
-        // Ends only when nothing is outstanding anywhere.
+        // This call ends only when nothing is outstanding on any node.
         worker.quiesce()?;
         if self.me == 0 {
             self.look_at_the_end(worker)?;
@@ -92,7 +92,7 @@ impl Recorder {
     }
 
     fn call(&mut self, worker: &mut Worker<f32>, word: u64) -> Result<(), Error> {
-        // Mostly three of the lanes, which are at home on different nodes.
+        // Most keys are one of three lanes, whose homes are different nodes.
         let hot = |word: u64| Key(if word.is_multiple_of(3) { word / 3 % LANES } else { word / 3 % 3 * 7 });
         let mut keys: Vec<Key> = (0..1 + word % 4).map(|i| hot(mix(word ^ mix(i)))).collect();
         let register = Key(LANES + word / 4 % REGISTERS);
@@ -111,7 +111,7 @@ impl Recorder {
             14 => self.pull_if_local(worker, &keys),
             15 => worker.localize(&[register]),
             16 | 17 => worker.localize(&keys),
-            // The keys come, whether a worker waits or not.
+            // The keys arrive whether a worker waits for them or not.
             18 => worker.localize_async(&keys).map(drop),
             _ => {
                 let ticket = worker.localize_async(&keys)?;
@@ -135,7 +135,7 @@ impl Recorder {
     }
 
     fn set(&mut self, worker: &mut Worker<f32>, key: Key) -> Result<(), Error> {
-        // Different from all others' and small enough for a float.
+        // The tag differs from those of all other sets, and is small enough for a float.
         let tag = self.sets * ALL as u32 + self.me as u32 + 1;
         self.sets += 1;
         self.registers.set(key, tag);

@@ -1,8 +1,8 @@
-//! Workloads for techniques that copy keys, and what must hold in them.
+//! Workloads for techniques that copy keys, and checks of what must hold in them.
 //!
 //! A value has an element for each worker, which counts that worker's pushes, one that counts all, and one to
-//! which all workers add fractions. Counts are exact in any order; the last element is not, so copies that
-//! were brought in step differently differ there.
+//! which all workers add fractions. The counts are exact in any order of the updates. The sum in the last
+//! element is not, so it differs between copies that were synchronised differently.
 
 use intendant::{
     Error, Key, KeyOrder, KeyTechnique, Layout, NodeConfig, StaticReplicaPace, Storage, Technique, Tick,
@@ -21,10 +21,10 @@ pub(crate) struct Setting {
     pub(crate) workers: usize,
     pub(crate) channels: usize,
     pub(crate) storage: Storage,
-    /// Between rounds, if they are in the background.
+    /// The pace of rounds of static replicas.
     pub(crate) pace: StaticReplicaPace,
     pub(crate) staleness: u32,
-    /// Every so many keys are replicated, with NuPS.
+    /// With NuPS, one of this many keys is replicated.
     pub(crate) replicated: u64,
 }
 
@@ -36,14 +36,14 @@ impl Setting {
             workers: 2,
             channels: 1,
             storage: Storage::Dense,
-            // Far more often than in use, so that it happens while workers push.
+            // Rounds are far more frequent than in real runs, so that they happen while workers push.
             pace: StaticReplicaPace::Every(Tick(500)),
             staleness: 1,
             replicated: 3,
         }
     }
 
-    /// Workers of all nodes.
+    /// Number of workers of all nodes.
     pub(crate) const fn all(&self) -> usize {
         self.nodes * self.workers
     }
@@ -84,7 +84,7 @@ pub(crate) struct Pusher {
     pub(crate) me: usize,
     setting: Setting,
     layout: Layout,
-    /// Its pushes, per key.
+    /// Number of its pushes, per key.
     pub(crate) made: Vec<u64>,
 }
 
@@ -105,14 +105,14 @@ impl Pusher {
             let at = update.len();
             update.resize(at + self.layout.len(*key), 0.0);
             (update[at + self.me], update[at + all]) = (1.0, 1.0);
-            // Of very different sizes, so that hardly any sum is exact.
+            // The fractions have very different sizes, so that hardly any sum is exact.
             update[at + all + 1] = (mix(word ^ key.0) % 1000) as f32 * 1e-4 + 1e-7;
             self.made[key.0 as usize] += 1;
         }
         update
     }
 
-    /// What `worker` reads, key by key.
+    /// The values that `worker` reads, key by key.
     pub(crate) fn read(&self, worker: &mut Worker<f32>, keys: &[Key]) -> Result<Vec<Vec<f32>>, Error> {
         let mut values = vec![0.0; self.elements(keys)];
         worker.pull(keys, &mut values)?;
@@ -138,13 +138,13 @@ impl Pusher {
         keys.iter().map(value).collect()
     }
 
-    /// Pushes and pulls at random, now and then with a later clock. Whatever a worker reads has all of its
-    /// own pushes.
+    /// Pushes and pulls at random, now and then with a later clock. Each value that a worker reads has all of
+    /// its own pushes.
     pub(crate) fn work(&mut self, worker: &mut Worker<f32>, phase: u64, steps: u64) -> Result<(), Error> {
         let mut tickets = Vec::new();
         for step in 0..steps {
             let word = stream(phase, &[self.me as u64, step]);
-            // Most go to few keys, so that they meet.
+            // Most calls access few keys, so that the workers' calls meet.
             let hot = |word: u64| Key(if word.is_multiple_of(4) { word / 4 % KEYS } else { word / 4 % 6 });
             let keys: Vec<Key> = (0..1 + word % 5).map(|i| hot(mix(word ^ mix(i)))).collect();
             match word >> 20 & 7 {
@@ -166,15 +166,15 @@ impl Pusher {
                     assert_eq!(own, made as f32, "{:?}: worker {} reads {key:?}", self.setting, self.me);
                 }
             }
-            // Nodes outnumber the cores of small machines.
+            // Nodes outnumber the cores of small machines, so each yields to the others.
             std::thread::yield_now();
         }
         tickets.into_iter().try_for_each(|ticket| worker.wait(ticket))
     }
 
-    /// After the cluster has come to rest: what this worker reads, what its node has copies of, and what a
-    /// snapshot says is the same, and has exactly what `made` says, all workers' counts per key. Returns the
-    /// bits of all values.
+    /// Checks, after the cluster has come to rest, that the values that this worker reads, its node's copies
+    /// and a snapshot are the same, and that they have exactly the pushes in `made`, which has all workers'
+    /// counts per key. Returns the bits of all values.
     pub(crate) fn look(&self, worker: &mut Worker<f32>, made: &[Vec<u64>]) -> Result<Vec<u32>, Error> {
         let (setting, all) = (self.setting, self.setting.all());
         let copies = self.copies(worker)?;
@@ -203,7 +203,8 @@ impl Pusher {
             }
             bits.extend(value.iter().map(|element| element.to_bits()));
         }
-        // What is copied everywhere, and what must be: all of it, some of it, or what was read.
+        // Checks that this node has the copies that it must have: of all keys, of some of them, or of the
+        // keys that were read.
         let here = copies.iter().filter(|copy| copy.is_some()).count() as u64;
         let replicated = (0..KEYS).step_by(setting.replicated as usize);
         let expected = if setting.technique == Technique::FullReplication {
@@ -218,7 +219,7 @@ impl Pusher {
     }
 }
 
-/// Counts as a payload of a meeting.
+/// Packs counts into the payload of a meeting.
 pub(crate) fn pack(made: &[u64]) -> Vec<u8> {
     made.iter().flat_map(|count| count.to_le_bytes()).collect()
 }
@@ -227,8 +228,8 @@ pub(crate) fn unpack(payload: &[u8]) -> Vec<u64> {
     payload.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
-/// Works in phases, looks after each of them whether all is there and equal on all nodes, and returns the
-/// bits at the end.
+/// Works in phases, checks after each of them that all pushes are there and that all nodes have equal values,
+/// and returns the bits at the end.
 pub(crate) fn phases(
     worker: &mut Worker<f32>,
     setting: Setting,
@@ -252,14 +253,14 @@ pub(crate) fn phases(
     Ok(bits)
 }
 
-/// What a worker pushes to at a clock, when every worker knows what all others push.
+/// The keys to which a worker pushes at a clock, in the workload in which every worker knows all pushes.
 fn pushed_at(worker: usize, clock: u32) -> [Key; 3] {
     let word = stream(11, &[worker as u64, clock.into()]);
     [0, 8, 16].map(|shift| Key((word >> shift) % 20))
 }
 
-/// Goes through `clocks` clocks without a meeting; all that it reads has what all did up to the
-/// staleness bound. `each` is called before each clock.
+/// Goes through `clocks` clocks without a meeting. Checks that each value read has the pushes of all workers
+/// up to the staleness bound. Calls `each` before each clock.
 pub(crate) fn bounded(
     worker: &mut Worker<f32>,
     setting: Setting,
@@ -268,7 +269,7 @@ pub(crate) fn bounded(
     mut each: impl FnMut(u32),
 ) -> Result<(), Error> {
     let mut pusher = Pusher::new(setting, me);
-    // Pushes of a worker to a key before a clock.
+    // The number of pushes of a worker to a key before a clock.
     let before = |other: usize, key: Key, clock: u32| -> usize {
         (0..clock).map(|clock| pushed_at(other, clock).iter().filter(|k| **k == key).count()).sum()
     };

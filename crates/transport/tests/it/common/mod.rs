@@ -1,4 +1,4 @@
-//! What the tests of this crate share: clusters over real sockets, and frames whose content tells where they
+//! Helpers of this crate's tests: clusters over real sockets, and frames whose content shows where they
 //! belong.
 
 use bytes::Bytes;
@@ -20,8 +20,8 @@ pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// All kinds of connections between processes; all nodes of these tests are on one host. Other systems than
-/// Linux have TCP only. RDMA needs a card: without one, it is left out, unless `REQUIRE_VERBS` is set, as
-/// `scripts/rxe.sh` does.
+/// Linux have TCP only. RDMA needs a card: without one, it is left out, unless `REQUIRE_VERBS` is set;
+/// `scripts/rxe.sh` sets it.
 pub(crate) fn kinds() -> Vec<Transport> {
     let mut kinds = vec![Transport::Tcp];
     if cfg!(target_os = "linux") {
@@ -42,12 +42,12 @@ pub(crate) fn bind(transport: Transport) -> Listener {
     Listener::bind(LOOPBACK, transport).expect("a free port")
 }
 
-/// The end of a connection that is nothing but a socket.
+/// The end of a connection that is only a socket.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Writes do not wait for more.
+    /// Makes writes leave at once, without waiting for more.
     fn write_at_once(&self);
 
-    /// Ends the connection as a process does that dies with bytes unread.
+    /// Ends the connection as a process does that dies with unread bytes.
     fn reset(self: Box<Self>);
 }
 
@@ -64,12 +64,12 @@ impl Socket for TcpStream {
 impl Socket for UnixStream {
     fn write_at_once(&self) {}
 
-    /// A reset if there are bytes unread, else an end.
+    /// The drop causes a reset if there are unread bytes, and otherwise an end.
     fn reset(self: Box<Self>) {}
 }
 
-/// Connects to a node: over its Unix socket if it has one. The name is written down independently of the code
-/// that ships.
+/// Connects to a node: over its Unix socket if it has one. The name is formed independently of the product's
+/// code.
 pub(crate) async fn dial(address: Address) -> Box<dyn Socket> {
     match address.unix {
         Some(name) => {
@@ -155,7 +155,8 @@ pub(crate) async fn fabrics(flavour: Flavour, nodes: u16) -> (Vec<Fabric>, Vec<M
     (builders.into_iter().flatten().map(|builder| builder.finish().expect("in a runtime")).collect(), meshes)
 }
 
-/// A dialler with this identity that knows the cluster's addresses; it fails, and this is how.
+/// Runs a dialler with this identity that knows the cluster's addresses. Returns the error with which it
+/// fails.
 pub(crate) async fn stranger(identity: Identity, roster: &[Address], within: Duration) -> TransportError {
     // It dials Unix sockets that it knows of.
     bind(Transport::Auto).mesh(&identity, roster, within).await.expect_err("a stranger must not get in")
@@ -173,7 +174,7 @@ pub(crate) fn content(stream: u64, index: u64, len: usize) -> Bytes {
     bytes.into()
 }
 
-/// The next event, or a failed test in place of a hang.
+/// The next event; if none comes, the test fails instead of hanging.
 pub(crate) async fn next(fabric: &mut Fabric) -> FabricEvent {
     tokio::time::timeout(PATIENCE, fabric.next()).await.expect("an event must come")
 }
@@ -188,7 +189,7 @@ pub(crate) async fn next_frame(fabric: &mut Fabric) -> (NodeId, Bytes) {
     }
 }
 
-/// A hello as the documentation of the protocol has it, written down independently of the code that ships.
+/// A hello as the documentation of the protocol describes it, built independently of the product's code.
 pub(crate) fn raw_hello(identity: &Identity, to: u16, channel: u16) -> Vec<u8> {
     let mut bytes = b"INTENDNT".to_vec();
     bytes.extend(identity.protocol.to_le_bytes());
@@ -203,7 +204,7 @@ pub(crate) fn raw_hello(identity: &Identity, to: u16, channel: u16) -> Vec<u8> {
     bytes
 }
 
-/// The reason for which the peer is lost; nothing else may come before.
+/// The reason for which the peer is lost; no other event may come before.
 pub(crate) async fn lost(fabric: &mut Fabric) -> LinkError {
     let event = next(fabric).await;
     let FabricEvent::Lost { peer: NodeId(0), error } = event else {
