@@ -1,4 +1,4 @@
-//! Techniques as they are run by a [`Matrix`](crate::Matrix), and what each of them is there for.
+//! The techniques that a [`Matrix`](crate::Matrix) runs, and the purpose of each.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ pub struct Case {
     pub technique: &'static str,
     /// Flags of the technique.
     pub flags: &'static [&'static str],
-    /// Panics if a run on several nodes did not do what the technique is there for.
+    /// Panics if a run on several nodes did not do what the technique is for.
     pub works: fn(&Value),
 }
 
@@ -21,11 +21,11 @@ impl Case {
     }
 }
 
-/// What needs no intents, but for the controls.
+/// All cases that need no intents, except the controls.
 pub const WITHOUT_INTENTS: [Case; 10] =
     [CLASSIC, LAPSE, SSP, SSP_LOOSE, ESSP, NUPS, NUPS_DEFAULT, BIPS, FULL_REPLICATION, SYNCHRONOUS];
 
-/// What acts on intents, as users get it.
+/// All cases that act on intents, with the defaults that users get.
 pub const BY_INTENT: [Case; 7] = [
     ADAPTIVE,
     REPLICATE_ON_INTENT,
@@ -36,10 +36,11 @@ pub const BY_INTENT: [Case; 7] = [
     NAIVE_INTENTS,
 ];
 
-/// What every sampling scheme is tried with, besides [`ADAPTIVE`].
+/// The cases with which every sampling scheme is tried, besides [`ADAPTIVE`].
 pub const SAMPLED: [Case; 6] = [CLASSIC, LAPSE, SSP, ESSP, NUPS, FULL_REPLICATION];
 
-/// A key moves to the only node that intends to use it, and is replicated at several nodes that do.
+/// A key moves to a node if only this node intends to use it. If several nodes intend to use it, it is
+/// replicated at them.
 pub const ADAPTIVE: Case = Case {
     technique: "adaptive",
     flags: &[],
@@ -49,14 +50,14 @@ pub const ADAPTIVE: Case = Case {
     },
 };
 
-/// The same, decided at homes.
+/// Like [`ADAPTIVE`], but the home of a key decides.
 pub const HOME_DECIDES: Case = Case { technique: "home-decides", ..ADAPTIVE };
 
-/// The same, told of every intent.
+/// Like [`HOME_DECIDES`], but nodes report every intent.
 pub const NAIVE_INTENTS: Case = Case { technique: "naive-intents", ..ADAPTIVE };
 
-/// Keys were moved or copied. Which of both depends on how long it takes; what comes before the first batch
-/// does not count.
+/// Checks that keys were moved or copied. Which of the two depends on timing. Moves and copies before the
+/// first batch do not count.
 #[track_caller]
 fn changes(report: &Value) {
     let [moves, setups, drops] =
@@ -123,7 +124,7 @@ pub const LAPSE: Case = Case {
 /// Replicas are set up and dropped.
 pub const SSP: Case = Case { technique: "ssp", flags: &[], works: ssp };
 
-/// The same; replicas may be 25 batches old.
+/// Like [`SSP`], but replicas may be 25 batches old.
 pub const SSP_LOOSE: Case =
     Case { technique: "ssp", flags: &["--staleness", "5", "--clock-every", "5"], works: ssp };
 
@@ -169,16 +170,16 @@ pub const BIPS: Case = Case {
     },
 };
 
-/// Some keys, but not all, were replicated and synchronised; others moved.
+/// Checks that some keys, but not all, were replicated and synchronised, and that others moved.
 ///
 /// # Panics
-/// If not.
+/// If they were not.
 pub fn nups(report: &Value) {
     let replicated = &report["model"]["replicated"];
     let share = replicated["access_share"].as_f64().expect("the task knows");
     assert!(share > 0.0 && share < 1.0 && replicated["keys"].as_u64() > Some(0), "{replicated}");
     has_many(report, &["relocations"]);
-    // Their number depends on time: on a busy machine, there was one in a fifth of a second.
+    // The number of rounds depends on time: on a busy machine, there was one round in a fifth of a second.
     assert!(did(report, "sync_rounds") > 0, "{}", report["management"]);
     assert!(report["management"]["syncs_per_second"].as_f64() > Some(0.0));
 }
@@ -218,10 +219,10 @@ fn all_are_replicated(report: &Value) {
     has_none(report, &["relocations", "replica_setups"]);
 }
 
-/// A count of what parameter management did.
+/// A count of the actions of parameter management.
 ///
 /// # Panics
-/// If the report has none.
+/// If the report does not have this count.
 #[must_use]
 #[track_caller]
 pub fn did(report: &Value, what: &str) -> u64 {
@@ -235,7 +236,7 @@ fn has_none(report: &Value, counts: &[&str]) {
     }
 }
 
-/// Each of these counts is large.
+/// Checks that each of these counts is large.
 #[track_caller]
 fn has_many(report: &Value, counts: &[&str]) {
     for what in counts {

@@ -1,4 +1,4 @@
-//! Certificates for tests: good ones, and those that must be refused.
+//! Certificates for tests: good ones, and ones that must be refused.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -12,7 +12,7 @@ pub struct Authority {
     pem: String,
 }
 
-/// What is right or wrong with a certificate.
+/// Whether a certificate is good, and what is wrong with it if not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certificate {
     /// Nothing is wrong.
@@ -53,7 +53,7 @@ impl Default for Authority {
 }
 
 impl Authority {
-    /// A new one.
+    /// A new authority.
     ///
     /// # Panics
     /// If the system has no random numbers.

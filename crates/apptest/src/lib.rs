@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: `process` starts programs and waits for them; [`schema`] holds the members of reports, once;
-//! [`case`] says what each technique is there for; [`Authority`]
-//! makes certificates; [`Matrix`] runs the cases and compares what was learnt.
+//! `process` starts programs and waits for them; [`schema`] is the only list of the members of reports;
+//! [`case`] defines the techniques and the purpose of each; [`Authority`] makes certificates; [`Matrix`] runs
+//! the cases and compares how much they have learnt.
 //!
 //! This crate has nothing that only one application needs, and asserts no times.
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
-//! Every technique on one, two and four node processes: the same examples, the documented report, what the
-//! technique is to do, and as much learnt as its consistency allows. One process does the very same with
-//! every technique.
+//! Runs every technique on one, two and four node processes. Checks that the examples are the same, that the
+//! report is as documented, that the technique does what it is for, and that the model learns as much as the
+//! technique's consistency allows. With one process, the results of all techniques are equal.
 
 use crate::{App, Case, case, schema};
 use serde_json::Value;
@@ -13,20 +13,20 @@ pub struct Setting {
     pub app: App,
     /// Flags of a task that takes about a second, without `--epochs` and `--valid-every`.
     pub task: &'static [&'static str],
-    /// `--epochs`; far from convergence, so that what is lost shows.
+    /// `--epochs`: so few that the model is far from convergence, and lost updates are visible.
     pub epochs: &'static str,
-    /// The members of its quality.
+    /// The members of the quality in its report.
     pub quality: &'static [&'static str],
-    /// A number, from the quality on the test data, that grows with what was learnt.
+    /// Computes, from the quality on the test data, a number that grows with what the model has learnt.
     pub measure: fn(&Value) -> f64,
     /// Places in the report, besides the digest of the data, that are equal for all numbers of workers and
     /// nodes.
     pub same: &'static [&'static str],
-    /// The part by which several nodes may learn more than one process does.
+    /// The fraction by which several nodes may learn more than one process.
     pub noise: f64,
 }
 
-/// A setting with the runs that all others are compared with.
+/// A setting, with the baseline runs that all other runs are compared with.
 #[derive(Debug)]
 pub struct Matrix {
     setting: Setting,
@@ -36,7 +36,7 @@ pub struct Matrix {
 #[derive(Debug)]
 struct Baseline {
     single: Value,
-    /// Of the untrained model, and of `single`.
+    /// The measures of the untrained model and of `single`.
     measures: [f64; 2],
 }
 
@@ -46,7 +46,7 @@ fn losses(report: &Value) -> Vec<&Value> {
     report["epochs"].as_array().expect("an array").iter().map(|epoch| &epoch["loss"]).collect()
 }
 
-/// Postponing waits for keys that are on their way.
+/// Whether the scheme makes sense with the case: postponing waits for keys that are on their way.
 fn is_allowed(case: &Case, scheme: &str) -> bool {
     scheme != "postponing" || ["lapse", "nups", "adaptive"].contains(&case.technique)
 }
@@ -82,17 +82,18 @@ impl Matrix {
         })
     }
 
-    /// What a run has learnt, as a part of what one process learns: 0 is the untrained model, 1 is one
-    /// process.
+    /// How much a run has learnt, as a fraction of what one process learns: 0 is the untrained model, 1 is
+    /// one process.
     fn learnt(&self, report: &Value) -> f64 {
         let [untrained, single] = self.baseline().measures;
         ((self.setting.measure)(&report["test"]) - untrained) / (single - untrained)
     }
 
-    /// Runs a case. On several nodes it may learn less than one process by the part `loss`.
+    /// Runs a case, and checks it. On several nodes, it may learn less than one process by the fraction
+    /// `loss`.
     ///
     /// # Panics
-    /// If anything is not as it must be.
+    /// If a check fails.
     #[track_caller]
     pub fn check(&self, case: &Case, loss: f64) {
         let single = &self.baseline().single;
@@ -122,7 +123,8 @@ impl Matrix {
                 for nothing in ["relocations", "replica_setups", "synced_keys"] {
                     assert_eq!(case::did(&report, nothing), 0, "{what}");
                 }
-                // A worker's clock passes through its node's channels, and the worker may be there before it.
+                // A worker's clock travels through its node's channels, and the worker's next access may be
+                // there before it.
                 let clocked = ["ssp", "essp"].contains(&case.technique);
                 assert!(access("remote") == 0 || clocked, "{what}");
             } else {
@@ -138,12 +140,13 @@ impl Matrix {
         }
     }
 
-    /// Runs each case with each sampling scheme on two nodes: as many samples as one process draws, and at
-    /// least the part `learnt` of what it learns (not judged with local samples where keys do not move). What
-    /// makes no sense is refused with a reason.
+    /// Runs each case with each sampling scheme on two nodes. Checks that the nodes draw as many samples as
+    /// one process, and learn at least the fraction `learnt` of what one process learns (not with local
+    /// sampling if keys do not move). Checks that the program refuses combinations that make no sense, with a
+    /// reason.
     ///
     /// # Panics
-    /// If anything is not as it must be.
+    /// If a check fails.
     #[track_caller]
     pub fn check_schemes(&self, cases: &[Case], learnt: f64) {
         let Setting { app, task, .. } = self.setting;
@@ -167,17 +170,18 @@ impl Matrix {
             let pooled = ["reuse", "postponing"].contains(&scheme);
             assert_eq!(report["sampling"]["pools"].as_u64() > Some(0), pooled, "{what}");
             let part = self.learnt(&report);
-            // If keys do not move, each node draws from its own part of them only, which may cost all of the
-            // quality [thesis Fig. 4.9].
+            // If keys do not move, each node draws only from its own keys, which may cost all of the quality
+            // [thesis Fig. 4.9].
             let stays = scheme == "local"
                 && !["lapse", "nups", "full-replication", "adaptive"].contains(&case.technique);
             assert!(stays || part >= learnt, "{part:.3} of single: {what}");
         }
     }
 
-    /// [`case::NEVER`], simulated: four nodes that synchronise replicas at the end of epochs only must lose
-    /// more than the part `loss`, the largest that [`check`](Self::check) is called with. (Real processes
-    /// without a batch left would synchronise replicas with processes that a busy machine has not run yet.)
+    /// Simulates [`case::NEVER`]: four nodes that synchronise replicas only at the ends of epochs must lose
+    /// more than the fraction `loss`, which is the largest that [`check`](Self::check) is called with. (Real
+    /// processes that have finished their batches would synchronise replicas with processes that a busy
+    /// machine has not run yet.)
     ///
     /// # Panics
     /// If they do not.
@@ -186,18 +190,19 @@ impl Matrix {
         case::NEVER.iter().for_each(|case| self.check_control(case, loss));
     }
 
-    /// As [`check_controls`](Self::check_controls), for one of them.
+    /// Like [`check_controls`](Self::check_controls), for one case.
     ///
     /// # Panics
-    /// As there.
+    /// If the nodes do not lose more.
     #[track_caller]
     pub fn check_control(&self, case: &Case, loss: f64) {
         let learnt = self.learnt_simulated(case);
         assert!(learnt < 1.0 - loss, "{:?}: {learnt:.3} of single, and {loss} may be lost", case.flags());
     }
 
-    /// Four simulated nodes learn as much as one process but for the part `loss`. The age of their replicas
-    /// depends on virtual time only, so bounds can be closer than those of [`check`](Self::check).
+    /// Checks that four simulated nodes learn as much as one process, except for the fraction `loss`. The age
+    /// of their replicas depends only on virtual time, so bounds can be closer than those of
+    /// [`check`](Self::check).
     ///
     /// # Panics
     /// If they learn less, or more than the setting's noise allows.
@@ -216,11 +221,11 @@ impl Matrix {
         self.learnt(&self.report(&[&case.flags()[..], &["--nodes", "4", "--simulate"]].concat()))
     }
 
-    /// On four simulated nodes, no technique sends less than what every parameter manager has to send, up to
-    /// each epoch.
+    /// Checks that, on four simulated nodes, no technique has sent less by the end of an epoch than every
+    /// parameter manager must send.
     ///
     /// # Panics
-    /// If one does, or if nothing has to be sent.
+    /// If a technique has sent less, or if nothing has to be sent.
     #[track_caller]
     pub fn check_bound(&self, cases: &[Case]) {
         for case in cases {
@@ -239,7 +244,7 @@ impl Matrix {
         }
     }
 
-    /// Three nodes learn the same every time, at any speed of nodes, also if time is virtual.
+    /// Checks that three nodes learn the same in every run, at any speed of nodes, and also in virtual time.
     ///
     /// # Panics
     /// If they do not.
@@ -252,8 +257,8 @@ impl Matrix {
         }
     }
 
-    /// Tells on standard error what four nodes learn in so many runs of each case, least first: what
-    /// thresholds are made of.
+    /// Prints on standard error how much four nodes learn in `runs` runs of each case, in ascending order.
+    /// Thresholds are derived from these numbers.
     pub fn measure(&self, cases: &[Case], runs: usize) {
         eprintln!("untrained and single: {:?}", self.baseline().measures);
         for case in cases {
@@ -261,7 +266,7 @@ impl Matrix {
         }
     }
 
-    /// The same of two nodes with each sampling scheme that the case allows.
+    /// Like [`measure`](Self::measure), for two nodes with each sampling scheme that the case allows.
     pub fn measure_schemes(&self, cases: &[Case], runs: usize) {
         for (case, scheme) in cases.iter().flat_map(|case| SCHEMES.map(|scheme| (case, scheme))) {
             if is_allowed(case, scheme) {
@@ -279,8 +284,8 @@ impl Matrix {
     }
 }
 
-/// Tests of the techniques that every application has, on `$matrix`. `$loose` is the part that may be lost
-/// with a loose bound of staleness, `$noise` with the other techniques.
+/// Defines the tests of techniques that every application has, on `$matrix`. `$loose` is the fraction of
+/// learning that may be lost with a loose staleness bound, `$noise` the fraction with the other techniques.
 #[macro_export]
 macro_rules! technique_tests {
     ($matrix:expr, noise: $noise:expr, loose: $loose:expr) => {

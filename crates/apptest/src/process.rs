@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Nothing in these tests takes this long, on a busy machine either; a run that does would hang forever.
+/// No run in these tests takes this long, even on a busy machine; a run that does would hang forever.
 const SAFETY_NET: Duration = Duration::from_secs(300);
 
-/// Variables that make a process a node, or make it say more.
+/// Environment variables that make a process a node, or make it log more.
 const VARIABLES: [&str; 6] =
     ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "RUST_LOG"];
 
@@ -27,7 +27,7 @@ impl App {
         Self(path)
     }
 
-    /// As [`command`].
+    /// The command that runs this program with `flags`, see [`command`].
     #[must_use]
     pub fn command(self, flags: &[&str]) -> Command {
         let mut command = command(self.0);
@@ -35,13 +35,13 @@ impl App {
         command
     }
 
-    /// Runs it to the end.
+    /// Runs the program to its end.
     #[must_use]
     pub fn output(self, flags: &[&str]) -> Output {
         finish(start(self.command(flags)))
     }
 
-    /// Runs it, which must succeed, without a word, and returns its report.
+    /// Runs the program quietly, and returns its report. The run must succeed.
     #[must_use]
     #[track_caller]
     pub fn report(self, flags: &[&str]) -> Value {
@@ -55,7 +55,7 @@ impl App {
     }
 }
 
-/// A program with nothing from the environment that configures it or makes it a node, and no input.
+/// A command without input, and without environment variables that configure the program or make it a node.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
@@ -69,7 +69,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Starts a program whose output is kept.
+/// Starts a program, and keeps its output.
 ///
 /// # Panics
 /// If there is no such program.
@@ -79,10 +79,10 @@ pub fn start(mut command: Command) -> Child {
     child.unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()))
 }
 
-/// Waits for the end.
+/// Waits for the end of a program.
 ///
 /// # Panics
-/// If it does not end within five minutes; it is killed then.
+/// If the program does not end within five minutes; it is then killed.
 #[must_use]
 #[track_caller]
 pub fn finish(child: Child) -> Output {
@@ -103,16 +103,16 @@ pub fn finish(child: Child) -> Output {
 
 /// A port of 127.0.0.1 that nothing listens at, for a process that binds it later.
 ///
-/// The system hands out ports from 32,768 upwards on its own: to sockets bound to port 0 and to connections
-/// that go out. A port of that range, once released, may belong to a test beside this one before its process
-/// starts. Below, launchers of this project name ports from 20,000 upwards, and these tests those below that.
-/// Every call returns another one.
+/// The operating system itself assigns ports from 32,768 upwards, to sockets bound to port 0 and to outgoing
+/// connections. A port of that range, once released, may belong to a concurrent test before its process
+/// starts. Below that range, launchers of this project use ports from 20,000 upwards, and these tests use
+/// ports below 20,000. Every call returns another port.
 #[must_use]
 pub fn unused_port() -> u16 {
     unused_ports(1)
 }
 
-/// The first of `count` such ports in a row.
+/// The first of `count` consecutive such ports.
 #[must_use]
 pub fn unused_ports(count: u16) -> u16 {
     const PORTS: std::ops::Range<u16> = 10_240..20_000;

@@ -25,62 +25,15 @@ const HISTORY: [&str; 8] =
     ["schema", "task", "technique", "seed", "nodes", "workers_per_node", "simulated", "config"];
 /// Members of an epoch but `quality` and the [`COUNTS`].
 const EPOCH: [&str; 5] = ["epoch", "seconds", "cpu_seconds", "examples", "loss"];
-/// Members of runs and of epochs.
-const COUNTS: [&str; 39] = [
-    "access.pull_keys",
-    "access.push_keys",
-    "access.local",
-    "access.remote",
-    "access.windows",
-    "access.sampled",
-    "access.remote_share",
-    "access.remote_share_after_5_percent",
-    "management.relocations",
-    "management.replica_setups",
-    "management.replica_drops",
-    "management.localization_conflicts",
-    "management.sync_rounds",
-    "management.syncs_per_second",
-    "management.synced_keys",
-    "management.held_back",
-    "management.unsent_updates.mean",
-    "management.unsent_updates.p50",
-    "management.unsent_updates.p99",
-    "management.drift.mean",
-    "management.drift.p50",
-    "management.drift.p99",
-    "management.intents",
-    "management.stale_reads",
-    "management.relocation_ms.mean",
-    "management.relocation_ms.p50",
-    "management.relocation_ms.p99",
-    "management.queued",
-    "management.blocking_ms.mean",
-    "management.blocking_ms.p50",
-    "management.blocking_ms.p99",
-    "management.forwards[]",
-    "network.messages",
-    "network.bytes",
-    "network.unpacked_bytes",
-    "network.saved_by_runs",
-    "network.saved_by_key_lists",
-    "network.saved_by_compression",
-    "network.unix_bytes",
-];
+/// Members of runs and of epochs beside those of [`statistics`].
+const COUNTS: [&str; 3] =
+    ["access.remote_share", "access.remote_share_after_5_percent", "management.syncs_per_second"];
 /// Members of a run with static replicas.
 const REPLICATED: [&str; 2] = ["model.replicated.keys", "model.replicated.bytes"];
 /// The same, if it is known how often keys are accessed, or if all are replicated.
 const SHARE: &str = "model.replicated.access_share";
-/// Members of a run that draws samples.
-const SAMPLING: [&str; 7] = [
-    "sampling.level",
-    "sampling.scheme",
-    "sampling.drawn",
-    "sampling.pools",
-    "sampling.late_pools",
-    "sampling.postponed",
-    "sampling.strayed",
-];
+/// Members of a run that draws samples, beside those of [`statistics`].
+const SAMPLING: [&str; 2] = ["sampling.level", "sampling.scheme"];
 /// The same, if the scheme has pools.
 const POOLS: [&str; 2] = ["sampling.pool_keys", "sampling.pool_uses"];
 /// Members of a run with checkpoints.
@@ -119,6 +72,31 @@ const ONE_SIDED: [&str; 10] = [
     "one_sided.stale",
     "one_sided.seconds",
 ];
+
+fn page() -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md");
+    std::fs::read_to_string(page).expect("docs/report.md")
+}
+
+/// The members of a section whose table is generated: the page has it between two comments. A unit with
+/// `p50` is that of a distribution.
+fn statistics(section: &str) -> Vec<String> {
+    let page = page();
+    let (_, table) = page.split_once(&format!("<!-- {section}: ")).expect("a table begins");
+    let (table, _) = table.split_once("<!-- end -->").expect("a table ends");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let paths = |(member, rest): (&str, &str)| {
+        let parts: &[&str] = if rest.contains("`p50`") { &[".mean", ".p50", ".p99"] } else { &[""] };
+        parts.iter().map(|part| format!("{section}.{member}{part}")).collect::<Vec<_>>()
+    };
+    rows.flat_map(paths).collect()
+}
+
+/// Members of runs and of epochs.
+fn counts() -> Vec<String> {
+    let tables = ["access", "management", "network"].into_iter().flat_map(statistics);
+    tables.chain(COUNTS.map(str::to_owned)).collect()
+}
 
 /// Every path below `value`, with `[]` for the elements of arrays; what is empty is a path itself.
 fn paths(value: &Value, at: &str, all: &mut BTreeSet<String>) {
@@ -164,7 +142,7 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     assert!(members.remove("config").is_some_and(|config| config.is_object()), "config");
     let epochs = members.remove("epochs").expect("epochs");
     let technique = report["technique"].as_str().expect("a name");
-    let mut documented = [owned(&RUN), owned(&COUNTS), of("test")].concat();
+    let mut documented = [owned(&RUN), counts(), of("test")].concat();
     if ["nups", "bips", "full-replication"].contains(&technique) {
         documented.extend(owned(&REPLICATED));
         // What a user names need not be what the task counts.
@@ -174,6 +152,7 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     }
     if let Some(sampling) = report.get("sampling") {
         documented.extend(owned(&SAMPLING));
+        documented.extend(statistics("sampling"));
         if ["reuse", "postponing"].contains(&sampling["scheme"].as_str().expect("a name")) {
             documented.extend(owned(&POOLS));
         }
@@ -208,7 +187,7 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
         let quality = if validated { of("quality") } else { owned(&["quality"]) };
         // A run that was resumed can have epochs of a single node.
         let one_sided = if epoch.get("one_sided").is_some() { one_sided.clone() } else { Vec::new() };
-        let documented = [owned(&EPOCH), owned(&COUNTS), quality, bound.clone(), one_sided].concat();
+        let documented = [owned(&EPOCH), counts(), quality, bound.clone(), one_sided].concat();
         has(epoch, documented, &format!("epoch {number}"));
         assert_eq!(epoch["epoch"], number);
     }
@@ -238,8 +217,7 @@ pub fn check_history(lines: &str, report: &Value) {
 /// If not.
 #[track_caller]
 pub fn described(quality: &[&str]) {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md");
-    let page = std::fs::read_to_string(page).expect("docs/report.md");
+    let page = page();
     let members = [
         &RUN[..],
         &EPOCH,
@@ -283,10 +261,12 @@ mod tests {
     /// A report of three epochs, of which the second is validated.
     fn report() -> Value {
         let mut run = Map::new();
-        [&RUN[..], &COUNTS, &["test.rank"]].concat().iter().for_each(|path| put(&mut run, path));
+        [&RUN[..], &["test.rank"]].concat().iter().for_each(|path| put(&mut run, path));
+        counts().iter().for_each(|path| put(&mut run, path));
         let epoch = |number: u32| {
             let mut epoch = Map::new();
-            [&EPOCH[..], &COUNTS].concat().iter().for_each(|path| put(&mut epoch, path));
+            EPOCH.iter().for_each(|path| put(&mut epoch, path));
+            counts().iter().for_each(|path| put(&mut epoch, path));
             epoch.insert("epoch".into(), json!(number));
             epoch.insert("quality".into(), if number == 2 { json!({"rank": 0.5}) } else { json!({}) });
             Value::Object(epoch)

@@ -7,7 +7,7 @@ const STEPS: u64 = 8;
 /// Durations up to here have buckets of their own.
 const EXACT: u64 = 2 * STEPS;
 /// Powers of two above `EXACT` that have buckets of their own; all longer durations share the last bucket. In
-/// microseconds that is two weeks.
+/// microseconds that is 24 days.
 const POWERS: usize = 37;
 const BUCKETS: usize = EXACT as usize + POWERS * STEPS as usize;
 
@@ -20,6 +20,17 @@ const BUCKETS: usize = EXACT as usize + POWERS * STEPS as usize;
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
     sum_us: u64,
+}
+
+/// The statistics that reports show of a histogram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Mean.
+    pub mean: f64,
+    /// Median, within an eighth.
+    pub p50: f64,
+    /// 99th percentile, within an eighth.
+    pub p99: f64,
 }
 
 /// The sum in microseconds, and the buckets that are not empty with their counts.
@@ -135,6 +146,16 @@ impl Histogram {
     #[must_use]
     pub fn sum_us(&self) -> u64 {
         self.sum_us
+    }
+
+    /// Mean, median and 99th percentile, in units of `unit` microseconds.
+    #[must_use]
+    pub fn distribution(&self, unit: f64) -> Distribution {
+        Distribution {
+            mean: self.mean_us() / unit,
+            p50: self.quantile_us(0.5) / unit,
+            p99: self.quantile_us(0.99) / unit,
+        }
     }
 
     /// The sum of all durations and the buckets that are not empty, as (bucket, count): what

@@ -30,7 +30,7 @@ mod statistics;
 
 pub use combine::{Combine, Updates};
 pub use element::{Element, ElementType, add_bytes, copy_from_bytes, copy_to_bytes};
-pub use histogram::Histogram;
+pub use histogram::{Distribution, Histogram};
 pub use ids::{ChannelId, Clock, Key, NodeId, Tick, WorkerId};
 pub use layout::{KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError};
 pub use lock::lock;
@@ -38,7 +38,7 @@ pub use movement::Movement;
 pub use name::{UnknownName, by_name};
 pub use precision::{Precision, from_bf16};
 pub use rule::{Rule, SharedRule, Timing};
-pub use statistics::Count;
+pub use statistics::{Amount, Count, Form, Quantity, Shown, Statistic, Statistics};
 
 /// Fills the row of a key when a node first owns the key: the value and, with a [`Rule`], the state and
 /// pending operands behind it, which usually stay zero. The result must depend only on the key (and on

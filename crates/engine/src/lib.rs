@@ -54,6 +54,6 @@ pub use node::local::{Local, Started};
 pub use node::{ReplicationConfig, Shared, SharedConfig};
 pub use quiesce::ChannelReport;
 pub use settings::ClusterSettings;
-pub use stats::{AccessStats, ManagementStats, NetworkStats};
+pub use stats::{AccessStats, ManagementStats, NetworkStats, ReportedManagement};
 pub use storage::Storage;
 pub use windows::{WindowConfig, Windows, WindowsError};

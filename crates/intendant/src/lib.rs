@@ -57,7 +57,7 @@ pub use intendant_core::{
 };
 pub use intendant_engine::{
     AccessError, AccessStats, ClusterSettings, Explanation, LocalAccess, ManagementStats, NetworkStats,
-    ReplicationConfig, Row, Storage,
+    ReplicationConfig, ReportedManagement, Row, Storage,
 };
 pub use intendant_intent::{TimingConfig, TimingError};
 pub use intendant_launch::{Endpoint, Launcher, Rendezvous, RendezvousError};

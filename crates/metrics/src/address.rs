@@ -1,11 +1,11 @@
-//! Where a user wants an endpoint.
+//! The address at which a user wants an endpoint.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// A port, or a host and a port. A port alone is one of 127.0.0.1.
+/// A port, or a host and a port. A port alone is a port of 127.0.0.1.
 ///
 /// ```
 /// use intendant_metrics::Address;
@@ -23,7 +23,7 @@ pub struct Address {
     port: u16,
 }
 
-/// Why a text is no [`Address`].
+/// The error for a text that is not an [`Address`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "write PORT or HOST:PORT, with a port from 0 (any free one) to 65535, as in 9100, localhost:9100 or [::1]:9100"
@@ -38,13 +38,13 @@ impl FromStr for Address {
             None => ("127.0.0.1", text),
             Some((host, port)) => (host, port),
         };
-        // `+9100` is a number for Rust.
+        // Rust would parse `+9100` as a number.
         let port = Some(port).filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
         let port = port.and_then(|port| port.parse().ok()).ok_or(AddressError)?;
         let host = match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
             Some(Some(host)) if host.parse::<std::net::Ipv6Addr>().is_ok() => host,
             Some(_) => return Err(AddressError),
-            // Where the port of an IPv6 address without brackets begins is not known.
+            // In an IPv6 address without brackets, it is not known where the port begins.
             None if host.contains([':', ']', '/', ' ', '@']) || host.is_empty() => return Err(AddressError),
             None => host,
         };
@@ -60,14 +60,14 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The port; 0 is any free one.
+    /// The port; 0 means any free port.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// The address of the k-th process of a machine: with the port + k, or any free port. `None` if there is
-    /// no such port.
+    /// The address of the k-th process of a machine: with the port plus k, or with any free port if the port
+    /// is 0. `None` if there is no such port.
     #[must_use]
     pub fn nth(&self, k: usize) -> Option<Self> {
         let port = match self.port {
@@ -77,7 +77,7 @@ impl Address {
         Some(Self { host: self.host.clone(), port })
     }
 
-    /// The address with the name of the host looked up.
+    /// Looks up the name of the host.
     ///
     /// # Errors
     /// If the host has no address.

@@ -1,9 +1,9 @@
 //! Which requests are answered.
 //!
-//! Off the loopback addresses, requests bring the token, or the answer to the server's challenge, which does
-//! not tell it ([`Challenge`]). On them, every program of the machine may read the
-//! numbers, but no page in a browser: such a page reaches a loopback address by a name of its own that leads
-//! there (DNS rebinding), and then the request has that name.
+//! On addresses other than loopback addresses, a request must bring the token, or an answer to the server's
+//! challenge, which does not reveal the token ([`Challenge`]). On loopback addresses, every program of the
+//! machine may read the numbers, but no web page in a browser may. A web page can reach a loopback address by
+//! a name of its own that resolves to it (DNS rebinding); its request then has that name, and is refused.
 
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::http::uri::Authority;
@@ -11,13 +11,13 @@ use hyper::{Request, StatusCode};
 use intendant_transport::{Challenge, Token};
 use std::net::{IpAddr, SocketAddr};
 
-/// Who may read.
+/// The rule that decides who may read.
 #[derive(Clone, Debug)]
 pub struct Guard(Rule);
 
 #[derive(Clone, Debug)]
 enum Rule {
-    /// Requests to a name or an address of this machine.
+    /// Requests to `localhost` or a loopback address.
     Loopback,
     /// Requests with this token, or with the answer to this challenge.
     Token(Token, Option<Challenge>),
@@ -53,8 +53,8 @@ impl Refusal {
 }
 
 impl Guard {
-    /// The guard of an address: every local program may read on a loopback address, and programs with `token`
-    /// on others. `None` if such an address has no token.
+    /// The guard of an address. On a loopback address, every local program may read; on other addresses, only
+    /// programs with `token`. `None` if the address is not a loopback address and there is no token.
     #[must_use]
     pub fn of(address: SocketAddr, token: Option<&Token>) -> Option<Self> {
         if address.ip().is_loopback() {
@@ -74,7 +74,7 @@ impl Guard {
         }
     }
 
-    /// How a request can show that it may be answered: values of the header `WWW-Authenticate`.
+    /// The ways in which a request can authenticate, as values of the header `WWW-Authenticate`.
     pub(crate) fn asks(&self) -> impl Iterator<Item = HeaderValue> {
         let challenge = match &self.0 {
             Rule::Loopback | Rule::Token(_, None) => None,
@@ -90,7 +90,7 @@ fn has_token<B>(request: &Request<B>, token: &Token, challenge: Option<&Challeng
     let Ok(header) = header.to_str() else { return false };
     let Some((scheme, given)) = header.split_once(' ') else { return false };
     if scheme.eq_ignore_ascii_case("bearer") {
-        // The comparison of tokens takes the same time wherever they differ.
+        // Tokens are compared in constant time.
         return Token::from_hex(given).is_ok_and(|given| given.matches(token));
     }
     challenge.is_some_and(|challenge| challenge.is_answered(header, token))
@@ -160,7 +160,7 @@ mod tests {
         let good = format!("Bearer {TOKEN}");
         let twice = [("authorization", good.as_str()), ("authorization", good.as_str())];
         assert_eq!(guard.check(&request("/metrics", &twice)), Err(Refusal::NoToken));
-        // Without the token: the answer to what the refusal asks.
+        // Without the token, the answer to the challenge of the refusal is accepted.
         let asked: Vec<_> = guard.asks().collect();
         assert_eq!((asked.len(), asked[0].as_bytes()), (2, &b"Bearer"[..]));
         let challenge = asked[1].to_str().ok().and_then(Challenge::from_header).expect("a challenge");

@@ -3,7 +3,7 @@
 use crate::metric::{Sample, Source, Value};
 use serde_json::{Map, Number};
 
-/// What `/live` answers: what the source tells of itself, and its values.
+/// The body of an answer to `/live`: the description of the source, and its values.
 pub(crate) fn encode(source: &dyn Source) -> String {
     let mut object = source.describe();
     let mut metrics = Map::new();
@@ -20,7 +20,7 @@ pub(crate) fn encode(source: &dyn Source) -> String {
     serde_json::Value::Object(object).to_string()
 }
 
-/// Adds a series, unless its value is none that JSON has.
+/// Adds a series, unless JSON cannot represent its value.
 fn add(metrics: &mut Map<String, serde_json::Value>, sample: &Sample, ending: &str, value: f64) {
     let Some(value) = Number::from_f64(value) else { return };
     let mut name = format!("{}{ending}", sample.metric.name);
@@ -32,7 +32,7 @@ fn add(metrics: &mut Map<String, serde_json::Value>, sample: &Sample, ending: &s
     metrics.insert(name, value.into());
 }
 
-/// The value of a label as the text format has it.
+/// Escapes the value of a label as in the text format.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

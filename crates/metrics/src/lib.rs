@@ -1,13 +1,14 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Source`], what is measured, and [`Endpoint`], where it is served. [`Metric`] describes a
-//! number, [`Sample`] is its value now. [`Address`] is where a user wants the endpoint, [`process`] what the
-//! operating system says of this process. With the feature `otlp`, `otlp::Push` pushes samples.
+//! Start at [`Source`], which provides the numbers, and [`Endpoint`], which serves them. [`Metric`] describes
+//! a number; [`Sample`] is its current value. [`Address`] is the address at which a user wants the endpoint.
+//! [`process`] reads what the operating system reports about this process. With the feature `otlp`,
+//! `otlp::Push` pushes samples.
 //!
-//! Inside: `text` encodes samples for Prometheus and `json` as an object; `guard` decides which requests are
-//! answered, `visitors` how many connections there are.
+//! Internal modules: `text` encodes samples for Prometheus, and `json` as an object; `guard` decides which
+//! requests are answered; `visitors` limits the connections.
 //!
-//! Not in this crate: the meaning of any number.
+//! This crate does not know the meaning of any number.
 #![forbid(unsafe_code)]
 
 mod address;

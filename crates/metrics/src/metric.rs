@@ -1,8 +1,8 @@
-//! What is measured.
+//! Metrics, their values, and the source that provides them.
 
 use serde_json::Map;
 
-/// What a metric counts, as Prometheus distinguishes it.
+/// The type of a metric, as Prometheus distinguishes types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A number that never falls while the process lives. The metric's name ends with `_total`.
@@ -32,6 +32,8 @@ pub struct Metric {
     pub name: &'static str,
     /// The type.
     pub kind: Kind,
+    /// The unit, in plural: `seconds`, `bytes`, or what is counted; empty if there is none.
+    pub unit: &'static str,
     /// The meaning, one sentence without a full stop.
     pub help: &'static str,
 }
@@ -70,27 +72,27 @@ pub enum Value {
 pub struct Buckets {
     /// The sum of all observations.
     pub sum: f64,
-    /// Their number.
+    /// The number of observations.
     pub count: u64,
-    /// Upper bounds, ascending, each with the number of observations above the bound before it. Observations
-    /// above the last bound are in no bucket.
+    /// Upper bounds in ascending order, each with the number of observations between the previous bound and
+    /// this one. Observations above the last bound are in no bucket.
     pub counts: Vec<(f64, u64)>,
 }
 
-/// Something that is measured while it runs.
+/// A provider of metrics, which the server reads while the program runs.
 ///
-/// Its methods are called on a thread of the server, for each request. They may block for a moment; the
-/// server gives an answer up that takes longer than a few seconds.
+/// The server calls these methods on a thread of its own, for each request. They may block for a moment; the
+/// server abandons an answer that takes longer than a few seconds.
 pub trait Source: Send + Sync + 'static {
     /// All metrics that may have samples.
     fn catalogue(&self) -> Vec<&'static Metric>;
 
-    /// Labels of all samples.
+    /// The labels that all samples share.
     fn labels(&self) -> Vec<(&'static str, String)>;
 
-    /// The values now. Samples of one metric follow each other; a metric without a value has no sample.
+    /// The current values. Samples of one metric are adjacent; a metric without a value has no sample.
     fn read(&self) -> Vec<Sample>;
 
-    /// What `/live` tells beside the values.
+    /// The further members of the `/live` object, beside the values.
     fn describe(&self) -> Map<String, serde_json::Value>;
 }

@@ -1,8 +1,8 @@
 //! Metrics pushed to a collector of OpenTelemetry: OTLP over HTTP, protobuf.
 //!
-//! The library asks for each metric by itself. [`Shared`] reads the source once for all of them. Histograms
-//! become the counters of their sums and numbers: the library takes observations only, and not the buckets
-//! into which they were counted.
+//! The OpenTelemetry library asks for each metric separately; [`Shared`] reads the source once for all of
+//! them. A histogram becomes two counters, its sum and its count, because the library accepts single
+//! observations but not counted buckets.
 
 use crate::metric::{Kind, Metric, Sample, Source, Value};
 use opentelemetry::KeyValue;
@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Variables that name the collector.
+/// Environment variables that name the collector.
 const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// Where a collector takes metrics, below its address.
+/// The path at which a collector accepts metrics, below its address.
 const PATH: &str = "v1/metrics";
 
 /// How long the last push may take.
@@ -34,8 +34,8 @@ pub struct PushError {
     reason: String,
 }
 
-/// A push that goes on every minute, or as often as `OTEL_METRIC_EXPORT_INTERVAL` says. When it is dropped,
-/// it pushes once more.
+/// A periodic push, every minute or at the interval in `OTEL_METRIC_EXPORT_INTERVAL`. When it is dropped, it
+/// pushes once more.
 #[derive(Debug)]
 pub struct Push(Option<SdkMeterProvider>);
 
@@ -46,14 +46,15 @@ pub fn is_in_environment() -> bool {
 }
 
 impl Push {
-    /// Begins to push the metrics of `source`, of a program called `service`, to the collector at `endpoint`,
-    /// `http://HOST:PORT`, or to the one that the environment names.
+    /// Starts pushing the metrics of `source`, under the service name `service`, to the collector at
+    /// `endpoint` (`http://HOST:PORT`), or to the collector that the environment names.
     ///
     /// # Errors
-    /// If the endpoint is none, or the environment has settings that make no sense.
+    /// If the endpoint is invalid, or the environment has invalid settings.
     pub fn start(source: Arc<dyn Source>, service: &str, endpoint: Option<&str>) -> Result<Self, PushError> {
         let refused = |reason: String| PushError { endpoint: endpoint.map(str::to_owned), reason };
-        // Encryption is that of the rest of the program. Another call may have chosen it before.
+        // The exporter uses the same encryption library as the rest of the program. Another call may have
+        // installed it before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut exporter = MetricExporter::builder().with_http();
         if let Some(endpoint) = endpoint {
@@ -80,10 +81,11 @@ impl Push {
 impl Drop for Push {
     fn drop(&mut self) {
         let Some(provider) = self.0.take() else { return };
-        // A collector that hangs must not keep the program from ending. Its thread is left behind then.
+        // A collector that hangs must not keep the program from ending. The thread that waits for it is then
+        // left behind.
         let (done, waiting) = std::sync::mpsc::channel::<()>();
         let last = std::thread::Builder::new().name("otlp-end".to_owned()).spawn(move || {
-            // What went wrong has been told.
+            // The exporter has already logged what went wrong.
             let _ = provider.shutdown();
             drop(done);
         });
@@ -94,7 +96,7 @@ impl Drop for Push {
     }
 }
 
-/// An exporter that warns of the first of several pushes that fail.
+/// An exporter that logs a warning for the first of several failed pushes.
 struct Telling {
     exporter: MetricExporter,
     has_warned: AtomicBool,
@@ -104,7 +106,7 @@ impl PushMetricExporter for Telling {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         let pushed = self.exporter.export(metrics).await;
         match &pushed {
-            // Nothing else is passed on with it.
+            // Relaxed: the flag publishes no other data.
             Ok(()) => self.has_warned.store(false, Ordering::Relaxed),
             Err(error) if !self.has_warned.swap(true, Ordering::Relaxed) => {
                 tracing::warn!("metrics could not be pushed, and are pushed again later: {error}");
@@ -142,8 +144,9 @@ struct Latest {
 }
 
 impl Shared {
-    /// The samples, if they are not those of the reading with the number `seen`, or new ones. Sets `seen`. So
-    /// the first instrument that is asked in a push reads, and the others get the same.
+    /// The latest samples, or new ones if the instrument has already seen the latest: `seen` is the number of
+    /// the last reading that the instrument got. Updates `seen`. So the first instrument that is asked in a
+    /// push reads the source, and the others get the same samples.
     fn samples(&self, seen: &AtomicU64) -> Arc<Vec<Sample>> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.load(Ordering::Relaxed) == latest.number {
@@ -173,13 +176,10 @@ impl Shared {
 
 /// The unit as OpenTelemetry writes it.
 fn unit(metric: &Metric) -> &'static str {
-    let name = metric.name.trim_end_matches("_total");
-    if name.ends_with("_seconds") {
-        "s"
-    } else if name.ends_with("_bytes") {
-        "By"
-    } else {
-        "1"
+    match metric.unit {
+        "seconds" => "s",
+        "bytes" => "By",
+        _ => "1",
     }
 }
 
@@ -226,7 +226,7 @@ fn counter(
     counter.with_unit(unit).with_callback(observe).build();
 }
 
-/// A number, or the sum of what was counted.
+/// The value of a number, or the sum of a histogram.
 fn number(value: &Value) -> f64 {
     match value {
         Value::Number(value) => *value,

@@ -1,4 +1,4 @@
-//! What the operating system says of this process.
+//! What the operating system reports about this process.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,9 +21,9 @@ pub fn cpu_ns() -> u64 {
 #[must_use]
 pub fn start_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field is the program's name in parentheses, in which there may be anything.
+    // The second field is the program's name in parentheses, which may contain any characters.
     let (_, fields) = stat.rsplit_once(')')?;
-    // Field 22, counted from the name on.
+    // Field 22 of the line; the field after the name is field 3.
     let ticks: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;
     let machine = std::fs::read_to_string("/proc/stat").ok()?;
     let booted: f64 = machine.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
@@ -52,7 +52,7 @@ mod tests {
     fn the_process_has_memory_and_has_started_a_while_ago() {
         assert!(resident_bytes().is_some_and(|bytes| bytes > 100 << 10));
         let now = unix_ms() as f64 / 1e3;
-        // The time of the boot has whole seconds, and clocks are set.
+        // The boot time is in whole seconds, and the wall clock may be set.
         assert!(start_seconds().is_some_and(|start| start < now + 60.0 && start > now - 86_400.0));
         assert!(!host_name().is_empty());
     }

@@ -1,7 +1,7 @@
 //! The HTTP server: a thread that ends with the run.
 //!
-//! It answers `GET` of two paths and nothing else, with small limits: it must cost the training nothing that
-//! is felt, whatever is sent to its port.
+//! It answers only `GET` requests for two paths, within small limits. Whatever clients send to its port, it
+//! must not slow the training noticeably.
 
 use crate::guard::Guard;
 use crate::metric::Source;
@@ -27,28 +27,29 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
-/// Connections at a time that have brought no request that is answered. For a further one, one leaves.
+/// The most connections at a time that have brought no request that is answered. To admit a further one, the
+/// server closes one of them.
 const STRANGERS_MAX: usize = 16;
 
-/// Connections at a time that have brought one. A further one is refused.
+/// The most connections at a time that have brought such a request. A further one is refused.
 const READERS_MAX: usize = 16;
 
-/// Bytes of the head of a request.
+/// The most bytes of the head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Headers of a request.
+/// The most headers of a request.
 const HEADERS_MAX: usize = 64;
 
 /// How long the head of a request may take to arrive.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a source may take to tell its values.
+/// How long a source may take to provide its values.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a connection lives that brings no request that is answered.
+/// How long a connection may live without a request that is answered.
 const STRANGER_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a connection lives beyond that, however many requests it brings.
+/// How much longer a connection with such a request may live, however many requests it brings.
 const READER_WITHIN: Duration = Duration::from_secs(300);
 
 /// A pause after an error of the listening socket, such as too many open files.
@@ -68,10 +69,10 @@ pub enum EndpointError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The operating system refused a thread, or what it needs.
+    /// The operating system did not provide a thread, or a resource that the thread needs.
     #[error("cannot start a server: {0}")]
     Start(#[from] io::Error),
 }
@@ -85,7 +86,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Binds an address. Off the loopback interface, requests must bring the token.
+    /// Binds an address. If it is not a loopback address, requests must bring the token.
     ///
     /// # Errors
     /// See [`EndpointError`].
@@ -118,8 +119,8 @@ impl Endpoint {
         Ok(server)
     }
 
-    /// Answers requests on a thread of its own, until the server is dropped: with status 503, while the
-    /// server has nothing to [show](Server::show).
+    /// Answers requests on a thread of its own, until the server is dropped. While the server has no source
+    /// to [show](Server::show), it answers with status 503.
     ///
     /// # Errors
     /// [`EndpointError::Start`].
@@ -127,7 +128,7 @@ impl Endpoint {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            // One reading at a time, and one that is stuck.
+            // One thread for a reading, and one for a reading that is stuck.
             .max_blocking_threads(2)
             .thread_name("metrics-reader")
             .build()?;
@@ -154,14 +155,14 @@ impl Endpoint {
     }
 }
 
-/// Where a source is, while there is one.
+/// The source that the server shows, if there is one.
 type Shown = Arc<Mutex<Option<Arc<dyn Source>>>>;
 
 fn lock(shown: &Shown) -> MutexGuard<'_, Option<Arc<dyn Source>>> {
     shown.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A server that runs; it ends when it is dropped.
+/// A running server; it ends when it is dropped.
 pub struct Server {
     source: Shown,
     stop: Option<oneshot::Sender<()>>,
@@ -175,14 +176,14 @@ impl Server {
     }
 
     /// From now on, requests are answered with status 503 again, until there is another source to
-    /// [show](Self::show). Readings that are under way end with the values of the last one.
+    /// [show](Self::show). Readings that are under way end with the values of the previous source.
     pub fn hide(&self) {
         self.replace(None);
     }
 
     fn replace(&self, source: Option<Arc<dyn Source>>) {
         let last = std::mem::replace(&mut *lock(&self.source), source);
-        // It may be the last owner of much. Requests need not wait for that.
+        // This may free much memory. The lock is already released, so requests need not wait.
         drop(last);
     }
 }
@@ -197,7 +198,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // If it panicked, it has said so.
+            // If the thread panicked, it has already reported the panic.
             let _ = thread.join();
         }
     }
@@ -241,20 +242,20 @@ where
             let _ = tokio::time::timeout(READER_WITHIN, &mut connection).await;
         }
     };
-    // A client that breaks the protocol or the limits gets an error from the library, or none.
+    // A client that breaks the protocol or the limits gets an error from the library, or no answer.
     tokio::select! {
         () = visitor.sent_away() => {}
         () = lives => {}
     }
 }
 
-/// What is answered.
+/// The source of the answers, and the guard that decides which requests get one.
 struct Answers {
     guard: Guard,
     source: Shown,
 }
 
-/// A format of the values, if they can be encoded.
+/// Encodes the values in a format; `None` if they cannot be encoded.
 type Encode = fn(&dyn Source) -> Option<String>;
 
 const JSON: &str = "application/json";
@@ -263,7 +264,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 impl Answers {
     async fn answer(&self, request: &Request<Incoming>, visitor: &Visitor) -> Response<Full<Bytes>> {
         let mut response = self.respond(request, visitor).await;
-        // What is refused does not stay.
+        // A refused request ends its connection.
         if response.status() != StatusCode::OK {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -302,12 +303,12 @@ impl Answers {
     }
 }
 
-/// The values in a format.
+/// The answer with the values in a format.
 async fn values(source: Arc<dyn Source>, encode: Encode, media_type: &'static str) -> Response<Full<Bytes>> {
     let reading = tokio::task::spawn_blocking(move || encode(&*source));
     match tokio::time::timeout(ANSWER_WITHIN, reading).await {
         Ok(Ok(Some(text))) => respond(StatusCode::OK, media_type, text.into()),
-        // The thread panicked and has said so, or a sample is of another kind than its metric.
+        // The thread panicked and has reported it, or a sample is of another kind than its metric.
         Ok(Ok(None) | Err(_)) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the values cannot be read\n"),
         Err(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "the values could not be read in time\n"),
     }

@@ -1,4 +1,4 @@
-//! Deadlines, with a clock that stands still while there is something to do.
+//! Tests of deadlines, with a clock that stands still while any task can run.
 
 use super::*;
 use crate::metric::{Metric, Sample};
@@ -25,14 +25,14 @@ impl Source for Nothing {
     }
 }
 
-/// A client that is served; when it is no more, the sender is gone.
+/// A client that is served. When the server stops serving it, the sender is dropped.
 fn served() -> (DuplexStream, oneshot::Receiver<()>) {
     let loopback: SocketAddr = "127.0.0.1:80".parse().expect("an address");
     let guard = Guard::of(loopback, None).expect("no token is needed");
     let source: Shown = Arc::default();
     *lock(&source) = Some(Arc::new(Nothing));
     let visitor = Arc::new(Visitors::new(1, 1)).enter(loopback.ip());
-    // So small that no answer fits.
+    // The buffer is so small that no answer fits.
     let (client, stream) = tokio::io::duplex(64);
     let (end, ended) = oneshot::channel();
     tokio::spawn(async move {
@@ -42,7 +42,7 @@ fn served() -> (DuplexStream, oneshot::Receiver<()>) {
     (client, ended)
 }
 
-/// For how long a client is served that sends a request and does not read the answer.
+/// How long the server serves a client that sends a request and does not read the answer.
 async fn lives(request: &str) -> Duration {
     let since = Instant::now();
     let (mut client, ended) = served();
@@ -82,7 +82,7 @@ async fn a_stranger_that_must_leave_is_gone_at_once() {
     assert_eq!(since.elapsed(), Duration::ZERO);
 }
 
-/// What a node has is given up when its cluster has ended.
+/// A hidden source is dropped, so that a node frees its memory when its cluster has ended.
 #[tokio::test(start_paused = true)]
 async fn a_source_can_be_hidden_and_another_one_shown() {
     let server = Server { source: Arc::default(), stop: None, thread: None };

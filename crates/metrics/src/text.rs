@@ -10,10 +10,10 @@ use std::fmt;
 /// The media type of [`encode`]'s text.
 pub(crate) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What counters end with, which the encoder appends.
+/// The suffix of the names of counters, which the encoder appends.
 const TOTAL: &str = "_total";
 
-/// No label, for exemplars, which there are none of.
+/// The labels of exemplars, of which there are none.
 type NoLabels = [(&'static str, &'static str); 0];
 
 /// The values of a source as text.
@@ -60,7 +60,7 @@ fn write(mut encoder: MetricEncoder<'_>, sample: &Sample) -> Result<(), fmt::Err
         (Value::Buckets(buckets), Kind::Histogram) => {
             encoder.encode_histogram::<NoLabels>(buckets.sum, buckets.count, &buckets.counts, None)
         }
-        // A mistake of the source, which its test finds.
+        // A mistake in the source, which the source's own test finds.
         (Value::Number(_), Kind::Histogram) | (Value::Buckets(_), Kind::Counter | Kind::Gauge) => {
             Err(fmt::Error)
         }

@@ -1,8 +1,9 @@
-//! Who is connected: strangers, which have brought no request that is answered yet, and readers.
+//! The connections: *strangers*, which have not yet brought a request that is answered, and *readers*, which
+//! have.
 //!
 //! Both have places of their own, so that no number of strangers keeps a reader out. When there are too many
-//! strangers, the one that came first leaves, of those from the address with the most: one machine cannot
-//! push out what another one connects.
+//! strangers, the server closes the oldest one from the address with the most strangers. So one machine
+//! cannot push out the connections of another.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,12 +31,12 @@ struct Stranger {
     leave: Arc<Notify>,
 }
 
-/// A connection. Its place is free when this is dropped.
+/// A connection. Dropping it frees its place.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     number: u64,
     leave: Arc<Notify>,
-    /// The place of a reader.
+    /// The place among the readers, once the connection is a reader.
     place: OnceLock<OwnedSemaphorePermit>,
     visitors: Arc<Visitors>,
 }
@@ -50,7 +51,7 @@ impl Visitors {
         self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stranger connects from an address.
+    /// Admits a stranger that connects from an address.
     pub(crate) fn enter(self: &Arc<Self>, from: IpAddr) -> Visitor {
         let leave = Arc::new(Notify::new());
         let mut strangers = self.strangers();
@@ -67,14 +68,14 @@ impl Visitors {
 }
 
 impl Strangers {
-    /// Makes room for one.
+    /// Sends one stranger away.
     fn send_away(&mut self) {
         let mut by_address: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
         for (number, stranger) in self.present.iter().rev() {
             let (count, first) = by_address.entry(stranger.from).or_default();
             (*count, *first) = (*count + 1, *number);
         }
-        // Among equals, the one that came first.
+        // If several addresses have the most strangers, the stranger that came first.
         let most = by_address.into_values().max_by_key(|(count, first)| (*count, u64::MAX - first));
         if let Some(stranger) = most.and_then(|(_, first)| self.present.remove(&first)) {
             stranger.leave.notify_one();
@@ -83,7 +84,8 @@ impl Strangers {
 }
 
 impl Visitor {
-    /// A request is answered: the stranger becomes a reader. Returns whether there is room for one.
+    /// Makes the stranger a reader, because it has brought a request to be answered. Returns whether there is
+    /// room for it.
     pub(crate) fn is_welcome(&self) -> bool {
         if self.place.get().is_some() {
             return true;
@@ -136,7 +138,7 @@ mod tests {
         assert!(!must_leave(&alone));
         let told: Vec<bool> = many.iter().map(must_leave).collect();
         assert_eq!(told, [true, false, false]);
-        // The same address, as sockets for both versions of IP show it.
+        // The same address, as a socket for both versions of IP reports it.
         let mapped = visitors.enter("::ffff:192.0.2.2".parse().expect("an address"));
         assert!(must_leave(&many[1]) && !must_leave(&alone) && !must_leave(&mapped));
         drop((many, mapped));

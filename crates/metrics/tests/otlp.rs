@@ -1,4 +1,5 @@
-//! What a collector of OpenTelemetry receives: one that listens in this test, and decodes it.
+//! What a collector of OpenTelemetry receives. The collector is part of this test, which decodes the
+//! requests.
 
 use intendant_metrics::otlp::Push;
 use intendant_metrics::{Buckets, Kind, Metric, Sample, Source, Value};
@@ -13,12 +14,13 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-static JOBS: Metric = Metric { name: "jobs_total", kind: Kind::Counter, help: "Jobs that are done" };
-static ROOM: Metric = Metric { name: "room_bytes", kind: Kind::Gauge, help: "Room" };
-static WAIT: Metric = Metric { name: "wait_seconds", kind: Kind::Histogram, help: "Waits" };
-static LATE: Metric = Metric { name: "late", kind: Kind::Gauge, help: "It has no value" };
+static JOBS: Metric =
+    Metric { name: "jobs_total", kind: Kind::Counter, unit: "jobs", help: "Jobs that are done" };
+static ROOM: Metric = Metric { name: "room_bytes", kind: Kind::Gauge, unit: "bytes", help: "Room" };
+static WAIT: Metric = Metric { name: "wait_seconds", kind: Kind::Histogram, unit: "seconds", help: "Waits" };
+static LATE: Metric = Metric { name: "late", kind: Kind::Gauge, unit: "", help: "It has no value" };
 
-/// Every reading differs: all values of a push must be of one.
+/// A source whose readings all differ: all values of a push must be of the same reading.
 #[derive(Default)]
 struct Counting(AtomicU64);
 
@@ -52,7 +54,7 @@ impl Source for Counting {
     }
 }
 
-/// Takes one request; its path and its body.
+/// Receives one request. Returns its first line and its body.
 fn receive(listener: &TcpListener) -> (String, Vec<u8>) {
     let (mut stream, _) = listener.accept().expect("a connection");
     let mut reader = BufReader::new(stream.try_clone().expect("a descriptor"));

@@ -5,7 +5,7 @@ use crate::pools::{PoolCounts, Pools};
 use crate::recent::Recent;
 use crate::share::{self, Looks, Share};
 use crate::{Distribution, DistributionId, Handle, Locality, SampleError, Sampler, Scheme};
-use intendant_core::{Key, lock, random, statistics};
+use intendant_core::{Key, Shown, lock, random, statistics};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
@@ -25,16 +25,18 @@ statistics! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
     SamplingStats {
         /// Samples drawn.
-        drawn: u64,
-        /// Pools made.
-        pools: u64,
-        /// Of these, pools that were made only when a sample of them was wanted.
-        late_pools: u64,
-        /// Samples that were moved to the end of their handle.
-        postponed: u64,
-        /// Samples that were not here when they were drawn or used, for the schemes that check: postponing
-        /// and local.
-        strayed: u64,
+        drawn: u64 => Shown::count("intendant_samples_total", "samples"),
+        /// Pools of samples made.
+        pools: u64 => Shown::count("intendant_sample_pools_total", "pools"),
+        /// Part of the pools: those that were made only when a sample was needed, so that none of their keys
+        /// could be moved ahead.
+        late_pools: u64 => Shown::count("intendant_late_sample_pools_total", "pools"),
+        /// Samples that were moved to the end of their handle because they were not local; only with
+        /// `postponing`.
+        postponed: u64 => Shown::count("intendant_postponed_samples_total", "samples"),
+        /// Samples that were not local when they were drawn; with `local`, also those that had left the node
+        /// before they were used, and were skipped. Only with `postponing` and `local`.
+        strayed: u64 => Shown::count("intendant_strayed_samples_total", "samples"),
     }
 }
 

@@ -26,8 +26,8 @@ pub use app::{App, Application};
 pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;
 pub use report::{
-    Access, Bound, Changes, Distribution, Epoch, Exchanged, Least, Made, Management, ModelSize, Replicated,
-    Report, SCHEMA, Sampling, Simulated, Validation, VirtualEpoch,
+    Access, Bound, Changes, Epoch, Exchanged, Least, Made, Management, ModelSize, Replicated, Report, SCHEMA,
+    Sampling, Simulated, Validation, VirtualEpoch,
 };
 pub use run::{Costs, Outcome, Program, Saved, SavedRun, State, UnderWay, run, run_program, terms};
 pub use settings::flag;

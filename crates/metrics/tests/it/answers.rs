@@ -87,7 +87,7 @@ fn only_get_of_two_paths_is_answered() {
 #[test]
 fn nothing_answers_when_the_server_is_dropped() {
     let (address, server) = serve(samples);
-    // A connection that is open does not keep it.
+    // An open connection does not keep the server alive.
     let _open = TcpStream::connect(address).expect("a server");
     assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 "));
     drop(server);

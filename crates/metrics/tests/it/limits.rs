@@ -41,7 +41,7 @@ fn what_is_no_request_is_refused() {
     assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 "));
 }
 
-/// Sends a request that says nothing of the end of the connection.
+/// Sends a request that does not ask for the end of the connection.
 fn request(mut stream: &TcpStream, headers: &str) {
     let head = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     stream.write_all(head.as_bytes()).expect("sent");
@@ -57,7 +57,8 @@ fn a_refusal_ends_the_connection() {
         "GET /other HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ] {
         let answer = ask(address, request.as_bytes());
-        // The library adds what requests of HTTP/1.0 ask for; the connection ends nevertheless.
+        // For HTTP/1.0, the library adds the option that the request asks for; the connection ends
+        // nevertheless.
         assert!(answer.contains("\r\nconnection: close"), "{request}: {answer}");
     }
     let (address, _server) = serve_beyond_loopback(samples);
@@ -77,11 +78,11 @@ fn strangers_do_not_keep_readers_out() {
     };
     let mut strangers = Vec::new();
     for _ in 0..20 {
-        // Of each kind more than there are places. Connections are accepted in their order, so that the
-        // scrape comes after them.
+        // More connections of each kind than there are places. The server accepts connections in their order,
+        // so the scrape comes after them.
         for _ in 0..20 {
             let (silent, slow, refused) = (connect(address), connect(address), connect(address));
-            // One that had to leave has a reset connection.
+            // If the server has closed the connection meanwhile, the write fails.
             let _ = (&slow).write_all(b"GET /metrics HTTP/1.1\r\nHost: ");
             let _ = (&refused).write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
             strangers.extend([silent, slow, refused]);
@@ -98,7 +99,7 @@ fn status(mut stream: &TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&start[9..]).into_owned())
 }
 
-/// Whether the server has not closed the connection. What it has sent is skipped.
+/// Whether the connection is still open. Skips the bytes that the server has sent.
 fn is_open(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("a socket");
     loop {
@@ -120,8 +121,8 @@ fn readers_beyond_the_limit_are_told_so() {
             assert_eq!(status(stream).as_deref(), Some("200"));
         }
         let answer = get(address, "/metrics");
-        // The server closes connections without a request after a while. A test that was stopped for so long
-        // has learnt nothing.
+        // The server closes connections without a request after a while. If the test was suspended for so
+        // long, this attempt proves nothing.
         if open.iter().all(is_open) {
             assert!(
                 answer.starts_with("HTTP/1.1 503 ") && answer.contains("too many connections"),
@@ -130,7 +131,7 @@ fn readers_beyond_the_limit_are_told_so() {
             break;
         }
     }
-    // There is room again, as soon as the server has noticed.
+    // There is room again as soon as the server has noticed that the connections are closed.
     while !get(address, "/metrics").starts_with("HTTP/1.1 200 ") {}
 }
 

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) static JOBS: Metric =
-    Metric { name: "jobs_total", kind: Kind::Counter, help: "Jobs that are done" };
-pub(crate) static ROOM: Metric = Metric { name: "room", kind: Kind::Gauge, help: "Room, in \"feet\"" };
-pub(crate) static WAIT: Metric = Metric { name: "wait_seconds", kind: Kind::Histogram, help: "Waits" };
+    Metric { name: "jobs_total", kind: Kind::Counter, unit: "jobs", help: "Jobs that are done" };
+pub(crate) static ROOM: Metric =
+    Metric { name: "room", kind: Kind::Gauge, unit: "feet", help: "Room, in \"feet\"" };
+pub(crate) static WAIT: Metric =
+    Metric { name: "wait_seconds", kind: Kind::Histogram, unit: "seconds", help: "Waits" };
 
 /// Labels that need escapes.
 pub(crate) const NAME: &str = "a \"b\"\\c\nd";
@@ -58,7 +60,7 @@ pub(crate) fn serve(samples: fn() -> Vec<Sample>) -> (SocketAddr, Server) {
 /// The token of [`serve_beyond_loopback`].
 pub(crate) const TOKEN: &str = "00112233445566778899aabbccddeeff";
 
-/// Serves a source at a free port of all addresses; the address is one of them.
+/// Serves a source at a free port of all addresses. Returns one of these addresses.
 pub(crate) fn serve_beyond_loopback(samples: fn() -> Vec<Sample>) -> (SocketAddr, Server) {
     let token = Token::from_hex(TOKEN).expect("a token");
     let endpoint = Endpoint::bind("0.0.0.0:0".parse().expect("an address"), Some(&token)).expect("a port");
@@ -72,7 +74,7 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends a request; the whole answer, as far as it comes.
+/// Sends a request. Returns the answer, as far as it arrives.
 pub(crate) fn ask(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = connect(address);
     let mut answer = Vec::new();
@@ -86,7 +88,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> String {
     ask(address, format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
 }
 
-/// The body of a good answer.
+/// The body of a successful answer.
 pub(crate) fn body(answer: &str) -> &str {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     answer.split_once("\r\n\r\n").expect("a head").1

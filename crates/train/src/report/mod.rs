@@ -23,8 +23,8 @@ pub(crate) use progress::Progress;
 pub(crate) use results::finish;
 pub(crate) use schema::test;
 pub use schema::{
-    Access, Changes, Distribution, Epoch, Made, Management, ModelSize, Replicated, Report, SCHEMA, Sampling,
-    Simulated, Validation,
+    Access, Changes, Epoch, Made, Management, ModelSize, Replicated, Report, SCHEMA, Sampling, Simulated,
+    Validation,
 };
 pub(crate) use sums::{EpochSum, Totals, add_first_loss, first_loss, least};
 pub(crate) use tally::Tally;

@@ -7,8 +7,8 @@ use super::numbers::{means, number, reported, share};
 use super::sums::{EpochSum, Totals};
 use crate::settings::{Plan, Simulation};
 use indicatif::HumanBytes;
-use intendant::{AccessStats, ManagementStats, NetworkStats};
-use intendant_core::{Element, Histogram};
+use intendant::{AccessStats, ManagementStats, NetworkStats, ReportedManagement};
+use intendant_core::Element;
 use intendant_sampling::{Sampler, SamplingStats};
 use intendant_task::{Model, Partition, Subepoch, Task};
 use serde::{Deserialize, Serialize};
@@ -194,7 +194,7 @@ pub struct Changes {
     pub change_ms: f64,
 }
 
-/// How samples were drawn, as reported; counts are of all nodes.
+/// How samples were drawn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sampling {
     /// The conformity level that was asked for.
@@ -207,17 +207,9 @@ pub struct Sampling {
     /// How often each of them is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool_uses: Option<u32>,
-    /// Samples drawn.
-    pub drawn: u64,
-    /// Pools made.
-    pub pools: u64,
-    /// Pools that were made only when a sample of them was drawn.
-    pub late_pools: u64,
-    /// Samples that were moved to the end of their handle.
-    pub postponed: u64,
-    /// Samples that were not at the node when they were drawn or used; only postponing and local sampling
-    /// check.
-    pub strayed: u64,
+    /// Over all nodes.
+    #[serde(flatten)]
+    pub counts: SamplingStats,
 }
 
 impl Sampling {
@@ -229,11 +221,7 @@ impl Sampling {
             scheme: scheme.to_string(),
             pool_keys: pooling.map(|pooling| pooling.keys.get()),
             pool_uses: pooling.map(|pooling| pooling.uses.get()),
-            drawn: stats.drawn,
-            pools: stats.pools,
-            late_pools: stats.late_pools,
-            postponed: stats.postponed,
-            strayed: stats.strayed,
+            counts: *stats,
         })
     }
 }
@@ -319,47 +307,13 @@ pub struct Access {
 /// What parameter management did. All zero for techniques that allocate parameters statically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Management {
-    /// Main copies moved.
-    pub relocations: u64,
-    /// Replicas created.
-    pub replica_setups: u64,
-    /// Replicas dropped.
-    pub replica_drops: u64,
-    /// Remote accesses to keys that had been localized.
-    pub localization_conflicts: u64,
-    /// Rounds in which replicas were synchronised, over all channels of all nodes: all-reduces of static
-    /// replicas, or exchanges with owners at clocks.
-    pub sync_rounds: u64,
+    /// Over all channels of all nodes.
+    #[serde(flatten)]
+    pub counts: ReportedManagement,
     /// Rounds per second of a channel of a node, mean over the channels that have replicas. All nodes take
     /// part in a round of static replicas.
     #[serde(default)]
     pub syncs_per_second: f64,
-    /// Keys whose updates were sent or received in such rounds.
-    #[serde(default)]
-    pub synced_keys: u64,
-    /// Deltas that rounds held back.
-    #[serde(default)]
-    pub held_back: u64,
-    /// Updates of workers per delta, of replicas that intents direct.
-    #[serde(default)]
-    pub unsent_updates: Distribution,
-    /// By how much of its norm each of these deltas changed its replica.
-    #[serde(default)]
-    pub drift: Distribution,
-    /// Reads that waited for the staleness bound.
-    #[serde(default)]
-    pub stale_reads: u64,
-    /// Keys of intents that were acted on.
-    pub intents: u64,
-    /// From the request for a key to its arrival.
-    pub relocation_ms: Distribution,
-    /// How long accesses waited for keys that were arriving.
-    pub blocking_ms: Distribution,
-    /// Such accesses.
-    pub queued: u64,
-    /// Accesses served for other nodes, by how often they were forwarded: never, once, twice, more often.
-    #[serde(default)]
-    pub forwards: [u64; 4],
 }
 
 impl Management {
@@ -367,51 +321,10 @@ impl Management {
     /// replicas.
     fn new(stats: &ManagementStats, channels: usize, seconds: f64) -> Self {
         let channel_seconds = channels as f64 * seconds;
-        Self {
-            relocations: stats.relocations,
-            replica_setups: stats.replica_setups,
-            replica_drops: stats.replica_drops,
-            localization_conflicts: stats.localization_conflicts,
-            sync_rounds: stats.sync_rounds,
-            syncs_per_second: if channel_seconds > 0.0 {
-                stats.sync_rounds as f64 / channel_seconds
-            } else {
-                0.0
-            },
-            synced_keys: stats.synced_keys,
-            held_back: stats.held_back,
-            unsent_updates: Distribution::of(&stats.unsent, 1.0),
-            drift: Distribution::of(&stats.drift, 1000.0),
-            stale_reads: stats.stale_reads,
-            intents: stats.intents,
-            relocation_ms: Distribution::of(&stats.relocation, 1000.0),
-            blocking_ms: Distribution::of(&stats.blocking, 1000.0),
-            queued: stats.queued,
-            forwards: stats.forwards,
-        }
+        let syncs_per_second =
+            if channel_seconds > 0.0 { stats.sync_rounds as f64 / channel_seconds } else { 0.0 };
+        Self { counts: stats.reported(), syncs_per_second }
     }
-}
-
-impl Distribution {
-    /// What `histogram` recorded, in units of `unit` of its own.
-    fn of(histogram: &Histogram, unit: f64) -> Self {
-        Self {
-            mean: histogram.mean_us() / unit,
-            p50: histogram.quantile_us(0.5) / unit,
-            p99: histogram.quantile_us(0.99) / unit,
-        }
-    }
-}
-
-/// A distribution of durations or other quantities.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Distribution {
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 99th percentile.
-    pub p99: f64,
 }
 
 /// Whether the frequency that was reached is less than half of the goal. A few rounds are too few to judge.
@@ -579,7 +492,7 @@ impl Report {
             );
         }
         self.warn_of_stale_replicas(task, plan);
-        let drift = self.management.drift.p50 * plan.nodes as f64;
+        let drift = self.management.counts.drift.p50 * plan.nodes as f64;
         if drift > DRIFT_WARN {
             tracing::warn!(
                 "replicas drifted: in half of all synchronisations, the updates that the nodes had held back changed the value by \

@@ -61,7 +61,7 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
             let reached = report.management.syncs_per_second;
             rows.push(("synchronised", format!("{reached:.1} times per second, the goal is {goal:.1}")));
         }
-        let managed = &report.management;
+        let managed = &report.management.counts;
         if managed.relocations + managed.replica_setups > 0 {
             rows.push((
                 "managed",

@@ -197,10 +197,10 @@ fn replication_and_its_frequency_are_reported() {
         let replicated = report.model.replicated.expect("some keys are");
         assert_eq!((replicated.keys, replicated.bytes, replicated.access_share), (10, 76, None));
         let management = report.management;
-        assert!(management.sync_rounds > 0 && management.synced_keys > 0, "{management:?}");
+        assert!(management.counts.sync_rounds > 0 && management.counts.synced_keys > 0, "{management:?}");
         let seconds: f64 = report.epochs.iter().map(|epoch| epoch.seconds).sum();
         // One channel on each of two nodes.
-        let expected = management.sync_rounds as f64 / seconds / 2.0;
+        let expected = management.counts.sync_rounds as f64 / seconds / 2.0;
         assert!((management.syncs_per_second / expected - 1.0).abs() < 1e-9, "{management:?}, {expected}");
         assert_eq!(report.config["sync-every-ms"], 2.0);
     }
@@ -235,7 +235,7 @@ fn nodes_find_parameters_in_every_way() {
             succeeded(&output(&format!("{flags} --report {}", path.display())));
             let report = report(&path);
             assert_eq!(report.config["location"], location);
-            assert!(report.management.relocations > 0 && report.network.messages > 0, "{flags}");
+            assert!(report.management.counts.relocations > 0 && report.network.messages > 0, "{flags}");
         }
     }
     for (flags, message) in [
@@ -345,7 +345,7 @@ fn a_simulated_cluster_is_reported_like_a_real_one_and_repeats_itself() {
     let bytes = |path: &Path| std::fs::read(path).expect("a report");
     assert_eq!(bytes(&first), bytes(&second), "time is virtual");
     let first = report(&first);
-    assert!(first.simulated && first.management.relocations > 0 && first.network.bytes > 0);
+    assert!(first.simulated && first.management.counts.relocations > 0 && first.network.bytes > 0);
     assert!(first.epochs.iter().all(|epoch| epoch.seconds > 0.0 && epoch.cpu_seconds > epoch.seconds));
     let details = first.simulation.expect("it was simulated");
     assert_eq!((details.net.as_str(), details.machine.as_str()), ("100gib", "xeon-silver-4216"));

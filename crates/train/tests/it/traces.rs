@@ -38,7 +38,7 @@ fn real_and_simulated_runs_leave_a_trace_per_node() {
             let traces = traces(&dir, nodes);
             assert_eq!(epochs(&traces), [1, 2], "{flags}");
             // Epochs are a part of the run.
-            let counted: u64 = report.epochs.iter().map(|epoch| epoch.management.relocations).sum();
+            let counted: u64 = report.epochs.iter().map(|epoch| epoch.management.counts.relocations).sum();
             let moved = events(&traces).filter(|event| matches!(event.what, What::Arrived { .. })).count();
             assert!(moved as u64 >= counted && counted > 0, "{flags}: {moved}, {counted}");
             for (node, trace) in traces.iter().enumerate() {

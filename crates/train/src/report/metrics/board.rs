@@ -9,7 +9,7 @@ use super::place::Place;
 use crate::report::numbers::means;
 use crate::report::{EpochSum, Made};
 use intendant::{AccessStats, ManagementStats, NetworkStats};
-use intendant_core::lock;
+use intendant_core::{Amount, Statistics, lock};
 use intendant_metrics::process;
 use intendant_task::Progress;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +20,9 @@ use std::time::Instant;
 /// Marks that are kept.
 const MARKS_MAX: usize = 1000;
 
+/// The counts of a worker's accesses.
+pub(super) const ACCESSES: usize = AccessStats::SHOWN.len();
+
 /// What a worker publishes, which alone writes it. Relaxed throughout: each number is one for itself. Workers
 /// must not share the cache lines that they write.
 #[derive(Default)]
@@ -27,12 +30,8 @@ const MARKS_MAX: usize = 1000;
 pub(super) struct Share {
     pub(super) batches: AtomicU64,
     pub(super) examples: AtomicU64,
-    pub(super) pull_keys: AtomicU64,
-    pub(super) push_keys: AtomicU64,
-    pub(super) local: AtomicU64,
-    pub(super) remote: AtomicU64,
-    pub(super) windows: AtomicU64,
-    pub(super) sampled: AtomicU64,
+    /// In the order of [`AccessStats::SHOWN`].
+    pub(super) accesses: [AtomicU64; ACCESSES],
     /// From 1.
     pub(super) epoch: AtomicU64,
     /// Examples of the epoch under way, and the bits of the sum of their losses.
@@ -267,19 +266,11 @@ impl<'a> Watch<'a> {
     fn publish(&self, accesses: AccessStats, queues: Queues) {
         let mut sum = self.accesses;
         sum.merge(&accesses);
-        let AccessStats { pull_keys, push_keys, local, remote, windows, sampled } = sum;
         let share = self.share;
-        for (number, value) in [
-            (&share.pull_keys, pull_keys),
-            (&share.push_keys, push_keys),
-            (&share.local, local),
-            (&share.remote, remote),
-            (&share.windows, windows),
-            (&share.sampled, sampled),
-            (&share.operations, queues.operations as u64),
-            (&share.outstanding, queues.bytes as u64),
-        ] {
-            number.store(value, Ordering::Relaxed);
-        }
+        let set = |number: &AtomicU64, value: u64| number.store(value, Ordering::Relaxed);
+        let counts = sum.amounts().flat_map(Amount::numbers);
+        share.accesses.iter().zip(counts).for_each(|(number, count)| set(number, *count));
+        set(&share.operations, queues.operations as u64);
+        set(&share.outstanding, queues.bytes as u64);
     }
 }

@@ -275,4 +275,6 @@ fn bind(first: &Address, plan: &Plan) -> Result<Endpoint, TrainError> {
 }
 
 #[cfg(test)]
+mod pages_tests;
+#[cfg(test)]
 mod tests;

@@ -1,14 +1,14 @@
 //! The metrics as numbers: what is read when a request comes.
 
-use super::board::{Board, Costs, Event, Mark, News, Share};
+use super::board::{ACCESSES, Board, Costs, Event, Mark, News, Share};
 use super::catalogue as names;
 use super::observe::Observe;
 use crate::clock::now;
-use intendant::{FailureKind, ManagementStats, NetworkStats};
-use intendant_core::{Histogram, lock};
+use intendant::{AccessStats, FailureKind};
+use intendant_core::{Amount, Form, Histogram, Statistic, Statistics, lock};
 use intendant_metrics::{Buckets, Metric, Sample, Source, Value, process};
-use intendant_sampling::SamplingStats;
 use serde_json::{Map, json};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -19,9 +19,6 @@ const SCHEMA: &str = "intendant.live/1";
 /// How often the costs of an epoch are read again if the epoch ended meanwhile. After that, its end waits for
 /// the reading.
 const READINGS_MAX: usize = 3;
-
-/// Names of how often an access was forwarded.
-const FORWARDS: [&str; 4] = ["0", "1", "2", "more"];
 
 /// What is known of a run when it begins.
 pub(super) struct Run {
@@ -130,12 +127,17 @@ impl Reading {
         for (metric, value) in &news.quality {
             samples.labelled(&names::QUALITY, vec![("metric", metric.clone())], *value);
         }
-        samples.count(&names::PULLED, self.sum(|share| &share.pull_keys));
-        samples.count(&names::PUSHED, self.sum(|share| &share.push_keys));
-        samples.count(&names::LOCAL, self.sum(|share| &share.local));
-        samples.count(&names::REMOTE, self.sum(|share| &share.remote));
-        samples.count(&names::WINDOWS, self.sum(|share| &share.windows));
-        samples.count(&names::SAMPLED, self.sum(|share| &share.sampled));
+        for (statistic, count) in AccessStats::SHOWN.iter().zip(self.accesses()) {
+            samples.statistic(statistic, Amount::Numbers(&[count]));
+        }
+    }
+
+    /// The accesses of all workers, in the order of [`AccessStats::SHOWN`].
+    fn accesses(&self) -> [u64; ACCESSES] {
+        let sum = |at: usize| {
+            self.board.shares.iter().map(|share| share.accesses[at].load(Ordering::Relaxed)).sum()
+        };
+        std::array::from_fn(sum)
     }
 
     fn queues(&self, samples: &mut Samples) {
@@ -171,9 +173,9 @@ impl Source for Reading {
         let (news, costs) = (self.news(), self.costs());
         self.run_samples(&mut samples, &news);
         self.training(&mut samples, &news, &costs);
-        management(&mut samples, &costs.management);
-        traffic(&mut samples, &costs.traffic);
-        sampling(&mut samples, &self.node.sampling());
+        samples.statistics(&costs.management);
+        samples.statistics(&costs.traffic);
+        samples.statistics(&self.node.sampling());
         checkpoints(&mut samples, &news);
         self.queues(&mut samples);
         self.process(&mut samples);
@@ -210,78 +212,30 @@ fn mark(mark: &Mark) -> serde_json::Value {
     }
 }
 
-fn management(samples: &mut Samples, stats: &ManagementStats) {
-    for (metric, count) in [
-        (&names::RELOCATIONS, stats.relocations),
-        (&names::SETUPS, stats.replica_setups),
-        (&names::DROPS, stats.replica_drops),
-        (&names::CONFLICTS, stats.localization_conflicts),
-        (&names::ROUNDS, stats.sync_rounds),
-        (&names::SYNCED, stats.synced_keys),
-        (&names::HELD_BACK, stats.held_back),
-        (&names::INTENTS, stats.intents),
-        (&names::STALE_READS, stats.stale_reads),
-        (&names::QUEUED, stats.queued),
-    ] {
-        samples.count(metric, count);
-    }
-    for (name, count) in FORWARDS.into_iter().zip(stats.forwards) {
-        samples.labelled(&names::FORWARDED, vec![("forwards", name.to_owned())], count as f64);
-    }
-    samples.buckets(&names::RELOCATION, durations(&stats.relocation));
-    samples.buckets(&names::BLOCKING, durations(&stats.blocking));
-    let updates = (0..12).map(|power| (1 << power) - 1).map(|updates| (updates as f64, updates));
-    samples.buckets(&names::UNSENT, buckets(&stats.unsent, 1.0, updates));
-    let thousandths = (3..14).map(|power| 1u64 << power).map(|bound| (bound as f64 / 1e3, bound - 1));
-    samples.buckets(&names::DRIFT, buckets(&stats.drift, 1e3, thousandths));
-}
-
-/// From 16 µs to 17 s, in powers of four.
-fn durations(histogram: &Histogram) -> Buckets {
-    let bounds = (2..13).map(|power| 1u64 << (2 * power)).map(|us| (us as f64 / 1e6, us - 1));
-    buckets(histogram, 1e6, bounds)
-}
-
-/// A histogram with the given bounds: each in the metric's unit, and the largest recorded number below it.
-/// `unit` is the unit in that of what was recorded.
-fn buckets(histogram: &Histogram, unit: f64, bounds: impl Iterator<Item = (f64, u64)>) -> Buckets {
+/// A histogram in the metric's unit. Its bounds are powers of two, or of four: below one of them, counts of
+/// [`Histogram`] are exact.
+fn buckets(histogram: &Histogram, form: Form) -> Buckets {
+    // A bound in the metric's unit, and the largest recorded number below it.
+    let powers = |powers: Range<u32>, unit: f64| {
+        powers.map(move |power| 1u64 << power).map(move |bound| (bound as f64 / unit, bound - 1))
+    };
+    let (unit, bounds): (f64, Vec<_>) = match form {
+        // From 16 µs to 17 s.
+        Form::Durations => (1e6, powers(4..25, 1e6).step_by(2).collect()),
+        // From 0 to 2047.
+        Form::Counts => {
+            (1.0, (0..12).map(|power| (1 << power) - 1).map(|count| (count as f64, count)).collect())
+        }
+        Form::Thousandths => (1e3, powers(3..14, 1e3).collect()),
+        Form::Number | Form::Each { .. } | Form::Part { .. } => (1.0, Vec::new()),
+    };
     let mut below = 0;
-    let counts = bounds.map(|(bound, last)| {
+    let counts = bounds.into_iter().map(|(bound, last)| {
         let up_to = histogram.count_up_to(last);
         (bound, up_to - std::mem::replace(&mut below, up_to))
     });
     let counts = counts.collect();
     Buckets { sum: histogram.sum_us() as f64 / unit, count: histogram.count(), counts }
-}
-
-fn traffic(samples: &mut Samples, stats: &NetworkStats) {
-    let NetworkStats {
-        messages,
-        bytes,
-        unpacked_bytes,
-        saved_by_runs,
-        saved_by_key_lists,
-        saved_by_compression,
-        unix_bytes,
-    } = *stats;
-    samples.count(&names::MESSAGES, messages);
-    samples.count(&names::BYTES, bytes);
-    samples.count(&names::UNPACKED_BYTES, unpacked_bytes);
-    let saved =
-        [("runs", saved_by_runs), ("key_lists", saved_by_key_lists), ("compression", saved_by_compression)];
-    for (by, bytes) in saved {
-        samples.labelled(&names::SAVED_BYTES, vec![("by", by.to_owned())], bytes as f64);
-    }
-    samples.count(&names::UNIX_BYTES, unix_bytes);
-}
-
-fn sampling(samples: &mut Samples, stats: &SamplingStats) {
-    let SamplingStats { drawn, pools, late_pools, postponed, strayed } = *stats;
-    samples.count(&names::SAMPLES, drawn);
-    samples.count(&names::POOLS, pools);
-    samples.count(&names::LATE_POOLS, late_pools);
-    samples.count(&names::POSTPONED, postponed);
-    samples.count(&names::STRAYED, strayed);
 }
 
 fn checkpoints(samples: &mut Samples, news: &News) {
@@ -315,8 +269,27 @@ impl Samples {
         self.0.push(Sample { metric, labels, value: Value::Number(value) });
     }
 
-    fn buckets(&mut self, metric: &'static Metric, buckets: Buckets) {
-        self.0.push(Sample { metric, labels: Vec::new(), value: Value::Buckets(buckets) });
+    fn statistics<S: Statistics>(&mut self, stats: &S) {
+        S::SHOWN
+            .iter()
+            .zip(stats.amounts())
+            .for_each(|(statistic, amount)| self.statistic(statistic, amount));
+    }
+
+    fn statistic(&mut self, statistic: &Statistic, amount: Amount<'_>) {
+        let (metric, form) = (names::of(&statistic.shown), statistic.shown.form);
+        match amount {
+            Amount::Numbers(numbers) => {
+                for (at, number) in numbers.iter().enumerate() {
+                    let labels = form.label(at).map(|(label, value)| (label, value.to_owned()));
+                    self.labelled(metric, labels.into_iter().collect(), *number as f64);
+                }
+            }
+            Amount::Distribution(histogram) => {
+                let value = Value::Buckets(buckets(histogram, form));
+                self.0.push(Sample { metric, labels: Vec::new(), value });
+            }
+        }
     }
 }
 

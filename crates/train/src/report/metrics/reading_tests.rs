@@ -4,9 +4,9 @@ use super::super::board::{Before, Queues, Watch};
 use super::*;
 use crate::run::meter::Meter;
 use crate::run::single;
-use intendant::{AccessStats, Failure, NodeId};
+use intendant::{Failure, ManagementStats, NetworkStats, NodeId};
 use intendant_core::{Initialiser, Layout};
-use intendant_sampling::Sampler;
+use intendant_sampling::{Sampler, SamplingStats};
 use intendant_task::Progress;
 use std::sync::atomic::AtomicUsize;
 
@@ -207,7 +207,7 @@ fn accesses_between_epochs_do_not_count() {
 fn observations_are_in_the_buckets_whose_bounds_they_do_not_exceed() {
     let mut histogram = Histogram::default();
     [0, 15, 16, 63, 64, 1_000_000, u64::MAX / 4].into_iter().for_each(|us| histogram.record(us));
-    let buckets = durations(&histogram);
+    let buckets = buckets(&histogram, Form::Durations);
     let filled: Vec<_> = buckets.counts.iter().filter(|(_, count)| *count > 0).copied().collect();
     assert_eq!(filled, [(16e-6, 2), (64e-6, 2), (256e-6, 1), (1.048_576, 1)]);
     assert_eq!(buckets.count, 7, "one is beyond the last bound");

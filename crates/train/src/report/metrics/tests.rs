@@ -3,10 +3,11 @@
 #[path = "../../../examples/regression/task.rs"]
 mod task;
 
+use super::catalogue::STATISTICS;
 use crate::report::Report;
 use crate::{App, AppError, Exporter, run};
 use intendant::{NodeId, Rendezvous};
-use intendant_core::{Key, KeyRange};
+use intendant_core::{Form, Key, KeyRange, Shown, Statistic};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -98,6 +99,33 @@ fn sum(told: &[Value], name: &str) -> f64 {
     told.iter().map(value).sum()
 }
 
+/// The metric of a field, summed over the nodes, is the member of the report.
+fn are_equal(told: &[Value], statistic: &Statistic, member: &Value) {
+    let Shown { metric, form, .. } = statistic.shown;
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{metric}: {value} is no number"));
+    match form {
+        Form::Number => assert_eq!(sum(told, metric), number(member), "{metric}"),
+        Form::Part { label, value, .. } => {
+            let name = format!("{metric}{{{label}=\"{value}\"}}");
+            assert_eq!(sum(told, &name), number(member), "{name}");
+        }
+        Form::Each { label, values } => {
+            for (at, value) in values.iter().enumerate() {
+                let name = format!("{metric}{{{label}=\"{value}\"}}");
+                assert_eq!(sum(told, &name), number(&member[at]), "{name}");
+            }
+        }
+        Form::Durations | Form::Counts | Form::Thousandths => {
+            let (total, count) = (sum(told, &format!("{metric}_sum")), sum(told, &format!("{metric}_count")));
+            let reported = number(&member["mean"]) / if form == Form::Durations { 1e3 } else { 1.0 };
+            assert!(
+                is_close(total / count.max(1.0), reported),
+                "{metric}: {total} / {count}, not {reported}"
+            );
+        }
+    }
+}
+
 fn is_close(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }
@@ -107,52 +135,13 @@ fn the_sums_over_all_nodes_at_the_end_are_those_of_the_report() {
     for technique in ["lapse", "adaptive", "essp", "full-replication"] {
         let (report, told) = trained(&format!("--technique {technique}"));
         assert_eq!(told.len(), 2);
-        let (access, management) = (&report.access.counts, &report.management);
-        for (name, expected) in [
-            ("intendant_examples_total", report.epochs.iter().map(|epoch| epoch.examples).sum()),
-            ("intendant_pulled_keys_total", access.pull_keys),
-            ("intendant_pushed_keys_total", access.push_keys),
-            ("intendant_local_accesses_total", access.local),
-            ("intendant_remote_accesses_total", access.remote),
-            ("intendant_window_accesses_total", access.windows),
-            ("intendant_sampled_keys_total", access.sampled),
-            ("intendant_relocations_total", management.relocations),
-            ("intendant_replica_setups_total", management.replica_setups),
-            ("intendant_replica_drops_total", management.replica_drops),
-            ("intendant_localization_conflicts_total", management.localization_conflicts),
-            ("intendant_sync_rounds_total", management.sync_rounds),
-            ("intendant_synced_keys_total", management.synced_keys),
-            ("intendant_held_back_deltas_total", management.held_back),
-            ("intendant_intent_keys_total", management.intents),
-            ("intendant_stale_reads_total", management.stale_reads),
-            ("intendant_queued_accesses_total", management.queued),
-            ("intendant_forwarded_accesses_total{forwards=\"0\"}", management.forwards[0]),
-            ("intendant_forwarded_accesses_total{forwards=\"1\"}", management.forwards[1]),
-            ("intendant_forwarded_accesses_total{forwards=\"2\"}", management.forwards[2]),
-            ("intendant_forwarded_accesses_total{forwards=\"more\"}", management.forwards[3]),
-            ("intendant_sent_messages_total", report.network.messages),
-            ("intendant_sent_bytes_total", report.network.bytes),
-            ("intendant_sent_unpacked_bytes_total", report.network.unpacked_bytes),
-            ("intendant_saved_bytes_total{by=\"runs\"}", report.network.saved_by_runs),
-            ("intendant_saved_bytes_total{by=\"key_lists\"}", report.network.saved_by_key_lists),
-            ("intendant_saved_bytes_total{by=\"compression\"}", report.network.saved_by_compression),
-            ("intendant_sent_unix_bytes_total", report.network.unix_bytes),
-        ] {
-            assert_eq!(sum(&told, name), expected as f64, "{technique}: {name}");
-        }
-        let drawn = serde_json::to_value(&report.sampling).expect("JSON")["drawn"].as_f64();
-        assert_eq!(Some(sum(&told, "intendant_samples_total")), drawn);
-        for (name, mean) in [
-            ("intendant_relocation_seconds", management.relocation_ms.mean / 1e3),
-            ("intendant_blocking_seconds", management.blocking_ms.mean / 1e3),
-            ("intendant_unsent_updates", management.unsent_updates.mean),
-            ("intendant_drift_ratio", management.drift.mean),
-        ] {
-            let (total, count) = (sum(&told, &format!("{name}_sum")), sum(&told, &format!("{name}_count")));
-            assert!(
-                is_close(total / count.max(1.0), mean),
-                "{technique}: {name}: {total} / {count}, not {mean}"
-            );
+        let examples: u64 = report.epochs.iter().map(|epoch| epoch.examples).sum();
+        assert_eq!(sum(&told, "intendant_examples_total"), examples as f64, "{technique}");
+        let json = serde_json::to_value(&report).expect("JSON");
+        for (section, shown) in STATISTICS {
+            for statistic in shown {
+                are_equal(&told, statistic, &json[section][statistic.member]);
+            }
         }
         let seconds: f64 = report.epochs.iter().map(|epoch| epoch.seconds).sum();
         assert!(is_close(sum(&told[..1], "intendant_training_seconds_total"), seconds));

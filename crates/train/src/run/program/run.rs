@@ -4,7 +4,7 @@ use super::{Program, Saved};
 use crate::clock::now;
 use crate::error::TrainError;
 use crate::export::Staging;
-use crate::report::{Epoch, EpochSum, History, Progress, Report, Tally, VirtualEpoch};
+use crate::report::{Epoch, EpochSum, Exchanged, History, Progress, Report, Tally, VirtualEpoch};
 use crate::run::cut::{Cuts, Cutter, Next, Place};
 use crate::run::nodes::Nodes;
 use crate::run::origin::{Origin, Subject};
@@ -119,6 +119,11 @@ impl<P: Program> Nodes<f64> for ByProgram<'_, P> {
 }
 
 /// The epochs that are left, and the evaluation at the end.
+fn sum_of(mut first: Exchanged, next: Exchanged) -> Exchanged {
+    first.merge(&next);
+    first
+}
+
 fn epochs<P: Program>(
     program: &mut P,
     plan: &Plan,
@@ -130,7 +135,7 @@ fn epochs<P: Program>(
     let begin = || History::begin(plan, program.name(), 0, &totals);
     let mut history = if plan.rank() == 0 { begin() } else { None };
     let exchanged_before = totals.epochs.iter().filter_map(|epoch| epoch.exchanged);
-    let exchanged_before = exchanged_before.reduce(|sum, epoch| sum.plus(&epoch));
+    let exchanged_before = exchanged_before.reduce(sum_of);
     let (mut since, mut interval) = (0, cutter.as_ref().map_or(0, Cutter::first_meeting));
     let done = u32::try_from(totals.epochs.len()).unwrap_or(u32::MAX);
     for number in done.saturating_add(1)..=plan.epochs {
@@ -196,7 +201,7 @@ fn epochs<P: Program>(
         history.end(&crate::report::test(&totals));
     }
     let exchanged = [exchanged_before, program.costs().exchanged].into_iter().flatten();
-    totals.exchanged = exchanged.reduce(|before, here| before.plus(&here));
+    totals.exchanged = exchanged.reduce(sum_of);
     Ok(Trained { totals, made, unsaved, ..Trained::default() })
 }
 

@@ -1,0 +1,103 @@
+//! The tables of statistics and metrics in `docs/` are those of the declarations.
+//!
+//! With `INTENDANT_WRITE_PAGES=1` in the environment, the test writes the tables instead of comparing them.
+
+use super::catalogue::{self, STATISTICS};
+use intendant_core::{Form, Statistic};
+use intendant_metrics::Metric;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Members of the report that have the numbers of metrics beside statistics.
+const MEMBERS: [(&str, &str); 14] = [
+    ("intendant_info", "`technique`, `task`"),
+    ("intendant_nodes", "`nodes`"),
+    ("intendant_workers", "`workers_per_node`"),
+    ("intendant_epoch", "`epochs[].epoch`"),
+    ("intendant_epochs_planned", "`config.epochs`"),
+    ("intendant_examples_total", "`epochs[].examples`"),
+    ("intendant_training_seconds_total", "`epochs[].seconds`"),
+    ("intendant_training_cpu_seconds_total", "`epochs[].cpu_seconds`"),
+    ("intendant_loss", "`epochs[].loss`"),
+    ("intendant_quality", "`epochs[].quality`"),
+    ("intendant_checkpoints_total", "`checkpoints.count`"),
+    ("intendant_checkpoint_bytes", "`checkpoints.bytes`"),
+    ("intendant_checkpoint_stop_seconds", "`checkpoints.stop_ms`"),
+    ("intendant_checkpoint_write_seconds", "`checkpoints.write_ms`"),
+];
+
+/// A table of the page with this heading, from the line after `<!-- NAME: ... -->` to `<!-- end -->`.
+fn compare(page: &str, name: &str, table: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let text = std::fs::read_to_string(&path).expect("a page");
+    let (before, rest) = text.split_once(&format!("<!-- {name}: ")).expect("a table begins");
+    let (comment, rest) = rest.split_once("-->\n").expect("a comment ends");
+    let (found, after) = rest.split_once("<!-- end -->").expect("a table ends");
+    let table = table.replace("|  |", "| |");
+    if found == table {
+        return;
+    }
+    assert!(
+        std::env::var_os("INTENDANT_WRITE_PAGES").is_some(),
+        "docs/{page} does not have the table `{name}` of the declarations; INTENDANT_WRITE_PAGES=1 cargo test -p \
+         intendant-train pages writes it:\n{table}"
+    );
+    let text = format!("{before}<!-- {name}: {comment}-->\n{table}<!-- end -->{after}");
+    std::fs::write(&path, text).expect("written");
+}
+
+/// As in the middle of a sentence; abbreviations keep their capitals.
+fn in_lower_case(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter();
+    match letters.clone().next() {
+        Some(second) if second.is_uppercase() => text.to_owned(),
+        Some(_) | None => first.flat_map(char::to_lowercase).chain(letters).collect(),
+    }
+}
+
+fn of_report(statistics: &[Statistic]) -> String {
+    let mut table = "| member | unit | meaning |\n| --- | --- | --- |\n".to_owned();
+    for statistic in statistics {
+        let (array, unit) = match statistic.shown.form {
+            Form::Number | Form::Part { .. } => ("", statistic.shown.unit.to_owned()),
+            Form::Each { .. } => ("[]", statistic.shown.unit.to_owned()),
+            Form::Durations => ("", "milliseconds: `mean`, `p50`, `p99`".to_owned()),
+            Form::Counts => ("", format!("{}: `mean`, `p50`, `p99`", statistic.shown.unit)),
+            Form::Thousandths => ("", "share: `mean`, `p50`, `p99`".to_owned()),
+        };
+        let meaning = in_lower_case(statistic.meaning());
+        writeln!(table, "| `{}{array}` | {unit} | {meaning} |", statistic.member).expect("memory");
+    }
+    table
+}
+
+fn member(metric: &Metric) -> String {
+    let fields =
+        STATISTICS.into_iter().flat_map(|(section, shown)| shown.iter().map(move |field| (section, field)));
+    let shown: Vec<_> = fields
+        .filter(|(_, field)| field.shown.metric == metric.name)
+        .map(|(section, field)| format!("`{section}.{}`", field.member))
+        .collect();
+    let named = MEMBERS.iter().find(|(name, _)| *name == metric.name);
+    named.map_or_else(|| shown.join(", "), |(_, member)| (*member).to_owned())
+}
+
+#[test]
+fn pages_have_the_statistics_of_reports() {
+    for (section, statistics) in STATISTICS {
+        compare("report.md", section, &of_report(statistics));
+    }
+}
+
+#[test]
+fn pages_have_the_metrics() {
+    let mut table =
+        "| metric | type | unit | meaning | report |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    for metric in catalogue::all() {
+        let Metric { name, kind, unit, help } = metric;
+        let (kind, help) = (kind.name(), in_lower_case(help));
+        writeln!(table, "| `{name}` | {kind} | {unit} | {help} | {} |", member(metric)).expect("memory");
+    }
+    compare("metrics.md", "metrics", &table);
+}
