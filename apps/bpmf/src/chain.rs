@@ -1,4 +1,4 @@
-//! The chain, on the threads of this node.
+//! The chain, run by the threads of this node.
 
 use crate::items::{Items, What};
 use crate::link::{Link, failed};
@@ -18,18 +18,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// A block of a chain, whose tasks are divided among threads. There is one on each node.
+/// The block of this node, whose tasks are divided among threads. Each node has one.
 pub(crate) struct Chain {
     data: Dataset,
     model: Arc<Model>,
     block: Block,
-    /// Buffers of each thread.
+    /// Buffers, one for each thread.
     scratches: Vec<Scratch>,
-    /// Where the nodes have met, until the chain begins.
+    /// The connection of the nodes until the chain begins.
     lobby: Option<Lobby>,
-    /// How the nodes reach each other's memory.
+    /// The way in which nodes reach each other's memory.
     way: Way,
-    /// The other nodes, if there are any, once it has begun.
+    /// The other nodes, if there are any; set when the chain has begun.
     link: Option<Link>,
     exchange: Exchange,
     nodes: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Chain {
     exports: bool,
 }
 
-/// Keys that are copied at once.
+/// Number of keys that are copied at once.
 const KEYS_AT_ONCE: usize = 1 << 10;
 
 /// The name of the task in reports.
@@ -46,7 +46,7 @@ pub(crate) const NAME: &str = "bpmf";
 /// The model of some data.
 pub(crate) fn model(data: &Dataset, config: Config) -> Result<Model, TrainError> {
     let rows = [data.rows().len(), data.columns().len()];
-    // Both are numbered with 32 bits.
+    // Rows and columns are numbered with 32 bits.
     let [rows, columns] = rows.map(|rows| u32::try_from(rows).unwrap_or(u32::MAX));
     let train = data.train().iter().map(|entry| (entry.row, entry.column, entry.value));
     let test = data.test().iter().map(|entry| (entry.row, entry.column, entry.value));
@@ -62,7 +62,8 @@ pub(crate) fn size(model: &Model) -> ModelSize {
     ModelSize { keys: rows, values, bytes: 8 * values, replicated: None }
 }
 
-/// What a split is measured on. Without validation entries, the chain is watched by the test entries.
+/// The entries on which a split is measured. Without validation entries, users watch the chain on the test
+/// entries.
 pub(crate) fn held(split: Split, model: &Model) -> Held {
     match split {
         Split::Valid if model.held(Held::Validation) > 0 => Held::Validation,
@@ -70,7 +71,7 @@ pub(crate) fn held(split: Split, model: &Model) -> Held {
     }
 }
 
-/// The sums of an epoch.
+/// The sums of an epoch, for the report.
 pub(crate) fn trained(sums: &Sums) -> Reduction {
     let mut reduction = Reduction::default();
     reduction.add("examples", sums.examples);
@@ -78,7 +79,7 @@ pub(crate) fn trained(sums: &Sums) -> Reduction {
     reduction
 }
 
-/// The sums of an evaluation.
+/// The sums of an evaluation, for the report.
 pub(crate) fn tested(sums: &Sums) -> Reduction {
     let mut reduction = Reduction::default();
     reduction.add("quality.rmse^2", sums.squares);
@@ -106,7 +107,7 @@ impl Chain {
         Ok(Self { data, model, block, scratches, lobby, way, link: None, exchange, nodes, exports })
     }
 
-    /// The sum of the sums of all nodes, at node 0.
+    /// At node 0, the sum of the sums of all nodes.
     fn total(&self, sums: Vec<(u32, Sums)>) -> Sums {
         self.model.total(sums).unwrap_or_default()
     }
@@ -118,25 +119,25 @@ impl Chain {
     }
 }
 
-/// Meets the other nodes, if a launcher started this process as one of several. Nodes whose settings or data
-/// differ refuse each other.
+/// Meets the other nodes, if a launcher started this process as one of several. Nodes with different settings
+/// or data refuse each other.
 fn lobby(plan: &Plan, digest: u64) -> Result<Option<Lobby>, TrainError> {
     let Some(rendezvous) = plan.rendezvous() else { return Ok(None) };
     let terms = intendant_train::terms(plan, NAME, digest);
     Lobby::enter(rendezvous.clone(), terms).map(Some).map_err(failed)
 }
 
-/// The way by which nodes reach each other's memory.
+/// The way in which nodes reach each other's memory.
 const fn way(transport: Transport) -> Way {
     match transport {
         Transport::Verbs => Way::Verbs,
         Transport::Shm => Way::Shm,
-        // The other kinds were refused.
+        // The other transports were refused.
         Transport::Auto | Transport::Tcp | Transport::Unix => Way::Auto,
     }
 }
 
-/// There are no other nodes.
+/// A single node, without others.
 struct Alone;
 
 impl Others for Alone {
@@ -145,8 +146,8 @@ impl Others for Alone {
     }
 }
 
-/// Runs all tasks, each on the next thread that is free. Results do not depend on which. Once `stop` is true,
-/// the tasks that have not begun do not run.
+/// Runs all tasks, each on the next free thread. The assignment does not change results. Once `stop` is true,
+/// tasks that have not begun do not run.
 fn run(tasks: Vec<Task<'_>>, scratches: &mut [Scratch], stop: &AtomicBool) -> Result<(), TrainError> {
     let count = tasks.len();
     let tasks = &Mutex::new(tasks.into_iter());
@@ -172,7 +173,7 @@ fn run(tasks: Vec<Task<'_>>, scratches: &mut [Scratch], stop: &AtomicBool) -> Re
         for thread in started {
             match thread.join() {
                 Ok(result) => done = done.and(result),
-                // The panic is told as that of the thread that runs the chain.
+                // The panic is reported as one of the thread that runs the chain.
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }

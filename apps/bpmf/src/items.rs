@@ -1,16 +1,17 @@
-//! What the nodes of a chain produce and consume: the same for processes ([`crate::link`]) and for simulated
-//! nodes ([`crate::simulated`]).
+//! The items that the nodes of a chain produce and consume. They are the same for processes ([`crate::link`])
+//! and for simulated nodes ([`crate::simulated`]).
 //!
-//! The items of the library are exchanged as [`Exchange`] says. Processes exchange more, at whose keys the
-//! library has none: sums of their results for node 0, and pieces of what it exports. The techniques to
-//! compare with use items of their own, to meet and to write all rows of a step at once.
+//! The [`Exchange`] determines how nodes exchange the items of the library. Processes exchange further items,
+//! whose keys follow those of the library: sums of their results for node 0, and pieces of the exported
+//! results. Techniques for comparison use items of their own, to meet and to write all rows of a step at
+//! once.
 
 use intendant_bpmf::{Block, Held, Item, Model, Side};
 use intendant_lapser::{Declaration, Item as Declared, Want};
 use intendant_train::Exchange;
 use std::ops::Range;
 
-/// The items of the chain of a model on so many nodes.
+/// The items of the chain of a model on `nodes` nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Items<'a> {
     pub(crate) model: &'a Model,
@@ -18,14 +19,14 @@ pub(crate) struct Items<'a> {
     pub(crate) exchange: Exchange,
 }
 
-/// Sums that nodes tell.
+/// The sums that nodes send to node 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Of training entries, after each iteration.
+    /// Sums over training entries, after each iteration.
     Epoch = 0,
-    /// Of the entries that the chain is watched by.
+    /// Sums over the entries by which users watch the chain.
     Validation = 1,
-    /// Of test entries.
+    /// Sums over test entries.
     Test = 2,
 }
 
@@ -33,9 +34,9 @@ impl What {
     const ALL: [Self; 3] = [Self::Epoch, Self::Validation, Self::Test];
 }
 
-/// Numbers of a node's costs, with which its sums begin.
+/// Number of numbers in a node's costs, with which its sums begin.
 pub(crate) const COSTS: usize = 11;
-/// Numbers of one part of the sums.
+/// Number of numbers in one part of the sums.
 pub(crate) const SUMS: usize = 8;
 
 impl<'a> Items<'a> {
@@ -43,7 +44,7 @@ impl<'a> Items<'a> {
         Self { model, nodes, exchange }
     }
 
-    /// Nodes and one of them, as blocks are numbered.
+    /// The number of a node and the number of nodes, as block numbers.
     const fn block(self, node: usize) -> (u32, u32) {
         (node as u32, self.nodes as u32)
     }
@@ -70,8 +71,8 @@ impl<'a> Items<'a> {
         Want { item: self.declared(item), slack }
     }
 
-    /// What the block of a node produces and consumes: the items of its steps. With an exchange of all items
-    /// with all nodes, it consumes those of all others.
+    /// The items of its steps that the block of a node produces and consumes. If the exchange sends all items
+    /// to all nodes, the block consumes the items of all other blocks.
     pub(crate) fn of_block(self, block: &Block) -> Declaration {
         let node = block.index() as usize;
         let consumed = match self.exchange {
@@ -94,8 +95,8 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// The same of a process, with the items that only processes have. With `exports`, node 0 gets what it
-    /// exports.
+    /// The same for a process, including the items that only processes have. With `exports`, node 0 gets the
+    /// exported results.
     pub(crate) fn of_process(self, block: &Block, exports: bool) -> Declaration {
         let node = block.index() as usize;
         let mut declared = self.of_block(block);
@@ -141,42 +142,42 @@ impl<'a> Items<'a> {
         self.model.keys() + kind * self.nodes as u64 + node as u64
     }
 
-    /// Sums of a node, which it tells node 0.
+    /// The item with the sums of a node, which the node sends to node 0.
     pub(crate) fn sums(self, what: What, node: usize) -> Declared {
         let (block, blocks) = self.block(node);
         Declared::new(self.key(what as u64, node), COSTS + SUMS * self.model.sums_of(block, blocks))
     }
 
-    /// How often a node has come to a meeting.
+    /// The item with the number of meetings to which a node has come.
     pub(crate) fn meeting(self, node: usize) -> Declared {
         Declared::new(self.key(3, node), 1)
     }
 
-    /// All rows of a node of one side, if it has any.
+    /// The item with all rows of a node of one side, if it has any.
     pub(crate) fn joined(self, side: Side, node: usize) -> Option<Declared> {
         let words = self.rows_of(side, node).len() * self.model.config().rank;
         (words > 0).then(|| Declared::new(self.key(4 + side as u64, node), words))
     }
 
-    /// Pieces of the results of a node other than 0, if it has any.
+    /// The item with pieces of the results of a node other than 0, if it has any.
     pub(crate) fn pieces(self, node: usize) -> Option<Declared> {
         let words = piece_words(self, node);
         (node > 0 && words > 0).then(|| Declared::new(self.key(6, node), words))
     }
 
-    /// How many pieces of a node node 0 has taken.
+    /// The item with the number of pieces of a node that node 0 has taken.
     pub(crate) fn taken(self, node: usize) -> Declared {
         Declared::new(self.key(7, node), 1)
     }
 }
 
-/// Words of a piece at most: 1 MiB.
+/// Maximum number of words of a piece: 1 MiB.
 const PIECE_WORDS: usize = 1 << 17;
 
-/// Words of a forecast.
+/// Number of words of a forecast.
 pub(crate) const FORECAST: usize = 7;
 
-/// A part of the results that are exported, which node 0 gets in pieces.
+/// A part of the exported results, which node 0 gets in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Means(Side),
@@ -193,7 +194,7 @@ impl Section {
         Self::Forecasts,
     ];
 
-    /// How many values a node has, and the words of each.
+    /// The number of values that a node has, and the number of words of each.
     pub(crate) fn extent(self, items: Items<'_>, node: usize) -> (usize, usize) {
         match self {
             Self::Means(side) | Self::Variances(side) => {
@@ -205,7 +206,8 @@ impl Section {
         }
     }
 
-    /// The values of a node in pieces: which values each has, counted from the node's first.
+    /// The values of a node, divided into pieces: the range of values in each, counted from the node's first
+    /// value.
     pub(crate) fn pieces(self, items: Items<'_>, node: usize) -> impl Iterator<Item = Range<usize>> {
         let (count, words) = self.extent(items, node);
         let at_once = (PIECE_WORDS / words).max(1);
@@ -213,7 +215,7 @@ impl Section {
     }
 }
 
-/// Words of the pieces of a node: as many as its longest piece has.
+/// The number of words of a node's pieces: that of its longest piece.
 fn piece_words(items: Items<'_>, node: usize) -> usize {
     let longest = |section: Section| {
         let words = section.extent(items, node).1;

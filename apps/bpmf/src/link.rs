@@ -9,7 +9,7 @@ use intendant_metrics::process;
 use intendant_train::{Costs, Exchange, Exchanged, TrainError};
 use std::sync::Arc;
 
-/// The variant of Lapser that carries the values. Those to compare with push them.
+/// The variant of Lapser that carries the values. Exchanges for comparison use pushes.
 pub(crate) const fn variant(exchange: Exchange) -> Variant {
     match exchange {
         Exchange::LapserPull => Variant::Pull,
@@ -28,30 +28,30 @@ pub(crate) fn failed(error: Error) -> TrainError {
     TrainError::Nodes { exit_code: error.exit_code(), source: error.into() }
 }
 
-/// This node among the others.
+/// This node, connected with the others.
 pub(crate) struct Link {
     process: Process<AnyWindow>,
     exchange: Exchange,
     model: Arc<Model>,
     nodes: usize,
-    /// How often the nodes have met.
+    /// Number of meetings so far.
     met: u64,
-    /// How often sums were told, by [`What`].
+    /// Number of times that sums were sent, by [`What`].
     told: [u64; 3],
-    /// Pieces of the results of each node that node 0 has taken.
+    /// Number of pieces of the results of each node that node 0 has taken.
     taken: Vec<u64>,
-    /// Time of setting and getting.
+    /// Time spent in sets and gets.
     busy_ns: u64,
     /// CPU time of this process when the chain began.
     cpu_start_ns: u64,
     clock: MonotonicClock,
-    /// What all nodes have done, as far as this node knows.
+    /// The costs of all nodes, as far as this node knows them.
     costs: Costs,
 }
 
 impl Link {
-    /// Starts to exchange items. `block` is that of this node. With `exports`, node 0 can
-    /// [`receive`](Link::receive_results) results.
+    /// Starts to exchange items. `block` is the block of this node. With `exports`, node 0 can
+    /// [`take`](Others::take) results.
     pub(crate) fn start(
         lobby: Lobby,
         way: Way,
@@ -80,7 +80,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Waits until every node has called this with the same name; their payloads by rank.
+    /// Waits until every node has called this function with the same name; returns their payloads by rank.
     pub(crate) fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, TrainError> {
         self.process.gather(name, payload).map_err(failed)
     }
@@ -101,7 +101,7 @@ impl Link {
         Items::new(&self.model, self.nodes, self.exchange)
     }
 
-    /// Runs a part of the exchange, and counts its time.
+    /// Runs a part of the exchange, and measures its time.
     fn timed<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, TrainError>) -> Result<T, TrainError> {
         let start = self.clock.now();
         let done = act(self);
@@ -109,7 +109,7 @@ impl Link {
         done
     }
 
-    /// Gets what the next step of the block needs.
+    /// Gets the items that the next step of the block needs.
     pub(crate) fn receive(&mut self, block: &mut Block) -> Result<(), TrainError> {
         self.timed(|link| {
             let mut needs = block.needs();
@@ -130,7 +130,7 @@ impl Link {
                 }
             }
             let get = |need: &intendant_bpmf::Need| {
-                // A value of clock 0 is none.
+                // Clock 0 stands for no value.
                 let (slack, least) = (need.slack, need.least());
                 Get { key: link.model.key(need.item), clock: least + slack, slack }
             };
@@ -149,7 +149,7 @@ impl Link {
         })
     }
 
-    /// Gets all rows of a side, and keeps `rows` of them, which ascend.
+    /// Gets all rows of a side, and keeps those in `rows`, which is in ascending order.
     fn receive_all(
         &mut self,
         block: &mut Block,
@@ -182,8 +182,8 @@ impl Link {
         refused.map_or(Ok(()), |error| Err(TrainError::Stopped(error.to_string())))
     }
 
-    /// Sets what a step of the block has produced. The nodes meet if the technique says so and they all have
-    /// made this step (`meets`).
+    /// Sets the items that a step of the block has produced. Then the nodes meet, if the technique requires
+    /// it and all nodes have made this step (`meets`).
     pub(crate) fn send(&mut self, block: &Block, produced: &Produced, meets: bool) -> Result<(), TrainError> {
         self.timed(|link| {
             let joins = link.exchange == Exchange::AllGather;
@@ -213,7 +213,7 @@ impl Link {
         })
     }
 
-    /// Waits until all nodes have come so far.
+    /// Waits until all nodes have come to this meeting.
     fn meet(&mut self) -> Result<(), TrainError> {
         self.met += 1;
         let (rank, met, items) = (self.rank(), self.met, self.items());
@@ -225,13 +225,13 @@ impl Link {
         self.process.get_all(&wants, |_, _, _| ()).map_err(failed)
     }
 
-    /// Sums of training entries after an iteration, of all nodes at node 0.
+    /// Sums over training entries after an iteration; at node 0, those of all nodes.
     pub(crate) fn epoch_sums(&mut self, block: &Block) -> Result<Vec<(u32, Sums)>, TrainError> {
         self.timed(|link| link.tell(What::Epoch, block.sums(None)))
     }
 
-    /// Sums of held-out entries, of all nodes at node 0. Of the validation, at most once in an iteration: no
-    /// node comes to the next one before node 0 has got them.
+    /// Sums over held-out entries; at node 0, those of all nodes. Those of the validation must be taken at
+    /// most once in an iteration: no node reaches the next iteration before node 0 has received them.
     pub(crate) fn held_sums(
         &mut self,
         block: &Block,
@@ -241,7 +241,7 @@ impl Link {
         self.timed(|link| link.tell(what, block.sums(Some(held))))
     }
 
-    /// Tells node 0 the sums of this node; there, adds those of all others.
+    /// Sends the sums of this node to node 0; at node 0, adds the sums of all others.
     fn tell(&mut self, what: What, own: Vec<(u32, Sums)>) -> Result<Vec<(u32, Sums)>, TrainError> {
         self.told[what as usize] += 1;
         let (clock, rank) = (self.told[what as usize], self.rank());
@@ -294,7 +294,7 @@ impl Link {
         Ok(all)
     }
 
-    /// What this node has done so far.
+    /// The costs of this node so far.
     fn own_costs(&self) -> [u64; COSTS] {
         let (stats, traffic) = (self.process.stats(), self.process.traffic());
         [
@@ -312,7 +312,7 @@ impl Link {
         ]
     }
 
-    /// Sends the results of this node to node 0, piece by piece, as node 0 takes them.
+    /// Sends the results of this node to node 0, piece by piece, at the pace of node 0.
     pub(crate) fn send_results(&mut self, block: &Block) -> Result<(), TrainError> {
         let (model, rank) = (Arc::clone(&self.model), self.rank());
         let items = Items::new(&model, self.nodes, self.exchange);
@@ -320,13 +320,13 @@ impl Link {
         let taken = items.taken(rank).key;
         let mut clock = 0;
         for mut words in Section::ALL.into_iter().flat_map(|section| results::words(section, items, block)) {
-            // The piece before is not needed any more.
+            // The previous piece is no longer needed.
             self.process.get_all(&[Get { key: taken, clock, slack: 0 }], |_, _, _| ()).map_err(failed)?;
             clock += 1;
             words.resize(item.words, 0);
             self.process.set(item.key, clock, &words).map_err(failed)?;
         }
-        // The node does not leave with the last one.
+        // The node must not leave before node 0 has taken the last piece.
         self.process.get_all(&[Get { key: taken, clock, slack: 0 }], |_, _, _| ()).map_err(failed)
     }
 
@@ -335,7 +335,7 @@ impl Link {
     }
 }
 
-/// The results of other nodes, at node 0.
+/// At node 0, the results of other nodes.
 impl Others for Link {
     fn take(&mut self, node: usize, piece: &mut dyn FnMut(&[u64])) -> Result<(), TrainError> {
         self.taken[node] += 1;

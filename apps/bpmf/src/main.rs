@@ -85,8 +85,8 @@ fn app() -> App {
 const ONE_CHAIN: &str = "no iteration of a chain has the best model, as predictions are averages over all iterations after \
                          the burn-in";
 
-/// Iterations, a third of which is burn-in: enough for the built-in data and for sets of some ten thousand
-/// entries.
+/// Number of iterations, a third of which is burn-in: enough for the built-in data and for sets of some ten
+/// thousand entries.
 const EPOCHS_DEFAULT: u32 = 120;
 
 fn main() -> ExitCode {

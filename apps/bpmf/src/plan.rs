@@ -18,7 +18,7 @@ pub(crate) struct Resolved {
     valid: Option<TestSource>,
 }
 
-/// Nodes at most: each has a block.
+/// Maximum number of nodes: each has a block.
 const NODES_MAX: usize = intendant_bpmf::LEAVES_MAX as usize;
 
 /// The data set that is factorised by default.
@@ -32,7 +32,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
             "--float is f32, but samples are drawn and averaged in f64: leave it out".to_owned(),
         ));
     }
-    // A chain that goes on for longer keeps its burn-in.
+    // A chain that is continued for longer keeps its burn-in.
     let resumed = plan.resumed("burn-in").and_then(|burn_in| u32::try_from(burn_in.as_u64()?).ok());
     let config = Config {
         rank: flags.rank,
@@ -94,7 +94,7 @@ fn refuse_what_is_not_simulated(plan: &Plan) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// The error as one of the command line: settings are flags.
+/// Converts the error to one of the command line: settings are flags.
 pub(crate) fn usage(error: BpmfError) -> TrainError {
     if matches!(error, BpmfError::Setting { .. }) {
         return TrainError::usage(format!("--{error}"));

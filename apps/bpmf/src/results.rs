@@ -1,9 +1,9 @@
-//! What a chain exports, brought to node 0 and written there.
+//! The exported results of a chain: brought to node 0 and written there.
 //!
 //! The results of all nodes are one sequence of values: posterior means and variances of all rows, then of
-//! all columns, then forecasts; of each, those of node 0 first. Node 0 writes the sequence, and takes the
-//! values of another node in pieces of at most 1 MiB, through an item of that node: the node sets the next
-//! piece when node 0 has taken the one before. So nothing takes memory in proportion to the results.
+//! all columns, then forecasts. Within each, the values of node 0 come first. Node 0 writes the sequence. It
+//! takes the values of another node in pieces of at most 1 MiB, through an item of that node: the node sets
+//! the next piece when node 0 has taken the previous one. So no memory is proportional to the results.
 
 use crate::items::{FORECAST, Items, Section};
 use intendant_bpmf::{Block, Forecast, Posterior, Side};
@@ -51,14 +51,14 @@ pub(crate) fn words<'a>(
     }
 }
 
-/// The other nodes, for node 0.
+/// The other nodes, as seen by node 0.
 pub(crate) trait Others {
     /// Hands the next piece of a node to `piece`.
     fn take(&mut self, node: usize, piece: &mut dyn FnMut(&[u64])) -> Result<(), TrainError>;
 }
 
 /// Writes the files of a chain, at node 0. Without a folder, or after a file could not be written, it takes
-/// what the other nodes have and drops it. The outer error is one of the nodes.
+/// the values of the other nodes and discards them. The outer error comes from the exchange with the nodes.
 pub(crate) fn write(
     folder: Option<&Path>,
     (items, block, data): (Items<'_>, &Block, &Dataset),
@@ -107,7 +107,7 @@ fn names(folder: &Path, data: &Dataset) -> Result<(), WriteError> {
     write_text(&folder.join("mean.txt"), |file| writeln!(file, "{}", data.mean()))
 }
 
-/// A node has told something else than what it computed.
+/// A node has sent something other than its results.
 pub(crate) fn malformed(node: usize) -> TrainError {
     TrainError::Stopped(format!("node {node} has sent something else than what it computed: a bug"))
 }
@@ -141,7 +141,7 @@ impl Sink {
         }
     }
 
-    /// Writes the values that follow.
+    /// Writes the next values.
     fn write(&mut self, words: &[u64], data: &Dataset) -> Result<(), WriteError> {
         match self {
             Self::Matrix { matrix, rank, next } => {

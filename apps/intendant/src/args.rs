@@ -18,8 +18,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Parses a command line whose first word is the program's name. `help NAME` is `NAME --help`, also for
-    /// programs, of which the parser knows nothing.
+    /// Parses a command line whose first word is the program's name. `help NAME` is treated as `NAME --help`,
+    /// also for external programs, which the parser does not know.
     ///
     /// # Errors
     /// If the command line is wrong or asks for help.

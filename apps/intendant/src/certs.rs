@@ -1,7 +1,7 @@
 //! `intendant certs DIR`: an authority and one certificate, to try encrypted clusters.
 //!
-//! All nodes may use the same certificate: it proves that a process is a node of the cluster, not which one.
-//! The authority's key is not kept, so that nothing else can be signed with it.
+//! All nodes may use the same certificate: it proves that a process is a node of the cluster, but not which
+//! node. The authority's key is not kept, so that it cannot sign further certificates.
 
 use crate::stdout::print;
 use intendant::TLS_NAME;
@@ -21,7 +21,7 @@ const CERT: &str = "node.pem";
 const KEY: &str = "node-key.pem";
 const CA: &str = "ca.pem";
 
-/// Certificates are valid from this long ago: clocks of machines differ.
+/// Certificates are valid from this long ago, because clocks of machines differ.
 const BEFORE: Duration = Duration::days(1);
 
 /// Why there are no certificates.
@@ -43,7 +43,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// Certificates as texts.
+/// Certificates as text.
 struct Made {
     ca: String,
     cert: String,
@@ -110,7 +110,7 @@ fn write(folder: &Path, made: &Made) -> Result<PathBuf, Problem> {
         }
     };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed(folder))?;
-    // The key first: with only it, no node can start.
+    // The key is written first: with the key alone, no node can start.
     for (name, text, mode) in [(KEY, &made.key, 0o600), (CERT, &made.cert, 0o644), (CA, &made.ca, 0o644)] {
         let path = folder.join(name);
         let created = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);

@@ -1,5 +1,5 @@
-//! `intendant checkpoint`: looks into checkpoints, verifies, exports and compares them, without the program
-//! that wrote them.
+//! `intendant checkpoint`: shows, verifies, exports and compares checkpoints, without the program that wrote
+//! them.
 
 mod args;
 mod compare;
@@ -24,7 +24,7 @@ pub(crate) fn run(args: CheckpointArgs) -> ExitCode {
         Command::Show { dir, json } => (show::run(&dir, json), exit::OTHER),
         Command::Verify { dir } => (verify::run(&dir), exit::OTHER),
         Command::Export(args) => (export::run(&args), exit::OTHER),
-        // As for the program of that name, 1 says that there are differences.
+        // As in the program `diff`, 1 means that there are differences.
         Command::Diff { a, b, values } => (diff::run(&a, &b, values), exit::USAGE),
     };
     done.unwrap_or_else(|error| {

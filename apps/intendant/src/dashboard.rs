@@ -73,7 +73,7 @@ pub(crate) fn run(args: DashboardArgs) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Wrong usage.
+/// Exit code of wrong usage.
 const USAGE: u8 = crate::program::USAGE;
 
 fn serve(args: DashboardArgs) -> Result<(), (u8, String)> {
@@ -100,17 +100,17 @@ fn serve(args: DashboardArgs) -> Result<(), (u8, String)> {
         events_max: args.max_events,
     };
     let ready = |address: SocketAddr| {
-        // All addresses of the machine are no address that a browser can open.
+        // The unspecified address stands for all addresses of the machine; a browser cannot open it.
         let place = if address.ip().is_unspecified() {
             format!("ADDRESS-OF-THIS-MACHINE:{}", address.port())
         } else {
             address.to_string()
         };
         let line = format!("http://{place}/{hint}\n");
-        // The page can be opened without this line, too.
+        // Users can open the page without this line, too.
         let _ = print(&line, 0);
         if args.open && !hint.is_empty() {
-            // Other users of the machine see the arguments of programs.
+            // Other users of the machine can see the arguments of programs.
             eprintln!(
                 "intendant: no browser was opened, because it would need the token: open the address yourself"
             );
@@ -122,7 +122,7 @@ fn serve(args: DashboardArgs) -> Result<(), (u8, String)> {
         .map_err(|error| (if error.is_usage() { USAGE } else { 1 }, error.to_string()))
 }
 
-/// The token of a file. Its text is never repeated.
+/// Reads a token from a file. Errors never repeat its text.
 fn read_token(path: &PathBuf) -> Result<Token, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the token from {}: {error}", path.display()))?;
@@ -135,7 +135,7 @@ fn read_token(path: &PathBuf) -> Result<Token, String> {
     Token::from_hex(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Opens a page. Without a desktop, the printed address must do.
+/// Opens a page. Without a desktop, users open the printed address.
 fn open(address: &str) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let opened = Command::new(program)

@@ -1,5 +1,4 @@
-//! Whether this machine can run a cluster, as a table: what was looked at, what was found, and what to do
-//! about it.
+//! Whether this machine can run a cluster, as a table: the subjects, the findings, and what to do about them.
 
 use crate::args::DoctorArgs;
 use crate::stdout::print;
@@ -12,11 +11,11 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Open files of a node with 1,024 peers on a few channels, and some to spare; below it a warning tells how
-/// far one gets.
+/// The number of open files of a node with 1,024 peers on a few channels, and some to spare. If the limit is
+/// lower, a warning says for how many peers it suffices.
 const FILES_ADVISED: u64 = 4096;
 
-/// Memory below which even a small model beside its data is tight.
+/// Below this amount of memory, even a small model and its data hardly fit.
 const MEMORY_ADVISED_MIB: u64 = 512;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +37,7 @@ impl Finding {
     }
 }
 
-/// Prints the table. With a coordinator's address, asks it too.
+/// Prints the table. If the arguments have a coordinator's address, also asks the coordinator.
 pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
     let mut findings =
         vec![versions(), processors(), memory(), loopback(), unix_sockets(), files(), environment()];
@@ -134,7 +133,7 @@ fn greet_over_loopback() -> std::io::Result<u16> {
     if &heard == b"intendant" { Ok(address.port()) } else { Err(std::io::ErrorKind::InvalidData.into()) }
 }
 
-/// Whether nodes of this machine can do without TCP. They need not.
+/// Whether nodes of this machine can communicate without TCP. They need not.
 fn unix_sockets() -> Finding {
     let subject = "Unix sockets";
     match greet_over_unix_socket() {
@@ -202,7 +201,7 @@ fn environment() -> Finding {
     }
 }
 
-/// The certificate that the arguments name, if they do.
+/// The certificate that the arguments name, if they name one.
 fn certificate(args: &DoctorArgs) -> Result<Option<Tls>, Finding> {
     args.tls.load().map_err(|error| Finding::new("certificate", Severity::Failure, error.to_string()))
 }

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Err(help) => return printed(help.print(), ExitCode::SUCCESS),
     };
     match args.command {
-        // That program has a log of its own.
+        // The training program has a log of its own.
         Command::Program(words) => program::run(words),
         Command::Launch(args) => {
             log_to_stderr();
@@ -80,7 +80,7 @@ fn log_to_stderr() {
     tracing_subscriber::registry().with(targets).with(stderr).init();
 }
 
-/// Prints the token of readers.
+/// Prints the token for readers of metrics.
 fn metrics_token() -> ExitCode {
     let token = match Rendezvous::token_from_env() {
         Ok(Some(token)) => token.of_readers().to_hex(),
@@ -101,7 +101,7 @@ fn metrics_token() -> ExitCode {
 
 fn launch(args: LaunchArgs) -> ExitCode {
     let mut command = args.command.into_iter();
-    // The command line parser requires at least one.
+    // The command-line parser requires at least one word.
     let program = command.next().unwrap_or_default();
     let mut launch = Launch::new(args.nodes, program).args(command).max_restarts(args.max_restarts);
     launch = launch.survives(args.survive);

@@ -9,18 +9,18 @@ use std::process::{Command, ExitCode};
 /// Exit code of wrong usage.
 pub(crate) const USAGE: u8 = 2;
 
-/// Commands to propose for a name that is similar.
+/// Commands that are suggested for a similar name.
 const COMMANDS: [&str; 10] =
     ["launch", "doctor", "checkpoint", "bpmf", "kge", "lda", "lr", "mf", "sketch", "word2vec"];
 
-/// How similar a name must be, from 0 to 1.
+/// The minimum similarity of a suggested name, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// Replaces this process by the program that the first of `words` names, with the others as its arguments.
+/// Replaces this process by the program that the first of `words` names; the other words are its arguments.
 /// Returns only if it cannot.
 pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
     let mut words = words.into_iter();
-    // The command line parser gives at least the name.
+    // The command-line parser provides at least the name.
     let name = words.next().unwrap_or_default();
     let shown = shown(&name);
     if name.as_encoded_bytes().contains(&b'/') || name.is_empty() {
@@ -46,7 +46,7 @@ fn wrong(what: &str, proposal: &str) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// `name` without characters that terminals act on.
+/// `name` without characters that control a terminal.
 fn shown(name: &OsStr) -> String {
     name.to_string_lossy().escape_debug().to_string()
 }
@@ -58,8 +58,8 @@ fn proposal(name: &OsStr) -> String {
     best.filter(|best| best.0 >= SIMILARITY_MIN).map_or(String::new(), |best| format!(" is it '{}'?", best.1))
 }
 
-/// The program in this program's folder, where `cargo install` and `cargo build` put both. The folder need
-/// not be on PATH.
+/// The program in the folder of this program, where `cargo install` and `cargo build` put both. The folder
+/// need not be on PATH.
 fn beside(program: &OsStr) -> Option<PathBuf> {
     let here = std::env::current_exe().ok()?;
     Some(here.parent()?.join(program)).filter(|path| is_executable(path))

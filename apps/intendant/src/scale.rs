@@ -1,4 +1,4 @@
-//! `intendant scale`: asks a run with copies to go on with another number of nodes.
+//! `intendant scale`: asks a run with copies to continue with another number of nodes.
 
 use crate::args::ScaleArgs;
 use crate::program;
@@ -8,7 +8,7 @@ use intendant::control::standby::ScaleError;
 use std::cmp::Ordering;
 use std::process::ExitCode;
 
-/// Asks, and says what follows.
+/// Asks the run, and prints what follows.
 pub(crate) fn run(args: &ScaleArgs) -> ExitCode {
     let refused = |error: &dyn std::fmt::Display| {
         eprintln!("intendant: {error}");

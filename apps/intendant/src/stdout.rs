@@ -13,7 +13,7 @@ pub(crate) fn print(text: &str, code: u8) -> ExitCode {
 /// The exit code after writing to standard output: `code`, or that of a failure if the output is lost.
 pub(crate) fn printed(written: std::io::Result<()>, code: ExitCode) -> ExitCode {
     match written {
-        // A reader that has closed its end of the pipe has read what it wanted.
+        // If the reader has closed its end of the pipe, it has read what it needed.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             eprintln!("intendant: cannot write to standard output: {error}");
             ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! `intendant trace`: looks into traces, merges and compares them.
+//! `intendant trace`: shows, merges and compares traces.
 
 mod allocation;
 mod args;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: TraceArgs) -> ExitCode {
     match text {
         Ok(text) => print(&text, 0),
         Err(failure) => {
-            // The reason may repeat what a file says.
+            // The reason may quote text from a file.
             eprintln!("intendant: {}", words::shown(&failure.to_string()));
             ExitCode::from(failure.exit_code())
         }

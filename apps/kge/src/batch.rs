@@ -20,8 +20,8 @@ pub(crate) struct Query {
     pub(crate) scores_triple: bool,
 }
 
-/// A batch, prepared before it is trained. What a single score needs lies within it: loaders prepare
-/// thousands of them ahead.
+/// A batch, prepared before it is trained. The data of a single score is stored inside the struct, because
+/// loaders prepare thousands of scores ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Two queries per example: object, subject.
@@ -32,7 +32,7 @@ pub struct Batch {
     pub(crate) uses: SmallVec<[u32; 4]>,
     /// Number of triples that the batch counts as trained.
     pub(crate) examples: u64,
-    /// The answer's key if it is none of the direct keys: in a step that trains one corrupted triple.
+    /// The answer's key if it is not one of the direct keys, as in a step that trains one corrupted triple.
     pub(crate) answer: Option<Key>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Scored {
 }
 
 impl Scored {
-    /// The triple that the `at`-th step of a triple trains, with so many negatives per side. The triple
+    /// The triple that the `at`-th step of a triple trains, with `negatives` negatives per side. The triple
     /// itself comes first.
     pub(crate) const fn nth(at: u64, negatives: u64) -> Self {
         match at {
@@ -95,8 +95,9 @@ impl Batch {
         self.answer.unwrap_or_else(|| keys[query.target as usize])
     }
 
-    /// The queries of `triples` and their distinct keys: entities first, each ascending. The key of relation
-    /// `r` is `relations.0 + r`, that of its reciprocal `relations.1 + r` if there are any.
+    /// The queries of `triples` and their distinct keys: entities first, then relations, each in ascending
+    /// order. The key of relation `r` is `relations.0 + r`, that of its reciprocal `relations.1 + r` if there
+    /// are any.
     pub(crate) fn new(triples: &[Triple], relations: (u64, Option<u64>)) -> (Self, Vec<Key>) {
         let (forward, reciprocal) = relations;
         let mut keys: Vec<Key> =

@@ -72,15 +72,15 @@ impl Clusters {
                 same
             });
             split += usize::from(shares.len() > 1);
-            // A relation resides at the node with most of its triples; at the first of them if several have
-            // as many.
+            // A relation resides at the node with most of its triples. If several nodes have equally many, it
+            // resides at the first of them.
             if let Some((_, node)) = shares.iter().max_by_key(|(triples, node)| (*triples, Reverse(*node))) {
                 of_nodes[*node as usize].push(relation as u32);
             }
         }
 
         let mut by_node: Vec<Vec<u32>> = vec![Vec::new(); nodes as usize];
-        // Parts are taken from their ends.
+        // The loop below takes parts from the ends of these lists.
         places.iter_mut().for_each(|places| places.reverse());
         for (number, triple) in train.iter().enumerate() {
             let places = &mut places[triple.relation as usize];
@@ -135,7 +135,7 @@ impl Clusters {
     }
 }
 
-/// The relations, split where they must be; without those that have no triples.
+/// The relations that have triples, split where they must be.
 fn parts(counts: &[u64], triples: u64, nodes: u32) -> Vec<Part> {
     let nodes = u64::from(nodes);
     let mut parts = Vec::with_capacity(counts.len());
@@ -151,8 +151,8 @@ fn parts(counts: &[u64], triples: u64, nodes: u32) -> Vec<Part> {
     parts
 }
 
-/// The node of each part: the largest first, each to the node with the fewest triples so far, the first of
-/// these.
+/// The node of each part. Parts are assigned in descending order of size, each to the node with the fewest
+/// triples so far; among several such nodes, to the first.
 fn balance(parts: &[Part], nodes: u32) -> Vec<u32> {
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by_key(|at| Reverse(parts[*at].triples));

@@ -1,4 +1,4 @@
-//! Partitions of triples by relation, for all kinds of graphs and numbers of nodes.
+//! Assignments of triples to nodes by relation, for all kinds of graphs and numbers of nodes.
 
 use super::*;
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn check(counts: &[usize], nodes: u32) {
     let clusters = Clusters::by_relation(&train, counts.len(), nodes);
     assert_eq!(clusters, Clusters::by_relation(&train, counts.len(), nodes));
 
-    // Every triple at exactly one node, in order.
+    // Every triple is at exactly one node, in order.
     let mut all: Vec<u32> = (0..nodes).flat_map(|node| clusters.triples(node).to_vec()).collect();
     assert!((0..nodes).all(|node| clusters.triples(node).is_sorted()));
     all.sort_unstable();

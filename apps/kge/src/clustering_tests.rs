@@ -1,5 +1,5 @@
-//! What clustering by relation and latency hiding do to the program of a worker: which keys it accesses,
-//! which it has brought to its node before.
+//! How clustering by relation and latency hiding change the program of a worker: which keys it accesses, and
+//! which keys it has brought to its node before.
 
 use super::tests::{config, graph};
 use super::*;
@@ -55,7 +55,7 @@ fn every_triple_is_trained_once_by_any_number_of_workers() {
                     batches(&task, 2, partition).flat_map(|b| triples(&b).collect::<Vec<_>>()).collect();
                 let of_node = clusters.triples(partition.node());
                 assert!(own.iter().all(|t| of_node.iter().any(|n| task.data.train[*n as usize] == *t)));
-                // Within a node, workers differ by a batch at most.
+                // Within a node, workers differ by at most one batch.
                 let fair = of_node.len() as f64 / f64::from(per_node);
                 assert!((own.len() as f64 - fair).abs() <= 5.0, "{} of {}", own.len(), of_node.len());
                 seen.extend(own);
@@ -67,7 +67,7 @@ fn every_triple_is_trained_once_by_any_number_of_workers() {
             assert_eq!(digest(&task, 2, nodes, per_node), digest(&task, 2, 1, 1));
             assert_ne!(digest(&task, 2, nodes, per_node), digest(&task, 3, nodes, per_node));
         }
-        // Negatives belong to their triple, and so even this is the same.
+        // Negatives belong to their triple, so that even these samples are the same.
         let logistic = |cluster| digest(&task(Loss::Logistic, false, cluster), 2, nodes, per_node);
         assert_eq!(logistic(Cluster::Relations), logistic(Cluster::None));
     }
@@ -129,7 +129,7 @@ fn without_clusters_nothing_has_a_home_and_everything_travels() {
     assert!(task.clusters(2).is_none());
 }
 
-/// What a batch pulls.
+/// The pull of a batch.
 pub(super) struct Pull {
     pub(super) keys: Vec<Key>,
     /// How many of the keys, at their end, are samples.
@@ -138,14 +138,14 @@ pub(super) struct Pull {
     localized: usize,
 }
 
-/// What a worker does.
+/// The trace of a worker.
 pub(super) struct Run {
     residents: Vec<Key>,
     localized: Vec<Vec<Key>>,
     pub(super) pulls: Vec<Pull>,
 }
 
-/// Rows that are all the same: what a batch makes of one is forgotten, so that values stay finite.
+/// Rows that all have the same values. Changes that a batch makes are discarded, so that values stay finite.
 struct Same<'a>(&'a Kge<f32>, &'a [Key], Vec<f32>);
 
 impl Rows<f32> for Same<'_> {
@@ -159,7 +159,7 @@ impl Rows<f32> for Same<'_> {
     fn prefetch(&self, _at: usize) {}
 }
 
-/// One worker of several, by itself; all values are the same.
+/// Runs one worker of several by itself; all values are the same.
 pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule) -> Run {
     let mut loader = Loader::new(Arc::clone(task), partition, &schedule);
     let mut driver = Driver::new(Arc::clone(task), partition, schedule);
@@ -225,8 +225,8 @@ pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule
     }
 }
 
-/// The papers' setting: the relations are there from the beginning, and while a triple is trained, the
-/// entities of the next one, negatives included, are on their way; none further ahead.
+/// The papers' setting: the relations are at the node from the beginning. While a triple is trained, the
+/// entities of the next one, negatives included, are on their way, and no entities further ahead.
 #[test]
 fn a_worker_brings_the_next_batch_near_while_it_trains_this_one() {
     let config = Config {
@@ -249,7 +249,7 @@ fn a_worker_brings_the_next_batch_near_while_it_trains_this_one() {
                     keys.iter().partition(|key| key.0 < ENTITIES);
                 assert_eq!((relations.len(), *sampled), (1, 20));
                 if let Some(near) = run.localized.get(at) {
-                    // What was localized is what is pulled, apart from relations.
+                    // The localized keys are the pulled ones, apart from relations.
                     assert!(BTreeSet::from_iter(&entities).into_iter().eq(near));
                 }
             }

@@ -35,7 +35,7 @@ pub struct Config {
     pub batch: usize,
     /// What is minimised.
     pub loss: Loss,
-    /// Samples: per batch or per query, as [`Loss`] says.
+    /// Samples: per batch or per query, depending on the [`Loss`].
     pub negatives: usize,
     /// Whether every relation has a reciprocal, with which subjects are predicted.
     pub reciprocal: bool,
@@ -67,7 +67,8 @@ impl Config {
         if self.separate { 1 + 2 * self.negatives as u64 } else { 1 }
     }
 
-    /// Whether batches are trained in place: all but those whose softmax is computed by matrix products.
+    /// Whether batches are trained in place: all batches except those whose softmax is computed by matrix
+    /// products.
     pub(crate) const fn trains_in_place(&self) -> bool {
         match self.loss {
             Loss::Softmax => self.batch == 1,
@@ -138,8 +139,8 @@ impl Config {
         wrong("batch", value, &allowed)
     }
 
-    /// Elements of the larger of a batch's two large arrays, in the worst case: the values that it pulls, or
-    /// its scores. None of the factors is above its own maximum, so that nothing overflows.
+    /// Number of elements of the larger of a batch's two large arrays, in the worst case: the values that it
+    /// pulls, or its scores. No factor exceeds its own maximum, so that nothing overflows.
     fn elements(&self, relations: u64) -> u64 {
         let (batch, negatives, dim) = (self.batch as u64, self.negatives as u64, self.dim as u64);
         let (entities, queries) = (2 * batch, 2 * batch);
@@ -147,7 +148,7 @@ impl Config {
             Loss::Softmax => (negatives, queries * (entities + negatives)),
             Loss::Logistic => (queries * negatives, queries * negatives),
         };
-        // At most a relation and its reciprocal for every triple.
+        // At most one relation and its reciprocal for every triple.
         let relations = relations.min(2 * batch) * self.scorer().relation_len() as u64;
         scores.max(2 * ((entities + samples) * dim + relations))
     }
@@ -166,10 +167,11 @@ const COMPLEX_DIM_MAX: usize = intendant_core::limits::VALUE_BYTES_MAX / 16;
 /// The relations' matrices are the largest values.
 const RESCAL_DIM_MAX: usize = COMPLEX_DIM_MAX.isqrt();
 
-/// Triples or samples of a batch at most.
+/// Maximum number of triples or samples of a batch.
 const COUNT_MAX: usize = 1 << 20;
 
-/// Elements of a batch's values or scores at most: they must fit into memory several times, for each worker.
+/// Maximum number of elements of a batch's values or scores: they must fit into memory several times, for
+/// each worker.
 const ELEMENTS_MAX: u64 = 1 << 28;
 
 #[cfg(test)]

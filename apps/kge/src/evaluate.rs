@@ -17,8 +17,8 @@
 //! matrix product in the element type decides on which side of the answer's score an entity is, unless the
 //! difference is within the bound of the rounding error.
 //!
-//! Entities stream by in parts ([`Evaluation::part`]); memory is proportional to the number of held-out
-//! triples.
+//! The evaluation receives entities in parts ([`Evaluation::part`]); its memory is proportional to the number
+//! of held-out triples.
 
 use crate::data::{Answers, Known, Triple};
 use crate::matrix::{Rows, RowsMut, multiply_transposed};
@@ -28,20 +28,20 @@ use intendant_task::{Evaluation, Partition, Reduction};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Queries of one matrix product. The other side is a part of the stream, whose size its sender bounds; the
-/// scores of so many queries and a thousand entities fit into the cache.
+/// Queries of one matrix product. The other factor is a part of the entities, whose size the sender limits.
+/// The scores of this many queries and a thousand entities fit into the cache.
 const QUERIES_PER_BLOCK: usize = 64;
 
-/// Triples of an evaluating worker, at least, if there are as many. Each of them reads all entities, which
-/// costs as much as ranking a few dozen triples.
+/// Minimum number of triples per evaluating worker, if there are enough. Each evaluating worker reads all
+/// entities, which costs as much as ranking a few dozen triples.
 const TRIPLES_PER_WORKER_MIN: usize = 256;
 
-/// The triples that a worker evaluates. If there are few, some workers evaluate none; those that do are
-/// spread over all nodes.
+/// The triples that a worker evaluates. If there are few, some workers evaluate none; the others are spread
+/// over all nodes.
 pub(crate) fn share(triples: &[Triple], partition: Partition) -> Vec<Triple> {
     let (worker, workers) = (partition.worker as usize, partition.workers as usize);
     let evaluating = (triples.len() / TRIPLES_PER_WORKER_MIN).clamp(1, workers);
-    // Number `at` of those that evaluate is worker `at * workers / evaluating`.
+    // The `at`-th evaluating worker is worker `at * workers / evaluating`.
     let at = (worker * evaluating).div_ceil(workers);
     if at == evaluating || at * workers / evaluating != worker {
         return Vec::new();
@@ -49,10 +49,10 @@ pub(crate) fn share(triples: &[Triple], partition: Partition) -> Vec<Triple> {
     triples.iter().skip(at).step_by(evaluating).copied().collect()
 }
 
-/// Entities per prediction that the held-out loss judges besides the answer.
+/// Entities per prediction, besides the answer, for which the held-out loss is computed.
 const CORRUPTED: usize = 10;
 
-/// Names the randomness of these entities.
+/// The stream of random numbers that chooses these entities.
 const CORRUPTION: u64 = 0x6865_6c64;
 
 /// One worker's share of a link prediction.
@@ -70,7 +70,7 @@ pub struct Ranking<E> {
 
 /// A prediction and the part of its rank that is known so far.
 struct Ranked {
-    /// Entities that are not counted.
+    /// Entities that are not ranked.
     answers: Answers,
     /// Keys of the entity that is given, of the relation and of the answer.
     anchor: u64,
@@ -83,7 +83,7 @@ struct Ranked {
     norm: f64,
     higher: u64,
     equal: u64,
-    /// Entities that the held-out loss judges, and their part of it.
+    /// Entities for which the held-out loss is computed, and their losses.
     corrupted: [u32; CORRUPTED],
     losses: [f64; CORRUPTED],
 }
@@ -226,7 +226,7 @@ enum Rough {
 }
 
 impl<E: Element> Part<'_, E> {
-    /// Ranks the entities of this part for some predictions.
+    /// Ranks the answers of some predictions among the entities of this part.
     fn rank(&self, ranked: &mut [Ranked], queries: &[E]) {
         let (dim, stride, entities) = (self.dim, 2 * self.dim, self.norms.len());
         let mut scores = vec![E::ZERO; QUERIES_PER_BLOCK * entities];
@@ -276,13 +276,13 @@ impl<E: Element> Part<'_, E> {
 
     /// Counts the entities that score at least as high as the answer.
     fn count(&self, ranked: &mut Ranked, query: &[E], scores: &[E], left_out: &[usize]) {
-        // No rounding error is larger than this times the length of the entity's embedding.
+        // No rounding error exceeds this factor times the length of the entity's embedding.
         let error = ranked.norm * rounding_bound::<E>(self.dim);
         let answer = ranked.score;
         let compare = |rough: E, norm: f64| {
             let difference = rough.to_f64() - answer;
             let within = error * norm;
-            // A value that overflows the element type is finite in double precision.
+            // A value that overflows the element type may be finite in double precision.
             if difference > within && difference < f64::INFINITY {
                 Rough::Higher
             } else if difference < -within && difference > f64::NEG_INFINITY {
@@ -312,7 +312,7 @@ impl<E: Element> Part<'_, E> {
                 if exact == answer {
                     ranked.equal += 1;
                 } else if exact < answer {
-                    // It is as high by rounding only.
+                    // The rough score was as high only because of rounding.
                 } else {
                     ranked.higher += 1;
                 }
@@ -328,7 +328,7 @@ fn rounding_bound<E: Element>(dim: usize) -> f64 {
         ElementType::F32 => f64::from(f32::EPSILON),
         ElementType::F64 => f64::EPSILON,
     };
-    // EPSILON is twice the unit of rounding.
+    // EPSILON is twice the unit roundoff.
     (dim + 1) as f64 * epsilon
 }
 
@@ -346,7 +346,8 @@ fn score<E: Element>(query: &[E], embedding: &[E]) -> f64 {
     sums.iter().fold(rest, |sum, s| sum + s)
 }
 
-/// The logistic loss of an entity with this score that is no answer; of an answer with the negative score.
+/// The logistic loss of an entity with this score that is not an answer; for an answer, pass the negative
+/// score.
 fn softplus(score: f64) -> f64 {
     score.max(0.0) + (-score.abs()).exp().ln_1p()
 }

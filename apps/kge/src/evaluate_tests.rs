@@ -1,4 +1,4 @@
-//! Ranks against their definition.
+//! Compares ranks with their definition.
 
 use super::*;
 use crate::data::{Dataset, Names};
@@ -116,8 +116,8 @@ fn naive<E: Element>(data: &Dataset, model: &[Vec<E>], reciprocal: bool, scorer:
     sums
 }
 
-/// Evaluates the test triples with `workers` workers; values stream in parts of `part` keys, in a permuted
-/// order.
+/// Evaluates the test triples with `workers` workers, which receive values in parts of `part` keys, in a
+/// permuted order.
 fn evaluate<E: Element>(
     data: &Dataset,
     model: &[Vec<E>],
@@ -200,7 +200,7 @@ fn ranks_of_near_ties_do_not_depend_on_blocks() {
     }
 }
 
-/// A model that says nothing must look like one.
+/// A model that knows nothing must be rated as such.
 #[test]
 fn equal_scores_give_the_mean_rank() {
     let data = graph(60);

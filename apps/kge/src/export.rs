@@ -6,7 +6,8 @@
 //! one per line. `entities.w2v.txt` has the entities in word2vec's text format, with names as words
 //! ([`words`]).
 //!
-//! The values stream to their places in the files, so that memory does not grow with the model.
+//! Each value is written to its place in the files as it arrives, so that memory does not grow with the
+//! model.
 
 use intendant_core::{Element, Key, KeyRange, copy_from_bytes};
 use intendant_formats::{Matrices, WriteError, npy_rows, words, write_text, write_vector};
@@ -84,7 +85,7 @@ mod tests {
     use kge::data::Triple;
     use std::fs;
 
-    /// An export of two entities and a relation, of which only the first `keys` values come.
+    /// An export of two entities and a relation, of which only the first `keys` values arrive.
     fn export(folder: &Path, names: [&str; 2], keys: u64) -> Result<String, AppError> {
         let (mut entities, mut relations) = (Names::default(), Names::default());
         names.iter().for_each(|name| entities.push(name));
@@ -95,7 +96,7 @@ mod tests {
         let range = |name: &str, keys| KeyRange::new(name, keys, 4);
         let exporter: &mut dyn Exporter<f32> = &mut export;
         exporter.begin(folder, &[range("entity", 0..2), range("relation", 2..3)])?;
-        // Backwards: every row has to find its place.
+        // Backwards, so that every row has to find its place.
         for key in (0..keys).rev() {
             exporter.part(&[Key(key)], &[key as f32, 0.5, 9.0, 9.0])?;
         }

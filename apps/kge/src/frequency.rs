@@ -2,9 +2,9 @@
 //!
 //! A batch accesses each of its entities and relations once, and each sample as often as it is drawn. The
 //! triples of a batch and the samples differ from epoch to epoch; numbers of accesses are averages over all
-//! orders and all samples. With a hundred negatives for each side of a triple, uniform samples are almost all
-//! accesses, and hardly any key is far above the mean; the uses show which keys are popular in the graph. If
-//! each score is a step of its own, the accesses show it as well.
+//! orders and all samples. With a hundred negatives for each side of a triple, almost all accesses are
+//! uniform samples, and hardly any key is accessed much more often than the mean; the uses show which keys
+//! are popular in the graph. If each score is a step of its own, the accesses show it as well.
 
 use crate::cluster::Clusters;
 use crate::config::{Config, Loss};
@@ -33,7 +33,7 @@ pub(crate) fn frequencies(
     let mut counts = vec![Count::default(); entities + data.relations.len()];
     let mut uses = vec![0; counts.len()];
     let mut samples = 0;
-    // Each score of a triple reads its keys again, apart from the one that is replaced.
+    // Each score of a triple reads the triple's keys again, except the one that is replaced.
     let again = if config.separate { config.negatives as f64 } else { 0.0 };
     let mut add = |triples: &mut dyn Iterator<Item = &Triple>| {
         uses.fill(0);

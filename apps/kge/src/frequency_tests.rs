@@ -1,4 +1,4 @@
-//! Frequencies against what workers pull.
+//! Compares frequencies with the pulls of workers.
 
 use super::clustering_tests::{partitions, run};
 use super::tests::{config, graph};
@@ -48,7 +48,7 @@ fn mean(counts: impl Iterator<Item = u32> + Clone) -> (f64, f64) {
 
 fn check(config: Config, nodes: u32, per_node: u32) {
     let what = format!("{config:?} on {nodes} x {per_node}");
-    // So dense that most keys occur more than once in a batch, and among the triples there are loops.
+    // A graph so dense that most keys occur more than once in a batch, and that some triples are loops.
     let data = graph(ENTITIES, 57);
     assert!(data.train.iter().any(|triple| triple.subject == triple.object));
     let task = Arc::new(Kge::<f32>::new(Arc::new(data), config).unwrap());
@@ -59,7 +59,7 @@ fn check(config: Config, nodes: u32, per_node: u32) {
     assert!(frequencies.is_sorted_by(|a, b| a.key < b.key), "{what}");
 
     let Pulled { direct, sampled, nodes: users } = pulled(&task, nodes, per_node);
-    // With less than a batch per node, one has nothing to do.
+    // If there are fewer batches than nodes, some nodes have nothing to do.
     let busy = users.iter().flatten().collect::<BTreeSet<_>>().len();
     let total =
         |epoch: usize| direct[epoch].iter().chain(&sampled[epoch]).map(|n| f64::from(*n)).sum::<f64>();
@@ -80,7 +80,7 @@ fn check(config: Config, nodes: u32, per_node: u32) {
             assert_eq!(shared, users[key].len() > 1, "{what}: key {key} is accessed by {:?}", users[key]);
         }
         let seen = mean((0..EPOCHS as usize).map(|epoch| direct[epoch][key] + sampled[epoch][key]));
-        // Samples are random in any case.
+        // Samples are random in any case; direct accesses are exact with batches of one triple.
         if task.config.batch == 1 {
             let uses = direct[0][key];
             assert!(direct.iter().all(|epoch| epoch[key] == uses), "{what}: key {key}");
@@ -92,7 +92,7 @@ fn check(config: Config, nodes: u32, per_node: u32) {
             };
             assert!((expected - of_each - f64::from(uses)).abs() < 1e-9, "{what}: key {key}");
         }
-        // What is rarer than one in all the epochs may not have been seen.
+        // A key that is accessed less than once in all the epochs may not have been seen.
         let bound = 5.0 * seen.1 + 1.0 / f64::from(EPOCHS);
         let (mean, error) = seen;
         assert!(
@@ -138,7 +138,7 @@ fn separate_scores_make_accesses_of_uses() {
     }
 }
 
-/// A relation that is split between nodes is shared, others are at one node only.
+/// A relation that is split between nodes is shared; other relations are at one node only.
 #[test]
 fn split_relations_are_shared() {
     let config = Config { cluster: Cluster::Relations, ..config(ModelKind::Complex, Loss::Logistic, false) };

@@ -4,8 +4,8 @@
 //! calls the matrix library. `batch` holds what one training step needs, `scratch` what a worker keeps
 //! between steps; `softmax` and `logistic` are the two losses. [`Clusters`] assigns triples to nodes, `share`
 //! orders them and deals them out to workers. `frequency` counts how often keys are accessed. [`Kge`] is the
-//! task made of these; [`Ranking`] evaluates it. The binary adds flags, the resolved settings, and the export
-//! of a trained model.
+//! task composed of these; [`Ranking`] evaluates it. The binary adds flags, the resolved settings, and the
+//! export of a trained model.
 //!
 //! This crate starts no threads except those of the evaluation. It has no sockets, no clock, and no knowledge
 //! of where parameters are.

@@ -15,8 +15,9 @@ use intendant_task::kernel::{Losses, elementwise, product};
 use pulp::Simd;
 use std::ops::Range;
 
-/// Collects the gradients of queries and direct rows of the triple whose queries are the ones at `range`, and
-/// trains the rows of its samples. Returns whether all scores are finite; stops at the first one that is not.
+/// Collects the gradients of the queries at `range`, which are those of one triple, and of the triple's
+/// direct rows; trains the rows of its samples. Returns whether all scores are finite; stops at the first one
+/// that is not.
 #[inline(always)]
 pub(crate) fn train<S: Simd, E: Element>(
     simd: S,
@@ -52,7 +53,7 @@ pub(crate) fn train<S: Simd, E: Element>(
             if *key == answer {
                 continue;
             }
-            // A sample that has left meanwhile is skipped.
+            // A sample whose key has moved away meanwhile is skipped.
             let Some(mut row) = rows.sample(sample) else { continue };
             let (embedding, sums) = row.split_at_mut(composed.vector.len());
             let score = product(simd, &composed.vector, embedding);
@@ -73,7 +74,8 @@ pub(crate) fn train<S: Simd, E: Element>(
     true
 }
 
-/// Multiply-adds of the scores and their gradients; so many samples are those of all queries.
+/// Multiply-adds of the scores and their gradients. `samples` is the number of samples of all queries
+/// together.
 pub(crate) const fn cost(queries: usize, samples: usize, dim: usize) -> u64 {
     (3 * (queries + samples) * dim) as u64
 }

@@ -1,9 +1,11 @@
-//! Matrix products over slices: the one place that calls the matrix library, whose interface takes pointers.
+//! Matrix products over slices: the only module that calls the matrix library, whose interface takes
+//! pointers.
 
 use gemm::Parallelism;
 use intendant_core::Element;
 
-/// A matrix in a slice, row by row. Rows may lie apart: values carry optimiser state behind the embedding.
+/// A matrix in a slice, row by row. Rows may lie apart, because optimiser state follows the embedding in a
+/// value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a, E> {
     data: &'a [E],
@@ -56,7 +58,7 @@ impl<'a, E> RowsMut<'a, E> {
     }
 }
 
-/// Whether a product replaces what was in the output or is added to it.
+/// Whether a product replaces the content of the output or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Into {
     /// Replaces it.
@@ -94,8 +96,8 @@ pub(crate) fn transposed_multiply<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E
     product(Into::Set, out, a.rows, (a.data, a.stride, 1), (b.data, 1, b.stride));
 }
 
-/// `out = left · right` over `depth`; both sides come as (elements, distance of columns, distance of rows).
-/// The callers have compared the shapes, and [`check`] has compared shapes and slices.
+/// `out = left · right` over `depth`; both factors are given as (elements, distance of columns, distance of
+/// rows). The callers have compared the shapes, and [`check`] has compared shapes and slices.
 #[expect(unsafe_code, reason = "the interface of the matrix library")]
 fn product<E: Element>(
     into: Into,
@@ -104,9 +106,9 @@ fn product<E: Element>(
     left: (&[E], usize, usize),
     right: (&[E], usize, usize),
 ) {
-    // SAFETY: `left`, `right` and `out` are borrowed for the call, `out` exclusively, and `check` has made
-    // sure that every element (row · stride + column) of each of the three matrices lies inside of its slice;
-    // as the callers swap the two distances together with the two extents, a transposed view addresses the
+    // SAFETY: `left`, `right` and `out` are borrowed for the call, `out` exclusively. `check` has made sure
+    // that every element (row · stride + column) of each of the three matrices lies inside its slice. The
+    // callers swap the two distances together with the two extents, so that a transposed view addresses the
     // same elements. `E` is `f32` or `f64` (the trait is sealed), which the library supports.
     unsafe {
         gemm::gemm(

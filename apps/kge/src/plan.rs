@@ -20,7 +20,7 @@ pub(crate) struct Resolved {
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
     let softmax = flags.loss == Loss::Softmax;
     let complex = flags.model == ModelKind::Complex;
-    // For softmax the best on the validation triples of CoDEx-S.
+    // For softmax, these values are the best on the validation triples of CoDEx-S.
     let (dim, batch, negatives, n3, l2) = match (complex, softmax) {
         (true, true) => (256, 256, 256, 0.007, 0.0),
         (true, false) => (256, 1, 50, 0.0, 0.001),

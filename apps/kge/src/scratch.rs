@@ -1,4 +1,4 @@
-//! What a worker keeps between steps: buffers, and the arithmetic that all steps on a whole batch share.
+//! Buffers that a worker keeps between steps, and the arithmetic that all steps on a whole batch share.
 
 use crate::batch::Batch;
 use crate::model::{AdaGrad, Penalties, Scorer};
@@ -86,8 +86,8 @@ impl<E: Element> Scratch<E> {
         }
     }
 
-    /// Moves the gradient of a key that occurs more than once to its first occurrence: AdaGrad squares the
-    /// sum of a key's gradients, not each of them.
+    /// Moves the gradient of a key that occurs more than once to the key's first occurrence, because AdaGrad
+    /// squares the sum of a key's gradients, and not each gradient.
     #[inline(always)]
     pub(crate) fn merge(&mut self, batch: &Batch, pulled: Pulled<'_, E>, update: &mut Update<'_, E>) {
         let (dim, stride) = (self.scorer.dim, 2 * self.scorer.dim);

@@ -1,8 +1,8 @@
 //! Which triples a worker trains in an epoch, and in which order.
 //!
 //! Without clusters there is one order of all triples, whose batches are dealt out to all workers one by one.
-//! With clusters every node has an order of its own triples, whose batches are dealt out to its workers.
-//! Orders are seeded permutations; they depend on seed and epoch, and with clusters on the node.
+//! With clusters, every node has an order of its own triples, whose batches are dealt out to its workers.
+//! Orders are seeded permutations; they depend on seed and epoch, and with clusters also on the node.
 
 use crate::cluster::Clusters;
 use intendant_core::random::stream;
@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 /// The batches of one worker in one epoch.
 pub(crate) struct Share {
-    /// The triples of each node; `None` if the order is one of all triples.
+    /// The triples of each node; `None` if there is one order of all triples.
     clusters: Option<Arc<Clusters>>,
     node: u32,
     order: EpochOrder,
-    /// Index of the worker among the workers that share the batches of the order.
+    /// The worker, among the workers that share the batches of the order.
     dealt: Partition,
 }
 
 impl Share {
-    /// The share of a worker in the `epoch`-th order of `triples` triples, or of those of its node.
+    /// The share of a worker in the `epoch`-th order of `triples` triples, or of the triples of its node.
     pub(crate) fn new(
         (seed, epoch): (u64, u32),
         (triples, batch): (usize, usize),
@@ -50,7 +50,7 @@ impl Share {
         places.map(move |place| of_node.map_or(place, |of_node| of_node[place as usize].into()))
     }
 
-    /// Distinguishes a batch from all others of the epoch.
+    /// A name that distinguishes a batch from all others of the epoch.
     pub(crate) fn name(&self, index: u64) -> Vec<u64> {
         let of_order = self.dealt.nth(index);
         match &self.clusters {
@@ -65,7 +65,7 @@ impl Share {
     }
 }
 
-/// The worker among those of its node.
+/// The worker, numbered among those of its node.
 pub(crate) const fn within_node(partition: Partition) -> Partition {
     let workers = partition.workers_per_node();
     Partition { worker: partition.worker % workers, workers, nodes: 1, threads: partition.threads }

@@ -1,13 +1,14 @@
 //! The default loss: softmax cross-entropy over candidates that all queries of a batch share.
 //!
 //! For a query, the target should score higher than every other entity. Instead of all entities, the
-//! candidates are the entities of the batch and the shared samples. The former count once; each sample counts
-//! for as many entities as there are outside of the batch per sample, so that the denominator estimates the
-//! sum over all entities. A sample that is an entity of the batch is not a candidate twice.
+//! candidates are the entities of the batch and the shared samples. An entity of the batch counts once. A
+//! sample stands for several entities: the number of entities outside the batch, divided by the number of
+//! samples. So the denominator estimates the sum over all entities. A sample that is an entity of the batch
+//! is not a second candidate.
 //!
-//! Everything expensive is a matrix product: one for the scores, two for the gradients. Matrices are made of
-//! copies of the values. A batch of one triple has two queries, which are not worth a matrix. It is trained
-//! in place (see [`crate::triple`]).
+//! All expensive computations are matrix products: one for the scores, two for the gradients. The matrices
+//! consist of copies of the values. A batch of one triple has two queries, too few for a matrix product. It
+//! is trained in place (see [`crate::triple`]).
 
 use crate::batch::Batch;
 use crate::matrix::{Into, Rows, RowsMut, multiply, multiply_transposed, transposed_multiply};
@@ -20,8 +21,8 @@ use intendant_task::{Cost, Pulled, Update};
 use pulp::Simd;
 
 /// Adds the gradients of a batch's loss to the first halves of `update`; `scratch.queries` holds the queries,
-/// and `scratch.d_queries` receives their gradients. Returns the sum of the losses, in nats, and the
-/// arithmetic it took.
+/// and `scratch.d_queries` receives their gradients. Returns the sum of the losses, in nats, and the cost of
+/// the arithmetic.
 #[inline(always)]
 pub(crate) fn gradients<E: Element>(
     batch: &Batch,
@@ -70,8 +71,8 @@ pub(crate) const fn cost(queries: usize, candidates: usize, dim: usize) -> u64 {
 }
 
 /// Collects the gradients of queries and direct rows of a batch of one triple, and trains the rows of the
-/// samples in place. Each row is visited twice: for the scores, and to be changed. Returns the sum of the
-/// losses, in nats; if it is not finite, no row has been changed.
+/// samples in place. It visits each row twice: first for the scores, then to change it. Returns the sum of
+/// the losses, in nats; if it is not finite, no row has been changed.
 #[inline(always)]
 pub(crate) fn train<S: Simd, E: Element>(
     simd: S,
@@ -87,7 +88,7 @@ pub(crate) fn train<S: Simd, E: Element>(
     let sample_keys = &keys[direct..];
     let candidates = near + sample_keys.len();
     weigh(offsets, &keys[..near], sample_keys, entities_total);
-    // What a skipped sample had in the last batch need not be finite.
+    // A skipped sample must not keep its score from the last batch, which need not be finite.
     scores.clear();
     scores.resize(2 * candidates, E::ZERO);
     let (of_object, of_subject) = scores.split_at_mut(candidates);
@@ -145,8 +146,8 @@ pub(crate) fn train<S: Simd, E: Element>(
     loss
 }
 
-/// Sets the summands of the scores of all candidates: the logarithm of the number of entities that a
-/// candidate counts for.
+/// Computes what is added to the score of each candidate: the logarithm of the number of entities that the
+/// candidate stands for.
 fn weigh<E: Element>(offsets: &mut Vec<E>, near: &[Key], samples: &[Key], entities_total: u64) {
     let is_near = |key: &Key| near.binary_search(key).is_ok();
     let kept = samples.iter().filter(|key| !is_near(key)).count();

@@ -37,7 +37,7 @@ pub struct Kge<E> {
     negatives: DistributionId,
     /// First key of the relations, first key of their reciprocals.
     relations: (u64, Option<u64>),
-    /// By number of nodes.
+    /// The clusters, by number of nodes.
     clusters: Mutex<BTreeMap<u32, Arc<Clusters>>>,
 }
 
@@ -107,7 +107,7 @@ impl<E: Element> Kge<E> {
         Share::new(order, (self.data.train.len(), self.config.batch), clusters, partition)
     }
 
-    /// The samples of the `index`-th batch of a share, which has these triples.
+    /// The samples of the `index`-th batch of a share. `triples` are the triples of the batch.
     fn samples(&self, epoch: u32, (share, index): (&Share, u64), triples: &[u64]) -> Vec<SampleRequest> {
         let request = |samples, name: &[u64]| SampleRequest {
             distribution: self.negatives,
@@ -127,7 +127,7 @@ impl<E: Element> Kge<E> {
         }
     }
 
-    /// A step that trains one score of a triple. The samples of all of them come from one handle, one by one.
+    /// A step that trains one score of a triple. The samples of all steps come from one handle, one by one.
     fn prepare_score(&self, epoch: u32, triple: u64, step: u64) -> Prepared<Batch> {
         let of_triple = self.data.train[triple as usize];
         let scored = Scored::nth(step, self.config.negatives as u64);
@@ -188,7 +188,7 @@ impl<E: Element> Task for Kge<E> {
     }
 
     fn portions(&self) -> NonZeroU32 {
-        // The steps of a triple, if its scores are trained one by one.
+        // The steps of a triple are one group if its scores are trained one by one.
         u32::try_from(self.config.steps()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
     }
 
@@ -211,7 +211,8 @@ impl<E: Element> Task for Kge<E> {
         let of_triple =
             |t: &Triple| stream(seed, &[epoch.into(), t.subject.into(), t.relation.into(), t.object.into()]);
         let mut digest = triples.iter().map(of_triple).fold(0u64, u64::wrapping_add);
-        // Which triples of a node share samples depends on the number of nodes.
+        // With clusters, the number of nodes determines which triples share samples, so the digest leaves
+        // samples out.
         if self.config.loss == Loss::Logistic || !share.is_clustered() {
             let of_samples = |s: &SampleRequest| stream(s.stream, &[s.samples as u64]);
             digest = samples.iter().map(of_samples).fold(digest, u64::wrapping_add);
@@ -219,8 +220,8 @@ impl<E: Element> Task for Kge<E> {
         Prepared { batch, keys, near, samples, handles: Vec::new(), digest }
     }
 
-    /// The relations of the worker's node, and their reciprocals. The workers of a node deal them out among
-    /// themselves, as all have met before any of them trains.
+    /// The relations of the worker's node, and their reciprocals. They are divided among the workers of the
+    /// node, because all workers meet before any of them trains.
     fn residents(&self, partition: Partition) -> Vec<Key> {
         let Some(clusters) = self.clusters(partition.nodes) else {
             return Vec::new();
@@ -274,7 +275,7 @@ impl<E: Element> Task for Kge<E> {
         let arch = scratch.arch;
         let (loss, scores) =
             arch.dispatch(Step { config: &self.config, entities, scratch, batch, pulled, update });
-        // Half of a value is the embedding.
+        // The embedding is half of a value.
         let (direct, sampled) = (pulled.values.len() / 2, pulled.sample_values.len() / 2);
         let cost = Cost(scores.0 + updates_cost(&self.config, batch, direct, sampled));
         StepReport { loss, examples: batch.examples, cost }
@@ -308,8 +309,8 @@ impl<E: Element> Task for Kge<E> {
     }
 }
 
-/// Multiply-adds of a batch besides scores and their gradients: queries, penalties, and the steps of so many
-/// parameters of direct and of sampled rows.
+/// Multiply-adds of a batch besides scores and their gradients: queries, penalties, and the steps of `direct`
+/// parameters of direct rows and `sampled` parameters of sampled rows.
 fn updates_cost(config: &Config, batch: &Batch, direct: usize, sampled: usize) -> u64 {
     let queries = batch.queries.len() * config.scorer().query_cost();
     let penalties = if config.penalties == Penalties::default() { 0 } else { direct };
@@ -320,7 +321,7 @@ fn updates_cost(config: &Config, batch: &Batch, direct: usize, sampled: usize) -
 /// and the cost of scores and their gradients.
 struct Step<'a, 'b, E> {
     config: &'a Config,
-    /// Of the graph.
+    /// Number of entities in the graph.
     entities: u64,
     scratch: &'a mut Scratch<E>,
     batch: &'a Batch,
@@ -348,7 +349,7 @@ impl<E: Element> WithSimd for Step<'_, '_, E> {
 /// Returns the loss and the cost.
 struct StepInPlace<'a, E> {
     config: &'a Config,
-    /// Of the graph.
+    /// Number of entities in the graph.
     entities: u64,
     scratch: &'a mut Scratch<E>,
     batch: &'a Batch,

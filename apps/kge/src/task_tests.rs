@@ -1,4 +1,5 @@
-//! The gradients by finite differences, steps in place against naive ones, and what batches depend on.
+//! Compares gradients with finite differences, and steps in place with naive ones; tests what batches depend
+//! on.
 
 use super::*;
 use crate::batch::Query;
@@ -28,7 +29,7 @@ const LOSSES: [Loss; 2] = [Loss::Softmax, Loss::Logistic];
 pub(super) fn config(model: ModelKind, loss: Loss, reciprocal: bool) -> Config {
     let (dim, n3) = match model {
         ModelKind::Complex => (6, 0.03),
-        // Odd, and so there is nothing in it that could be taken for complex numbers.
+        // An odd number of elements cannot be taken for complex numbers.
         ModelKind::Rescal => (5, 0.0),
     };
     Config {
@@ -93,7 +94,7 @@ impl Step {
         self.prepared.keys.iter().chain(&self.sample_keys).copied().collect()
     }
 
-    /// What is reported, and the update of each of the [`Step::keys`], computed from copies of `model`.
+    /// The report, and the update of each of the [`Step::keys`], computed from copies of `model`.
     fn compute(&self, model: &[Vec<f64>]) -> (StepReport, Vec<Vec<f64>>) {
         let gather = |keys: &[Key]| keys.iter().flat_map(|k| model[k.index()].clone()).collect::<Vec<_>>();
         let (values, sample_values) = (gather(&self.prepared.keys), gather(&self.sample_keys));
@@ -130,7 +131,7 @@ impl Step {
             }
             report
         };
-        // Of a triple's separate scores, the first one counts.
+        // Of the separate scores of a triple, only the first one counts as an example.
         assert!(report.examples == self.task.config.batch as u64 || self.task.config.separate);
         report
     }
@@ -150,8 +151,8 @@ impl Step {
     }
 }
 
-/// AdaGrad's update tells the gradient: its square is added to the accumulator, and the step has its opposite
-/// sign.
+/// AdaGrad's update reveals the gradient: its square is added to the accumulator, and the step has the
+/// opposite sign.
 fn gradient(update: &[f64]) -> Vec<f64> {
     let (steps, squares) = update.split_at(update.len() / 2);
     steps.iter().zip(squares).map(|(step, square)| -step.signum() * square.sqrt()).collect()
@@ -186,12 +187,12 @@ fn check_gradients(step: &Step) {
 #[test]
 fn gradients_of_matrix_products_equal_finite_differences() {
     for (model, reciprocal) in MODELS.into_iter().flat_map(|model| [(model, true), (model, false)]) {
-        // Few entities: samples meet entities of the batch and each other.
+        // Few entities, so that samples coincide with entities of the batch and with each other.
         let config = config(model, Loss::Softmax, reciprocal);
         let step = Step::new(Kge::<f64>::new(Arc::new(graph(12, 40)), config).unwrap(), BatchAt::alone(1, 2));
         assert!(!step.task.trains_in_place());
         check_gradients(&step);
-        // AdaGrad squares the sum of a key's gradients, not each of them.
+        // AdaGrad squares the sum of a key's gradients, and not each gradient.
         let (keys, mut repeated) = (step.keys(), 0);
         for (at, update) in step.compute(&initial(&step.task)).1.iter().enumerate() {
             if keys[..at].contains(&keys[at]) {
@@ -207,7 +208,7 @@ fn gradients_of_matrix_products_equal_finite_differences() {
 fn gradients_in_place_equal_finite_differences() {
     let kinds = MODELS.into_iter().flat_map(|model| LOSSES.map(|loss| (model, loss)));
     for (model, loss, reciprocal) in kinds.flat_map(|(m, l)| [(m, l, true), (m, l, false)]) {
-        // So many entities that no row is visited twice: the gradients are those of one point.
+        // So many entities that no row is visited twice, so that all gradients are taken at one point.
         let config = Config { batch: 1, negatives: 4, ..config(model, loss, reciprocal) };
         let task = || Kge::<f64>::new(Arc::new(graph(60, 40)), config.clone()).unwrap();
         let steps = (0..40).map(|index| Step::new(task(), BatchAt::alone(1, index)));
@@ -286,8 +287,8 @@ fn softmax_losses_equal_their_definition() {
     assert!(all_entities && sample_in_batch, "the special cases occur");
 }
 
-/// Trains a batch in place, written down naively: triple by triple, each from copies of its direct rows.
-/// Samples are changed one by one, direct rows at the end. Returns the loss.
+/// Trains a batch in place, computed naively: triple by triple, each from copies of its direct rows. Samples
+/// are changed one by one, direct rows at the end. Returns the loss.
 fn train_naively(step: &Step, model: &mut [Vec<f64>]) -> f64 {
     let (task, batch, keys) = (&step.task, &step.prepared.batch, &step.prepared.keys);
     let config = &task.config;
@@ -349,12 +350,12 @@ fn train_naively(step: &Step, model: &mut [Vec<f64>]) -> f64 {
                 add(key, 1.0, &(0..embedding.len()).map(slope).collect::<Vec<_>>());
             }
         }
-        // What is visited, by query: candidates, the slopes of the loss in their scores, and whether they are
-        // direct rows.
+        // The visits, by query: the candidate, the slope of the loss with respect to its score, and whether
+        // it is a direct row.
         let mut visits: Vec<(usize, Key, f64, bool)> = Vec::new();
         match config.loss {
             Loss::Logistic => {
-                // Slopes follow below, when the sample is visited.
+                // The slopes are computed below, when the sample is visited.
                 for (at, query) in queries.iter().enumerate() {
                     if query.scores_triple && batch.answer.is_none() {
                         visits.push((at, keys[query.target as usize], 1.0, true));
@@ -394,7 +395,7 @@ fn train_naively(step: &Step, model: &mut [Vec<f64>]) -> f64 {
         }
         let in_turn: Vec<Vec<(usize, Key, f64, bool)>> = match config.loss {
             Loss::Logistic => visits.into_iter().map(|visit| vec![visit]).collect(),
-            // Both queries visit a candidate at once.
+            // Both queries visit a candidate together.
             Loss::Softmax => {
                 let (object, subject) = visits.split_at(visits.len() / 2);
                 std::iter::zip(object, subject).map(|(o, s)| vec![*o, *s]).collect()
@@ -455,7 +456,7 @@ fn steps_in_place_equal_naive_ones() {
             let config = Config { batch, separate, ..config(model, loss, reciprocal) };
             let task = Kge::<f64>::new(Arc::new(graph(entities, 40)), config).unwrap();
             let mut expected = initial(&task);
-            // As after a few steps, so that squares matter.
+            // Accumulators as after a few steps, so that they matter.
             for (key, value) in expected.iter_mut().enumerate() {
                 let half = value.len() / 2;
                 value[half..].iter_mut().enumerate().for_each(|(at, sum)| *sum = (key + at) as f64 / 50.0);
@@ -565,7 +566,7 @@ fn a_batch_depends_on_seed_epoch_and_index_only() {
         let task = |seed| Kge::<f32>::new(Arc::clone(&data), Config { seed, ..config.clone() }).unwrap();
         let (a, b, other) = (task(3), task(3), task(4));
         let at = BatchAt::alone;
-        // Another order of requests, as on another number of workers.
+        // Another order of requests, as with another number of workers.
         let later: Vec<_> = (0..12).rev().map(|i| b.prepare(at(2, i))).collect();
         for (index, later) in (0..12).zip(later.iter().rev()) {
             let now = a.prepare(at(2, index));
@@ -624,13 +625,13 @@ fn separate(negatives: usize) -> Config {
     Config { batch: 1, negatives, separate: true, ..config }
 }
 
-/// Steps of a triple as one batch would train it: the same loss and, before anything is learnt, the same
-/// gradients.
+/// Compares the steps of a triple with a batch that trains the triple: both have the same loss and, before
+/// anything is learnt, the same gradients.
 #[test]
 fn separate_scores_are_the_scores_of_the_batch() {
     const NEGATIVES: usize = 4;
-    // No penalties: these count per use, and there are as many uses as steps. A rate so small that what the
-    // batch does to one row does not show in the next score.
+    // No penalties, because these are counted per use, and each step is a use. The rate is so small that the
+    // batch's change of one row does not show in the next score.
     let grouped = Config {
         separate: false,
         penalties: Penalties::default(),
@@ -644,7 +645,8 @@ fn separate_scores_are_the_scores_of_the_batch() {
     let (mut replaced, mut equal) = (0, 0);
     for triple in 0..30 {
         let task = |config: &Config| Kge::<f64>::new(Arc::clone(&data), config.clone()).unwrap();
-        // As a loader does: one handle for the steps of a triple, whose first asks for all of their samples.
+        // Like a loader: one handle serves the steps of a triple, whose first step asks for the samples of
+        // all.
         assert_eq!(u64::from(task(&apart).portions().get()), steps);
         let at = |step| BatchAt::alone(0, triple * steps + step);
         let prepared: Vec<_> = (0..steps).map(|step| task(&apart).prepare(at(step))).collect();
@@ -652,7 +654,7 @@ fn separate_scores_are_the_scores_of_the_batch() {
         let samples = prepared.iter().map(|step| step.samples[0].samples).sum();
         let manager = Manager::new(task(&apart).model().sampler.clone(), 0, 0);
         let mut handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
-        // All that is accessed is near before the first step, relations included.
+        // All accessed keys are near before the first step, relations included.
         let near: Vec<Key> = prepared[0].near.iter().copied().chain(handle.near()).collect();
         let step = |prepared: Prepared<Batch>| {
             let (task, mut sample_keys) = (task(&apart), Vec::new());
@@ -684,7 +686,7 @@ fn separate_scores_are_the_scores_of_the_batch() {
     assert!(equal > 0 && equal < replaced / 2, "some samples are what they replace: {equal} of {replaced}");
 }
 
-/// However many workers there are, all scores are trained.
+/// All scores are trained, whatever the number of workers.
 #[test]
 fn separate_scores_are_trained_once() {
     let task = Kge::<f64>::new(Arc::new(graph(11, 30)), separate(2)).unwrap();

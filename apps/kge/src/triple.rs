@@ -1,9 +1,10 @@
 //! A triple that is trained in place.
 //!
-//! The embeddings of its direct rows (subject, object, relation, reciprocal) are copied, as each of them is
-//! needed more than once. Queries follow from the copies, and gradients of direct rows are collected beside
-//! them. Rows of samples are visited one by one, and changed at once. At the end, the direct rows are changed
-//! by their gradients; what others have done to them meanwhile stays.
+//! The embeddings of its direct rows (subject, object, relation, reciprocal) are copied, because each of them
+//! is needed more than once. Queries are computed from the copies, and the gradients of direct rows are
+//! collected next to them. Rows of samples are visited one by one, and changed at once. At the end, the
+//! direct rows are changed by their gradients; changes that other workers have made to them meanwhile are
+//! kept.
 
 use crate::batch::{Batch, Query};
 use crate::model::{AdaGrad, Penalties, Scorer};
@@ -11,13 +12,13 @@ use intendant_core::Element;
 use intendant_task::Rows;
 use std::ops::Range;
 
-/// Queries of a triple at most: object, subject.
+/// Maximum number of queries of a triple: object, subject.
 pub(crate) const QUERIES_MAX: usize = 2;
 
-/// Subject, object, relation, reciprocal.
+/// Maximum number of direct rows: subject, object, relation, reciprocal.
 const ROWS_MAX: usize = 4;
 
-/// How many rows ahead rows are fetched.
+/// How many rows ahead rows are prefetched.
 pub(crate) const AHEAD: usize = 3;
 
 /// A direct row: a copy of the embedding, and its gradient.
@@ -31,14 +32,14 @@ pub(crate) struct Direct<E> {
     pub(crate) gradient: Vec<E>,
 }
 
-/// A query: its vector, the gradient of that, and its direct rows, by position in [`Triple::rows`].
+/// A query: its vector, the vector's gradient, and its direct rows, by position in [`Triple::rows`].
 #[derive(Clone, Debug)]
 pub(crate) struct Composed<E> {
     pub(crate) vector: Vec<E>,
     pub(crate) gradient: Vec<E>,
     anchor: usize,
     relation: usize,
-    /// `None` if the answer is a sample: in a step that trains one corrupted triple.
+    /// `None` if the answer is a sample, as in a step that trains one corrupted triple.
     pub(crate) target: Option<usize>,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Composed<E> {
 #[derive(Debug)]
 pub(crate) struct Triple<E> {
     scorer: Scorer,
-    /// The direct rows; only the first `used` are of the triple.
+    /// The direct rows; only the first `used` belong to the triple.
     pub(crate) rows: [Direct<E>; ROWS_MAX],
     pub(crate) used: usize,
     pub(crate) queries: [Composed<E>; QUERIES_MAX],
@@ -68,7 +69,7 @@ impl<E: Element> Triple<E> {
         &self.rows[..self.used]
     }
 
-    /// Copies the direct rows of a triple, whose queries are the ones at `range`, and composes the queries.
+    /// Copies the direct rows of a triple, whose queries are those at `range`, and composes the queries.
     #[inline(always)]
     pub(crate) fn begin(&mut self, batch: &Batch, range: Range<usize>, rows: &mut dyn Rows<E>) {
         self.used = 0;
@@ -85,7 +86,7 @@ impl<E: Element> Triple<E> {
         }
     }
 
-    /// Which of the direct rows is the one at a position of the batch. Copies it at its first use.
+    /// The index of the direct row at a position of the batch. The row is copied at its first use.
     #[inline(always)]
     fn direct_row(&mut self, place: u32, rows: &mut dyn Rows<E>) -> usize {
         if let Some(row) = self.direct().iter().position(|row| row.place == place) {
@@ -106,7 +107,7 @@ impl<E: Element> Triple<E> {
     }
 
     /// Changes the direct rows by their gradients: the collected ones, those that follow from the gradients
-    /// of the queries, and those of the penalties. Returns the number of parameters.
+    /// of the queries, and those of the penalties. Returns the number of changed parameters.
     #[inline(always)]
     pub(crate) fn end(
         &mut self,

@@ -10,18 +10,19 @@ use intendant_task::Ranking;
 pub(crate) struct Part {
     /// The document.
     pub(crate) document: u32,
-    /// Position of the first of its blocks of assignments among the keys of the batch.
+    /// Position among the keys of the batch of the first of its blocks of assignments.
     pub(crate) blocks: u32,
 }
 
 /// A batch, prepared before it is trained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The epoch, which names the randomness.
+    /// The epoch, which determines the random numbers.
     pub(crate) epoch: u32,
     /// The documents, in the order in which they are trained.
     pub(crate) parts: Vec<Part>,
-    /// Position among the keys of the word of each entry of each document, one document after the other.
+    /// For each entry of each document, the position of its word among the keys, one document after the
+    /// other.
     pub(crate) words: Vec<u32>,
 }
 
@@ -29,7 +30,7 @@ pub struct Batch {
 pub(crate) const TOTALS: usize = 0;
 
 impl Batch {
-    /// The batch of some documents; and its distinct keys: the totals, the words (ascending), the
+    /// The batch of some documents, and its distinct keys: the totals, the words (ascending), the
     /// assignments.
     pub(crate) fn new(
         documents: &Documents,

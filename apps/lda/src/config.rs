@@ -12,7 +12,7 @@ pub struct Config {
     pub alpha: f64,
     /// Concentration of the words of a topic, for each word (η).
     pub eta: f64,
-    /// Documents of a batch, at most.
+    /// Maximum number of documents of a batch.
     pub batch: u64,
     /// Words of each topic that are shown and exported.
     pub top_words: usize,
@@ -20,19 +20,19 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// Topics at most: a value in double precision is within its limit.
+/// Maximum number of topics: a value in double precision is within its limit.
 const TOPICS_MAX: usize = limits::VALUE_BYTES_MAX / 8;
 
-/// Documents of a batch at most.
+/// Maximum number of documents of a batch.
 const BATCH_MAX: u64 = 1 << 20;
 
-/// Words of a topic that are shown, at most: more are in the exported matrix.
+/// Maximum number of words of a topic that are shown; the exported matrix has more.
 const TOP_WORDS_MAX: usize = 1000;
 
-/// Concentrations are at most this: with larger ones, nothing is learnt from counts.
+/// Maximum concentration: with larger ones, nothing is learnt from counts.
 const CONCENTRATION_MAX: f64 = 1e6;
 
-/// They are at least this, so that weights are positive numbers in single precision.
+/// Minimum concentration, so that weights are positive numbers in single precision.
 const CONCENTRATION_MIN: f64 = 1e-9;
 
 impl Config {

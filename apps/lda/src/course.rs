@@ -1,7 +1,8 @@
-//! Who trains which documents, and in which order.
+//! Which worker trains which documents, and in which order.
 //!
-//! Every worker trains neighbouring documents, with about as many tokens as the others', in every epoch: the
-//! assignments of a document are used by one worker only. Each epoch has a random order of them.
+//! In every epoch, every worker trains the same consecutive documents, which have about as many tokens as
+//! those of the other workers. So only one worker uses the assignments of a document. Each epoch has a random
+//! order of a worker's documents.
 
 use crate::data::Documents;
 use intendant_core::random::{Permutation, stream};
@@ -11,7 +12,7 @@ use std::ops::Range;
 /// The documents of a worker.
 pub(crate) fn of_worker(documents: &Documents, partition: Partition) -> Range<usize> {
     let workers = u128::from(partition.workers);
-    // A document belongs to the worker in whose share of the tokens its middle is.
+    // A document belongs to the worker whose share of the tokens contains the document's middle.
     let start = |worker: u32| {
         let limit = 2 * u128::from(documents.tokens()) * u128::from(worker);
         let middle = |document: usize| {
@@ -25,7 +26,7 @@ pub(crate) fn of_worker(documents: &Documents, partition: Partition) -> Range<us
     start..end
 }
 
-/// The first of `0..len` of which `is_behind` is true, which then is true of all that follow.
+/// The first of `0..len` for which `is_behind` is true; it is then also true for all later ones.
 fn first(len: usize, is_behind: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, len);
     while low < high {
@@ -39,12 +40,12 @@ fn first(len: usize, is_behind: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Number of batches of so many documents.
+/// Number of batches of these documents.
 pub(crate) const fn batches(documents: &Range<usize>, batch: u64) -> u64 {
     ((documents.end - documents.start) as u64).div_ceil(batch)
 }
 
-/// The documents of a batch of a worker's in an epoch.
+/// The documents of a worker's batch in an epoch.
 pub(crate) fn documents(
     own: &Range<usize>,
     batch: u64,

@@ -1,12 +1,12 @@
-//! Perplexity on test documents by document completion; and, at the end of a run, what the topics are, and
-//! whether all counts agree.
+//! Perplexity on test documents by document completion. At the end of a run, also the topics, and a check
+//! that all counts agree.
 //!
-//! The tokens of a test document are put in the order of their words. The proportions of its topics are
-//! inferred from the tokens at even places (the first is at place 0), and predict those at odd places. The
-//! perplexity is the exponential of the mean negative logarithm of their probabilities [Wallach 2009].
+//! The tokens of a test document are sorted by word. The proportions of its topics are inferred from the
+//! tokens at even places (the first is at place 0), and predict the tokens at odd places. The perplexity is
+//! the exponential of the mean negative logarithm of their probabilities [Wallach 2009].
 //!
-//! The first worker sees the whole model at the end of a run. That the counts of words, the totals and the
-//! assignments agree is an invariant, whatever the technique: the run panics if they do not.
+//! The first worker receives the whole model at the end of a run. The counts of words, the totals and the
+//! assignments agree: this is an invariant of every technique. The run panics if they do not agree.
 
 use crate::config::Config;
 use crate::data::Corpus;
@@ -19,13 +19,13 @@ use intendant_task::{Evaluation, Reduction};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// The tokens at even places and those at odd places of a document, whose first token is at place 0: how
-/// often each word occurs there.
+/// The tokens of a document at even places and those at odd places, where the first token is at place 0: the
+/// number of occurrences of each word there.
 fn halves(words: &[(usize, u32)]) -> [Vec<(usize, u32)>; 2] {
     let mut halves = [Vec::new(), Vec::new()];
     let mut place = 0;
     for (word, count) in words {
-        // Of an odd number of tokens, the half in which the word begins has one more.
+        // If the number of tokens is odd, the half in which the word begins has one more.
         for (half, count) in [(place, count.div_ceil(2)), (1 - place, count / 2)] {
             if count > 0 {
                 halves[half].push((*word, count));
@@ -37,7 +37,7 @@ fn halves(words: &[(usize, u32)]) -> [Vec<(usize, u32)>; 2] {
 }
 
 /// The sum of the negative logarithms of the probabilities of the tokens at odd places, given those at even
-/// places; and how many there are.
+/// places; and the number of tokens at odd places.
 fn complete(folder: &mut Folder, words: &[(usize, u32)]) -> (f64, u64) {
     let [given, hidden] = halves(words);
     let mixture = folder.mixture(&given);
@@ -49,7 +49,7 @@ fn complete(folder: &mut Folder, words: &[(usize, u32)]) -> (f64, u64) {
 /// The proportions of topics in the test documents, document by document.
 pub type Mixtures = Vec<Vec<f64>>;
 
-/// What the last evaluation on the test documents found, for those who ask.
+/// The results of the last evaluation on the test documents, which callers can take.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) summary: Option<Summary>,
@@ -63,19 +63,19 @@ pub(crate) struct Quality {
     config: Config,
     /// The test documents of this worker.
     documents: Range<usize>,
-    /// The totals, and the words of these documents, ascending.
+    /// The keys of the totals, and of the words of these documents, ascending.
     keys: Vec<Key>,
-    /// Whether proportions of topics are wanted.
+    /// Whether the caller wants proportions of topics.
     mixes: bool,
     mixtures: Vec<Vec<f64>>,
-    /// Sum of negative logarithms of probabilities, and how many.
+    /// Sum of the negative logarithms of probabilities, and their number.
     loss: f64,
     scored: u64,
     whole: Option<Whole>,
 }
 
 impl Quality {
-    /// `found` is given to the worker that sees the whole model.
+    /// `found` is given to the worker that receives the whole model.
     pub(crate) fn new(
         (corpus, layout, config): (Arc<Corpus>, Arc<Layout>, Config),
         documents: Range<usize>,
@@ -168,19 +168,19 @@ impl<E: Element> Evaluation<E> for Quality {
     }
 }
 
-/// The whole model, as it streams by.
+/// The whole model, as it arrives in parts.
 struct Whole {
     corpus: Arc<Corpus>,
     layout: Arc<Layout>,
     found: Arc<Mutex<Found>>,
     collector: Collector,
-    /// Tokens of each topic, as the totals and the assignments say.
+    /// Tokens of each topic, according to the totals and to the assignments.
     totals: Vec<f64>,
     assigned: Vec<u64>,
-    /// Sums of hashes of the words and topics of all tokens, by the counts and by the assignments.
+    /// Sums of hashes of the words and topics of all tokens, according to the counts and to the assignments.
     counted_hash: u64,
     assigned_hash: u64,
-    /// A count that is none.
+    /// A value that is not a valid count.
     wrong: Option<(Key, f64)>,
     /// A document, and the words of its tokens.
     words: Option<(usize, Vec<u32>)>,
@@ -228,7 +228,7 @@ impl Whole {
         }
     }
 
-    /// The assignments of the tokens of a document from `first` on.
+    /// Adds the assignments of the tokens of a document, from `first` on.
     fn assignments<E: Element>(&mut self, key: Key, document: usize, first: usize, topics: &[E]) {
         if self.words.as_ref().is_none_or(|(known, _)| *known != document) {
             let entries = self.corpus.training().get(document).iter();
@@ -259,7 +259,7 @@ impl Whole {
         if let Some((key, count)) = self.wrong {
             panic!("the value of {key:?} has the count or topic {count}, which is none: {BUG}");
         }
-        // A model that was read has no assignments.
+        // A model from a file has no assignments.
         let has_assignments = !self.corpus.training().is_empty();
         for (topic, (words, total)) in self.collector.totals().iter().zip(&self.totals).enumerate() {
             let assigned = if has_assignments { self.assigned[topic] } else { *words };

@@ -1,4 +1,4 @@
-//! Perplexity against that of the true topics, mixtures in closed form, and counts that do not agree.
+//! Perplexity compared with that of the true topics, mixtures in closed form, and counts that do not agree.
 
 use super::*;
 use crate::Lda;
@@ -11,7 +11,7 @@ fn perplexity(sums: &Reduction) -> f64 {
     (sums.get("quality.ln perplexity") / sums.get("quality.count")).exp()
 }
 
-/// What is learnt predicts about as well as the topics that the documents were drawn from.
+/// The learned model predicts about as well as the topics from which the documents were drawn.
 #[test]
 fn trained_topics_predict_like_the_true_ones() {
     let generator = Generator::named("topics:400x200x5").unwrap();
@@ -38,7 +38,7 @@ fn trained_topics_predict_like_the_true_ones() {
     assert_eq!(sums.get("quality.count"), scored as f64);
     let (learnt, truth) = (perplexity(&sums), (loss / scored as f64).exp());
     assert!((0.99..1.03).contains(&(learnt / truth)), "{learnt}, and {truth} with the true topics");
-    // Of which each is found: its most frequent words are those of one true topic.
+    // Each topic is found: its most frequent words are those of one true topic.
     let summary = task.take_summary().unwrap();
     let mut owners: Vec<String> = Vec::new();
     for topic in summary.topics() {
@@ -49,7 +49,7 @@ fn trained_topics_predict_like_the_true_ones() {
     }
     owners.sort();
     assert_eq!(owners, ["1", "2", "3", "4", "5"]);
-    // The shares of workers are the whole.
+    // The shares of all workers give the whole.
     let shared = evaluate(&task, Split::Test, 3, &values);
     assert!((perplexity(&shared) / learnt - 1.0).abs() < 1e-12);
     assert_eq!(task.take_mixtures(), None);
@@ -61,7 +61,7 @@ fn trained_topics_predict_like_the_true_ones() {
 }
 
 proptest! {
-    /// The tokens in order, one by one.
+    /// Compares with an enumeration of the tokens, one by one.
     #[test]
     fn tokens_are_given_and_hidden_by_turns(counts in proptest::collection::vec(1u32..6, 0..9)) {
         let words: Vec<(usize, u32)> = counts.into_iter().enumerate().collect();
@@ -75,7 +75,8 @@ proptest! {
         }
     }
 
-    /// The derivative by all proportions is the same: the sum of them is fixed, and there is one maximum.
+    /// At the maximum, the derivatives with respect to all proportions are equal, because their sum is fixed.
+    /// There is only one maximum.
     #[test]
     fn mixtures_are_the_most_probable_ones(
         probabilities in proptest::collection::vec(0.05f64..1.0, 12),
@@ -100,7 +101,8 @@ proptest! {
     }
 }
 
-/// A trained model, with a change; whether the end of a run finds that it does not agree.
+/// Changes a trained model and evaluates it; returns the panic of the check at the end of a run, if there is
+/// one.
 fn panics(change: impl FnOnce(&Layout, &mut [Vec<f64>])) -> Option<String> {
     let task = Lda::<f64>::new(corpus(4, &[vec![(0, 70), (1, 2)], vec![(2, 3), (1, 1)]]), config(3), None);
     let task = task.unwrap();
@@ -125,7 +127,7 @@ fn counts_that_do_not_agree_are_noticed() {
             (1.0, values[layout.totals().index()][0] + 1.0);
     });
     assert!(said.unwrap().starts_with("topic 1 has "));
-    // A token of another word: all sums are as before.
+    // A token gets another word, which leaves all sums unchanged.
     let said = panics(|layout, values| {
         let (from, to) = (layout.word(0).index(), layout.word(3).index());
         let topic = values[from].iter().position(|count| *count > 0.0).unwrap();

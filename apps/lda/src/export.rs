@@ -1,12 +1,12 @@
 //! Writes a trained model: `--export DIR`.
 //!
 //! `word_topic.npy` and `document_topic.npy` hold numbers of tokens, one word or training document per row,
-//! one topic per column, in NumPy's format. `vocab.txt` names the words and how often they occur in the
-//! training documents, `documents.txt` says what the data calls the documents. `topics.tsv` has the most
-//! frequent words of each topic. `model.toml` has what `--model` needs besides.
+//! one topic per column, in NumPy's format. `vocab.txt` has the words and their counts in the training
+//! documents, `documents.txt` the names of the documents in the data. `topics.tsv` has the most frequent
+//! words of each topic. `model.toml` has the other settings that `--model` needs.
 //!
-//! The values stream to their places in the NumPy files. The topics of documents are counted at the end, from
-//! a file with all assignments, so that memory does not grow with the number of documents.
+//! Each value is written to its place in the NumPy files as it arrives. The topics of documents are counted
+//! at the end, from a file with all assignments, so that memory does not grow with the number of documents.
 
 use crate::saved::{Settings, WORD_TOPIC, settings_path, words_path};
 use intendant_core::{Element, Key, KeyRange};
@@ -24,13 +24,13 @@ pub(crate) struct Export {
     config: Config,
     folder: PathBuf,
     matrices: Matrices,
-    /// The range of the assignments, if there are some.
+    /// The range of the assignments, if there are any.
     assignments: Option<KeyRange>,
     totals: Option<KeyRange>,
     topics: Collector,
 }
 
-/// The file of the assignments while it is needed.
+/// The temporary file of the assignments.
 const ASSIGNMENTS: &str = "assignments";
 
 impl Export {
@@ -88,7 +88,7 @@ impl<E: Element> Exporter<E> for Export {
                     ASSIGNMENTS
                 }
                 _ => {
-                    // Sums of columns of the other matrix.
+                    // The totals are the sums of columns of the other matrix.
                     self.totals = Some(range.clone());
                     continue;
                 }

@@ -1,11 +1,12 @@
 //! The topics of a document that was not trained, given the words of all topics.
 //!
-//! The proportions θ of topics are those that maximise Π_w (Σ_k θ_k φ_kw)^n_w · Π_k θ_k^α, found by
-//! expectation maximisation: token by token, the expected number of tokens of each topic, then proportions in
-//! proportion to these and α. The function is concave, so that there is one maximum, whatever the start; and
-//! nothing is drawn.
+//! The proportions θ of topics are those that maximise Π_w (Σ_k θ_k φ_kw)^n_w · Π_k θ_k^α. Expectation
+//! maximisation finds them: it alternates between the expected number of tokens of each topic, token by
+//! token, and proportions that are proportional to these numbers plus α. The function is concave, so that
+//! there is one maximum, whatever the start. Nothing is random.
 
-/// Rounds at most, and the part of a document's tokens that may still change its topic in a round.
+/// Maximum number of rounds. They end earlier when at most this part of a document's tokens changes its
+/// topic.
 const ROUNDS_MAX: usize = 200;
 const CHANGE_MAX: f64 = 1e-4;
 
@@ -22,14 +23,14 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// With the probability of each word in each topic, word by word.
+    /// Creates a folder with the probability of each word in each topic, word by word.
     pub(crate) fn new(alpha: f64, topics: usize, probabilities: Vec<f64>) -> Self {
         let zeros = vec![0.0; topics];
         Self { alpha, topics, probabilities, expected: zeros.clone(), next: zeros.clone(), weights: zeros }
     }
 
-    /// The proportions of topics of a document, in which each of these words (a place among the words) occurs
-    /// so often.
+    /// The proportions of topics of a document. `words` has places of words and the number of occurrences of
+    /// each in the document.
     pub(crate) fn mixture(&mut self, words: &[(usize, u32)]) -> Vec<f64> {
         let Self { alpha, topics, probabilities, expected, next, weights } = self;
         let tokens: f64 = words.iter().map(|(_, count)| f64::from(*count)).sum();

@@ -2,7 +2,7 @@
 //!
 //! A batch accesses the totals once, each of its words once, and each of its blocks of assignments once. The
 //! documents of a batch differ from epoch to epoch; numbers of accesses of words are averages over all
-//! orders. All tokens use the totals, so that they are the hottest key by far.
+//! orders. All tokens use the totals, so that they are by far the hottest key.
 
 use crate::course::{batches, of_worker};
 use crate::data::Documents;
@@ -14,15 +14,15 @@ use intendant_task::{Frequency, Partition, expected_batches};
 struct Count {
     accesses: f64,
     uses: u64,
-    /// The first node that was found to access it.
+    /// The first node that accesses it.
     node: Option<u32>,
     shared: bool,
-    /// Documents with it in the part that is being counted.
+    /// Documents with it among those of the worker that is being counted.
     here: u64,
 }
 
-/// Frequencies of all keys that are accessed. Assignments are never shared; nor is a word of documents of one
-/// node only.
+/// Frequencies of all keys that are accessed. Assignments are never shared; nor is a word whose documents are
+/// all at one node.
 pub(crate) fn frequencies(
     documents: &Documents,
     layout: &Layout,
@@ -42,7 +42,7 @@ pub(crate) fn frequencies(
             count.shared |= *count.node.get_or_insert(partition.node()) != partition.node();
         }
         for entry in entries() {
-            // The first entry of a word counts for all of them.
+            // The count of a word is taken at its first entry, and covers all of its entries.
             let count = &mut words[entry.word as usize];
             let here = std::mem::take(&mut count.here);
             if here > 0 {

@@ -1,23 +1,25 @@
 //! The keys: words from 0, then the totals, then the assignments.
 //!
-//! The value of a word has its number of tokens in each topic, that of the totals the number of all tokens in
-//! each topic. The assignments of a document are blocks of [`BLOCK`] tokens, in the order of its entries: the
-//! topic of each token, from 1, and 0 before it has one and behind the last token.
+//! The value of a word has the word's number of tokens in each topic; the value of the totals has the number
+//! of all tokens in each topic. The assignments of a document are blocks of [`BLOCK`] tokens, in the order of
+//! its entries. They hold the topic of each token, from 1; 0 stands for a token without a topic yet, and for
+//! places after the last token.
 
 use crate::data::Documents;
 use intendant_core::Key;
 use intendant_task::ModelRange;
 use std::ops::Range;
 
-/// Tokens whose assignments are one value.
+/// Number of tokens whose assignments are in one value.
 pub(crate) const BLOCK: usize = 64;
 
-/// Where the keys are.
+/// The places of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     words: u64,
     topics: usize,
-    /// Where the blocks of each document begin, counted from the first one's, and where the last one's end.
+    /// The place at which the blocks of each document begin, counted from the first document's; and the end
+    /// of the last.
     blocks: Vec<u64>,
 }
 
@@ -68,8 +70,8 @@ impl Layout {
         first + self.blocks[document]..first + self.blocks[document + 1]
     }
 
-    /// The document with this block of assignments, and the place of its first token in the document. `None`
-    /// if the key is another one.
+    /// The document with this block of assignments, and the place of the block's first token in the document.
+    /// `None` if the key is not a block of assignments.
     pub(crate) fn document(&self, key: Key) -> Option<(usize, usize)> {
         let block = key.0.checked_sub(self.words + 1)?;
         let document = self.blocks.partition_point(|start| *start <= block).checked_sub(1)?;

@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: [`data`] reads and generates documents. `layout` says which keys there are, `course` who trains
+//! Modules: [`data`] reads and generates documents. `layout` defines the keys, `course` which worker trains
 //! which documents in which order. `batch` holds what one training step needs, `sampler` is the arithmetic of
-//! one token. `frequency` counts how often keys are accessed. [`Lda`] is the task made of these. `evaluate`
-//! measures it with `fold`, which infers the topics of a document; [`Summary`] has the topics. The binary
-//! adds flags, the plan that they resolve to, the export of a trained model, and predictions.
+//! one token. `frequency` counts how often keys are accessed. [`Lda`] is the task composed of these.
+//! `evaluate` measures it with `fold`, which infers the topics of a document; [`Summary`] has the topics. The
+//! binary adds flags, the resolved plan, the export of a trained model, and predictions.
 //!
 //! This crate has no threads, sockets or clocks, and no knowledge of where parameters are.
 #![forbid(unsafe_code)]

@@ -44,7 +44,7 @@ impl Application for LdaApp {
     }
 }
 
-/// Prints the topics. A reader that has closed standard output has seen what it wanted.
+/// Prints the topics. If the reader has closed standard output, it has read what it needed.
 fn print(table: &str) -> Result<(), TrainError> {
     let mut output = std::io::stdout().lock();
     match output.write_all(table.as_bytes()).and_then(|()| output.flush()) {
@@ -73,10 +73,10 @@ fn app() -> App {
         )
 }
 
-/// Passes over the documents: enough for the built-in ones.
+/// Passes over the documents: enough for the built-in data.
 const EPOCHS_DEFAULT: u32 = 100;
 
-/// To infer the topics of test documents takes as long as some passes over the others.
+/// Inferring the topics of test documents takes as long as some passes over the training documents.
 const VALID_EVERY_DEFAULT: u32 = 10;
 
 fn main() -> ExitCode {

@@ -13,24 +13,24 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Resolved {
     /// Hyperparameters.
     pub(crate) config: Config,
-    /// Where predictions are written.
+    /// The file for predictions.
     pub(crate) predict: Option<PathBuf>,
     documents: Origin,
 }
 
-/// Where documents come from.
+/// The origin of documents.
 #[derive(Clone, Debug, PartialEq)]
 enum Origin {
-    /// To train and to test on.
+    /// Documents to train on and to test on.
     Training(Source, HeldOut),
-    /// To test a model on.
+    /// Documents that test a model.
     Model { folder: PathBuf, settings: Settings, test: PathBuf, format: Format, vocabulary: Option<PathBuf> },
 }
 
 /// The documents that are trained on by default.
 const BUILTIN: &str = "topics";
 
-/// Every so many documents, one is held out by default.
+/// By default, one of this many documents is held out.
 const HELD_OUT_EVERY: u64 = 10;
 
 /// Hyperparameters of new models.
@@ -38,7 +38,7 @@ const TOPICS: usize = 20;
 const ALPHA: f64 = 0.1;
 const ETA: f64 = 0.01;
 
-/// The value of a flag, which must be that of the model if there is one.
+/// The value of a flag; it must equal the model's value if there is a model.
 fn agreed<T: PartialEq + Copy + std::fmt::Display>(
     name: &str,
     flag: Option<T>,
@@ -153,7 +153,7 @@ fn generated(name: &str, flags: &Flags) -> Result<Source, TrainError> {
     Generator::named(name).map(Source::Generated).map_err(TrainError::usage)
 }
 
-/// Refuses to write predictions over what the run reads.
+/// Refuses to write predictions over a file that the run reads.
 fn check_predictions(path: &Path, flags: &Flags, plan: &Plan) -> Result<(), TrainError> {
     let mut inputs: Vec<(&str, PathBuf)> = Vec::new();
     if let Some(DataSource::Path(path)) = &plan.data {

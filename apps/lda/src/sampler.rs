@@ -1,18 +1,19 @@
 //! The arithmetic of collapsed Gibbs sampling: one token gets a topic, given the topics of all others.
 //!
 //! Topic k is drawn in proportion to (n_dk + α) (n_wk + η) / (n_k + V η), with the counts of document d, word
-//! w and all words, without the token itself [Griffiths 2004]. The *factor* of a topic is this
-//! without the counts of the word: it changes with two topics per token, so that a token costs an addition
+//! w and all words, without the token itself [Griffiths 2004]. The *factor* of a topic is this expression
+//! without the counts of the word. Factors change for two topics per token, so that a token costs an addition
 //! and a multiplication per topic.
 //!
-//! Counts of words and totals may be old where several workers train: a count below zero counts as zero.
+//! If several workers train, counts of words and totals may be outdated: a count below zero is treated as
+//! zero.
 
 use intendant_core::Element;
 
-/// Topics whose weights are added up together. Sums are in an order that does not depend on the processor.
+/// Number of topics whose weights are added up together. The order of sums does not depend on the processor.
 const CHUNK: usize = 16;
 
-/// Concentrations, as numbers of the elements' type.
+/// Concentrations, in the element type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Priors<E> {
     alpha: E,
@@ -43,13 +44,13 @@ fn positive<E: Element>(count: E) -> E {
 #[derive(Clone, Debug)]
 pub(crate) struct Counts<E> {
     priors: Priors<E>,
-    /// Tokens of each topic: as they were when the batch began, and what this worker has changed since.
+    /// Tokens of each topic: as they were when the batch began, plus this worker's changes since.
     totals: Vec<E>,
     /// Tokens of the current document in each topic.
     document: Vec<E>,
     factors: Vec<E>,
     weights: Vec<E>,
-    /// Sums of the weights of chunks, each with all before it.
+    /// Cumulative sums of the weights up to the end of each chunk.
     sums: Vec<f64>,
 }
 
@@ -71,12 +72,12 @@ impl<E: Element> Counts<E> {
         &self.totals
     }
 
-    /// The same, to be set when a batch begins.
+    /// The same, to set them when a batch begins.
     pub(crate) fn totals_mut(&mut self) -> &mut [E] {
         &mut self.totals
     }
 
-    /// Begins with a document, whose tokens have these topics (from 1; 0 means none).
+    /// Begins a document whose tokens have these topics (from 1; 0 means none).
     #[inline(always)]
     pub(crate) fn begin(&mut self, topics: &[u32]) {
         self.document.fill(E::ZERO);
@@ -97,15 +98,16 @@ impl<E: Element> Counts<E> {
         self.factors[topic] = self.priors.factor(self.document[topic], self.totals[topic]);
     }
 
-    /// Draws the topic of a token of the current document: `row` are the counts of its word, which change
-    /// with it, and `unit` is a number from 0, below 1. Returns the topic, and the sum of all weights:
+    /// Draws the topic of a token of the current document: `row` has the counts of its word, which change
+    /// accordingly, and `unit` is a number from 0 to below 1. Returns the topic, and the sum of all weights:
     /// n_d + K α times the probability of the word, given all other tokens.
     ///
-    /// Topics are from 1. A token without one (0) gets any, whatever the counts: were first topics drawn from
-    /// few counts, workers that do not see each other's would begin with different topics.
+    /// Topics are numbered from 1. A token without a topic (0) gets a uniformly random one, whatever the
+    /// counts: if first topics were drawn from few counts, workers that do not see each other's counts would
+    /// begin with different topics.
     ///
     /// # Panics
-    /// If there is no such topic, or the row has another number of topics.
+    /// If there is no such topic, or the row has the wrong number of topics.
     #[inline(always)]
     pub(crate) fn draw(&mut self, row: &mut [E], topic: u32, unit: f64) -> (u32, f64) {
         assert_eq!(row.len(), self.totals.len(), "topics of a row");
@@ -137,7 +139,7 @@ impl<E: Element> Counts<E> {
             for i in 0..CHUNK {
                 weights[i] = (positive(row[i]) + eta) * factors[i];
             }
-            // In pairs, so that several sums are computed at once.
+            // In pairs, so that the processor computes several sums at once.
             let mut sums = [E::ZERO; CHUNK / 2];
             for i in 0..CHUNK / 2 {
                 sums[i] = weights[i] + weights[i + CHUNK / 2];
@@ -164,7 +166,7 @@ impl<E: Element> Counts<E> {
         sum
     }
 
-    /// The topic in which `at` lies, if the weights are laid side by side from 0.
+    /// The topic whose weight contains `at`, if the weights are laid side by side from 0.
     #[inline(always)]
     fn choose(&self, at: f64) -> usize {
         let chunk = self.sums.iter().position(|sum| at < *sum).unwrap_or(self.sums.len() - 1);
@@ -177,7 +179,7 @@ impl<E: Element> Counts<E> {
                 return start + place;
             }
         }
-        // The sum of a chunk is rounded in another order.
+        // The sum of a chunk was rounded in a different order.
         start + weights.len() - 1
     }
 }
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The weights, written down naively.
+    /// The weights, by their formula.
     fn weights(
         row: &[f64],
         document: &[f64],
@@ -202,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// Topics of any number, with counts of which some are old.
+        /// Any number of topics, with counts of which some are outdated.
         #[test]
         fn a_topic_is_where_the_number_lies(
             counts in proptest::collection::vec((-2i32..40, 0u32..9, -3i32..500), 1..70),
@@ -218,7 +220,7 @@ mod tests {
             let mut sampler = Counts::new(Priors::new(0.3, 0.02, 11), topics);
             sampler.totals_mut().copy_from_slice(&totals);
             sampler.begin(&all);
-            // A topic that the document has, or none.
+            // A topic of a token of the document, or none.
             let old = (old < topics && counts[old].1 > 0).then_some(old);
             let (mut changed, mark) = (row.clone(), old.map_or(0, |old| old as u32 + 1));
             let (new, sum) = sampler.draw(&mut changed, mark, unit);

@@ -1,4 +1,4 @@
-//! The topics of a model, as people read them: how many tokens each has, and its most frequent words.
+//! The topics of a model in readable form: the number of tokens of each, and its most frequent words.
 
 use intendant_core::Element;
 use intendant_formats::Names;
@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write;
 
-/// A word of a topic: more tokens first, then the lower number.
+/// A word of a topic. Words with more tokens come first; ties are in ascending order of number.
 type Ranked = (u64, Reverse<u32>);
 
 /// A topic.
@@ -26,23 +26,23 @@ pub struct Summary {
     words: usize,
 }
 
-/// Collects the topics while the counts of words stream by.
+/// Collects the topics while the counts of words arrive.
 #[derive(Clone, Debug)]
 pub struct Collector {
     top: usize,
     totals: Vec<u64>,
-    /// The most frequent words so far, the least frequent of them first.
+    /// The most frequent words so far, the least frequent of them on top.
     best: Vec<BinaryHeap<Reverse<Ranked>>>,
 }
 
 impl Collector {
-    /// Nothing so far, of so many topics. Each is to have so many words.
+    /// A collector without counts, for `topics` topics with `top` words each.
     #[must_use]
     pub fn new(topics: usize, top: usize) -> Self {
         Self { top, totals: vec![0; topics], best: vec![BinaryHeap::new(); topics] }
     }
 
-    /// The counts of a word.
+    /// Adds the counts of a word.
     pub fn add<E: Element>(&mut self, word: u32, counts: &[E]) {
         for ((total, best), count) in self.totals.iter_mut().zip(&mut self.best).zip(counts) {
             let count = count.to_f64() as u64;
@@ -62,7 +62,7 @@ impl Collector {
         &self.totals
     }
 
-    /// The topics, if all words were added. There are `words` words.
+    /// The topics, after all words were added. There are `words` words.
     #[must_use]
     pub fn finish(self, eta: f64, words: usize) -> Summary {
         let topic = |(tokens, best): (u64, BinaryHeap<Reverse<Ranked>>)| {
@@ -85,8 +85,7 @@ impl Summary {
         self.topics.iter().map(|topic| topic.tokens).sum()
     }
 
-    /// A table of the topics, those with the most tokens first, each with its share of all tokens and its
-    /// words.
+    /// A table of the topics in descending order of tokens, each with its share of all tokens and its words.
     #[must_use]
     pub fn table(&self, names: &Names) -> String {
         let mut order: Vec<usize> = (0..self.topics.len()).collect();
@@ -104,7 +103,7 @@ impl Summary {
         text
     }
 
-    /// The same with probabilities: a line for each word of each topic, between tabs.
+    /// The same words with probabilities: a line for each word of each topic, with tabs between fields.
     #[must_use]
     pub fn tsv(&self, names: &Names) -> String {
         let mut text = String::from("topic\ttopic_tokens\ttopic_share\trank\tword\ttokens\tprobability\n");

@@ -1,8 +1,8 @@
 //! Latent Dirichlet allocation as a training task: the keys of a batch, and how its tokens get topics.
 //!
 //! A batch is some documents. Its tokens are visited one after the other, in place: the row of a word is lent
-//! for its tokens in a document. The totals are copied when the batch begins, and what has changed is added
-//! when it ends. All changes are whole numbers that are added, so that counts are exact wherever they are.
+//! for its tokens in a document. The totals are copied when the batch begins, and their changes are added
+//! when it ends. All changes are whole numbers that are added, so that counts are exact everywhere.
 
 use crate::batch::{Batch, TOTALS};
 use crate::config::Config;
@@ -47,7 +47,7 @@ pub enum LdaError {
     },
 }
 
-/// The largest number up to which all whole numbers are of this type.
+/// The largest number up to which this type represents all whole numbers.
 const fn counts_max(float: ElementType) -> u64 {
     match float {
         ElementType::F32 => 1 << f32::MANTISSA_DIGITS,
@@ -71,7 +71,7 @@ pub struct Lda<E> {
     ranking: Ranking,
     priors: Priors<E>,
     found: Arc<Mutex<Found>>,
-    /// Whether the topics of the test documents are asked for.
+    /// Whether the caller asks for the topics of the test documents.
     mixes: bool,
 }
 
@@ -82,7 +82,7 @@ pub struct Scratch<E> {
     counts: Counts<E>,
     /// The totals as they were when the batch began.
     before: Vec<E>,
-    /// The topics of the document's tokens, and as they were before.
+    /// The topics of the document's tokens, now and before.
     topics: Vec<u32>,
     old: Vec<u32>,
 }
@@ -92,13 +92,14 @@ const ORDER: u64 = 1;
 const DRAWS: u64 = 2;
 
 impl<E: Element> Lda<E> {
-    /// A task that trains on `corpus`; or, if it has nothing to train on, tests the model of these counts.
+    /// A task that trains on `corpus`; if it has nothing to train on, a task that tests the model with these
+    /// counts.
     ///
     /// # Errors
     /// If a hyperparameter is out of its limits, or there are more tokens than the element type can count.
     ///
     /// # Panics
-    /// If the counts are not as many as there are words and topics.
+    /// If the numbers of counts, words and topics do not match.
     pub fn new(corpus: Arc<Corpus>, config: Config, counts: Option<WordCounts>) -> Result<Self, LdaError> {
         config.check()?;
         let (training, words, topics) = (corpus.training(), corpus.words().len(), config.topics);
@@ -130,7 +131,7 @@ impl<E: Element> Lda<E> {
         Ok(Self { corpus, config, layout, model, digests, ranking, priors, found, mixes })
     }
 
-    /// Asks for the proportions of topics in the test documents: [`Lda::take_mixtures`]. The first worker
+    /// Requests the proportions of topics in the test documents: [`Lda::take_mixtures`]. The first worker
     /// then evaluates all of them.
     #[must_use]
     pub fn mixing(mut self) -> Self {
@@ -148,13 +149,13 @@ impl<E: Element> Lda<E> {
         &self.config
     }
 
-    /// The topics after the training. `None` before the last evaluation, and where another process has the
-    /// first worker.
+    /// The topics after the training. `None` before the last evaluation, and in processes without the first
+    /// worker.
     pub fn take_summary(&self) -> Option<Summary> {
         lock(&self.found).summary.take()
     }
 
-    /// The proportions of topics in the test documents after the training, if they were asked for. `None` as
+    /// The proportions of topics in the test documents after the training, if they were requested. `None` as
     /// in [`Lda::take_summary`].
     pub fn take_mixtures(&self) -> Option<Mixtures> {
         lock(&self.found).mixtures.take()
@@ -171,8 +172,8 @@ impl<E: Element> Task for Lda<E> {
     type Batch = Batch;
     type Scratch = Scratch<E>;
 
-    /// Workers that do not see each other's first assignments find few topics likely: the loss of the first
-    /// batches is too low.
+    /// Workers that do not see each other's first assignments find few topics likely, so that the loss of the
+    /// first batches is too low.
     fn loss_falls(&self) -> bool {
         false
     }
@@ -201,7 +202,7 @@ impl<E: Element> Task for Lda<E> {
         let digest = chosen.iter().map(|document| stream(self.digests[*document as usize], &[epoch.into()]));
         let digest = digest.fold(0u64, u64::wrapping_add);
         let (batch, keys) = Batch::new(self.corpus.training(), &self.layout, &self.ranking, &chosen, epoch);
-        // Assignments are at this node, and the totals are wanted by all of them.
+        // Assignments are at this node, and all nodes want the totals, so only words are localized.
         let near = keys.iter().copied().filter(|key| *key < self.layout.totals()).collect();
         Prepared { batch, keys, near, samples: Vec::new(), handles: Vec::new(), digest }
     }
@@ -244,7 +245,7 @@ impl<E: Element> Task for Lda<E> {
     ) -> StepReport {
         let arch = scratch.arch;
         let (loss, tokens) = arch.dispatch(Step { task: self, batch, rows, scratch });
-        // An addition and a multiplication per topic, and the sum.
+        // An addition and a multiplication per topic, and the sum of the weights.
         StepReport { loss, examples: tokens, cost: Cost(2 * tokens * self.config.topics as u64) }
     }
 
@@ -272,7 +273,7 @@ impl<E: Element> Task for Lda<E> {
     }
 }
 
-/// How many words ahead rows are fetched.
+/// How many words ahead rows are prefetched.
 const AHEAD: usize = 4;
 
 /// The arithmetic of a batch, compiled for several generations of processors. Returns the sum of the losses,
@@ -310,7 +311,7 @@ impl<E: Element> WithSimd for Step<'_, E> {
             counts.begin(topics);
             let name = [DRAWS, batch.epoch.into(), document as u64];
             let mut random = Pcg64Mcg::seed_from_u64(stream(config.seed, &name));
-            // The tokens of the document that have a topic.
+            // Number of tokens of the document that have a topic.
             let mut assigned = topics.iter().filter(|topic| **topic > 0).count();
             let concentration = config.alpha * config.topics as f64;
             let mut token = 0;
@@ -340,7 +341,7 @@ impl<E: Element> WithSimd for Step<'_, E> {
                 }
             }
         }
-        // Others may have changed the totals meanwhile.
+        // Other workers may have changed the totals meanwhile.
         let changes = counts.totals().iter().zip(&*before);
         for (total, (now, before)) in rows.row(TOTALS).iter_mut().zip(changes) {
             *total += *now - *before;

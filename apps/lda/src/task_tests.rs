@@ -1,4 +1,5 @@
-//! The task by itself: exact counts whatever is old, the distribution of assignments, keys, digest.
+//! The task by itself: exact counts although some are outdated, the distribution of assignments, keys,
+//! digest.
 
 use super::*;
 use crate::data::{Documents, Entry, Generator, HeldOut, Source};
@@ -13,7 +14,7 @@ pub(crate) fn config(topics: usize) -> Config {
     Config { topics, alpha: 0.5, eta: 0.3, batch: 2, top_words: 3, seed: 1 }
 }
 
-/// Documents with these entries, of which none is a test document.
+/// Documents with these entries; none of them is a test document.
 pub(crate) fn corpus(words: u32, documents: &[Vec<(u32, u32)>]) -> Arc<Corpus> {
     let mut training = Documents::default();
     for (name, entries) in (1..).zip(documents) {
@@ -58,7 +59,7 @@ fn partitions(workers: u32) -> impl Iterator<Item = Partition> {
     Partition { workers, nodes: workers, ..Partition::alone() }.all()
 }
 
-/// Counts by the assignments, as the values must have them.
+/// Compares the values with counts of the assignments.
 fn check_counts<E: Element>(task: &Lda<E>, values: &[Vec<E>], is_assigned: bool) {
     let (training, layout) = (task.corpus().training(), task.layout());
     let mut counts = vec![vec![0.0; layout.topics()]; layout.words() + 1];
@@ -87,14 +88,14 @@ fn check_counts<E: Element>(task: &Lda<E>, values: &[Vec<E>], is_assigned: bool)
 type Entries = Vec<Vec<(u32, u32)>>;
 
 fn documents() -> impl Strategy<Value = Entries> {
-    // Of more than a block of tokens, and without any.
+    // Some documents have more than a block of tokens, some have none.
     proptest::collection::vec(proptest::collection::vec((0u32..9, 1u32..50), 0..6), 1..8)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// All workers see only what they did themselves in an epoch: as old as counts can be.
+    /// In an epoch, every worker sees only its own changes: counts cannot be more outdated.
     #[test]
     fn counts_are_exact_whatever_workers_have_not_seen(
         entries in documents(), topics in 1usize..40, workers in 1u32..5, batch in 1u64..4,
@@ -136,7 +137,7 @@ proptest! {
         prop_assert_ne!(digest(1, 1, 1), digest(1, 1, 0), "epochs differ");
     }
 
-    /// Keys are distinct: a row that is pulled is a copy for each of its positions.
+    /// Keys are distinct, because a pull of a repeated key would make a copy for each of its positions.
     #[test]
     fn keys_are_those_of_the_documents(entries in documents(), workers in 1u32..6) {
         let task = Lda::<f32>::new(corpus(9, &entries), config(3), None).unwrap();
@@ -169,7 +170,7 @@ proptest! {
     }
 }
 
-/// Rows that others change: whenever a row is lent again, it has another token in its first place.
+/// Rows that other workers change: each time a row is lent again, it has another token in its first place.
 struct Busy<'a> {
     rows: PlainRows<'a, f64>,
     lent: Vec<u64>,
@@ -223,10 +224,10 @@ fn ln_joint(config: &Config, words: usize, tokens: &[(usize, usize)], topics: &[
 #[test]
 fn assignments_have_their_exact_distribution() {
     const DRAWS: u32 = 20_000;
-    /// Sweeps between two draws, so that they hardly depend on each other.
+    /// Sweeps between two draws, enough that the draws hardly depend on each other.
     const APART: u32 = 8;
     let config = Config { seed: 5, ..config(2) };
-    // Three documents of five tokens and three words.
+    // Three documents with five tokens in total, and three words.
     let task =
         Lda::<f64>::new(corpus(3, &[vec![(0, 2)], vec![(0, 1), (1, 1)], vec![(2, 1)]]), config.clone(), None);
     let task = task.unwrap();
@@ -259,14 +260,14 @@ fn assignments_have_their_exact_distribution() {
     assert!(statistic < bound, "{statistic} of {bound}");
 }
 
-/// The loss of a token is that of its word, given all other tokens.
+/// The loss of a token is that of predicting its word from all other tokens.
 #[test]
 fn the_loss_is_that_of_predictions() {
     let config = config(1);
     let task = Lda::<f64>::new(corpus(4, &[vec![(0, 2), (3, 1)]]), config.clone(), None).unwrap();
     let mut values = initial(&task);
     let mut expected = 0.0;
-    // With one topic, a word is predicted by its count among the tokens before it.
+    // With one topic, the count of a word among the tokens before predicts it.
     for (count, total) in [(0.0, 0.0), (1.0, 1.0), (0.0, 2.0f64)] {
         let probability: f64 = (count + config.eta) / (total + 4.0 * config.eta);
         expected -= probability.ln();
@@ -274,7 +275,7 @@ fn the_loss_is_that_of_predictions() {
     let report = train(&task, Partition::alone(), 0, &mut values);
     assert!((report.loss - expected).abs() < 1e-12, "{} and {expected}", report.loss);
     assert_eq!(report.examples, 3);
-    // In later epochs, among all others.
+    // In later epochs, the count among all other tokens predicts it.
     let report = train(&task, Partition::alone(), 1, &mut values);
     let of = |count: f64| -((count + config.eta) / (2.0 + 4.0 * config.eta)).ln();
     assert!((report.loss - (2.0 * of(1.0) + of(0.0))).abs() < 1e-12);
@@ -291,7 +292,7 @@ fn more_tokens_than_an_element_type_counts_are_refused() {
     assert!(error.starts_with("--topics is 0; it must be a number from 1 to"), "{error}");
 }
 
-/// Accesses of words are averages over epochs, all others are the same in each of them.
+/// Accesses of words are averages over epochs; all other accesses are the same in each epoch.
 #[test]
 fn frequencies_are_those_of_batches() {
     const EPOCHS: u32 = 400;

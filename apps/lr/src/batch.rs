@@ -8,9 +8,9 @@ use intendant_task::Ranking;
 /// A batch, prepared before it is trained.
 #[derive(Clone, Debug)]
 pub enum Batch {
-    /// Of rows.
+    /// A batch of rows.
     Rows(RowsBatch),
-    /// Of a block of features, for all rows of a worker.
+    /// A batch of a block of features, for all rows of a worker.
     Block(BlockBatch),
 }
 
@@ -23,17 +23,17 @@ pub struct RowsBatch {
     /// Positions of features among the batch's keys.
     pub(crate) places: Vec<u32>,
     pub(crate) values: Vec<f32>,
-    /// Of each feature among the keys, the part of its training rows that is in this batch.
+    /// For each feature among the keys, the part of its training rows that is in this batch.
     pub(crate) passes: Vec<f64>,
     /// Whether the last key is that of the intercept.
     pub(crate) intercept: bool,
-    /// From 0.
+    /// The epoch, from 0.
     pub(crate) epoch: u32,
 }
 
 impl RowsBatch {
-    /// The batch of some training rows, and its distinct keys, ascending. The key of a feature is its number;
-    /// that of the intercept follows the last feature.
+    /// The batch of some training rows, and its distinct keys in ascending order. The key of a feature is its
+    /// number; the key of the intercept follows the last feature.
     pub(crate) fn new<'a>(
         data: &Dataset,
         ranking: &Ranking,
@@ -68,7 +68,7 @@ impl RowsBatch {
         (batch, keys)
     }
 
-    /// Label, positions of features and their values of each row.
+    /// The label, the positions of features and their values, for each row.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (bool, &[u32], &[f32])> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|end| *end as usize));
         let ranges = starts.zip(&self.ends).map(|(start, end)| start..*end as usize);

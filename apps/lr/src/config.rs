@@ -8,25 +8,27 @@ use intendant_train::SettingError;
 pub struct Config {
     /// The rule that turns gradients into steps.
     pub optimizer: Optimizer,
-    /// Learning rate; of FTRL α.
+    /// Learning rate; α of FTRL.
     pub learning_rate: f64,
     /// FTRL's β: the steps of a feature begin with α / β.
     pub beta: f64,
-    /// Weight of the L1 penalty, the sum of the sizes of all weights. Of FTRL only.
+    /// Weight of the L1 penalty, the sum of the absolute values of all weights. Only FTRL and proximal steps
+    /// have it.
     pub l1: f64,
     /// Weight of the L2 penalty, half the sum of the squares of all weights.
     pub l2: f64,
     /// Whether each row has a feature of value 1, which is not penalised.
     pub intercept: bool,
-    /// Rows per batch, at most.
+    /// Maximum number of rows per batch.
     pub batch: usize,
-    /// Blocks of features, of proximal steps.
+    /// Number of blocks of features, for proximal steps.
     pub blocks: u32,
-    /// How many batches other workers may be behind what a batch reads, of proximal steps: what the technique
-    /// bounds.
+    /// For proximal steps: by how many batches the values that a batch reads may lag behind other workers.
+    /// The technique bounds this delay.
     pub delay: u32,
-    /// The margin of the KKT filter of proximal steps, from 0 to 1: features whose weight is zero are left
-    /// out if the gradient of the loss is smaller than the L1 penalty by this part of it. `None`: no filter.
+    /// For proximal steps: the margin of the KKT filter, from 0 to 1. Features whose weight is zero are left
+    /// out if the gradient of the loss is smaller than the L1 penalty by this fraction of it. `None`: no
+    /// filter.
     pub kkt: Option<f64>,
     /// Bins of the table of predicted and observed probabilities; 0 if there is none.
     pub reliability: usize,
@@ -34,13 +36,13 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// Rows of a batch at most.
+/// Maximum number of rows of a batch.
 const BATCH_MAX: usize = 1 << 24;
 
-/// Blocks at most: each is a batch.
+/// Maximum number of blocks: each is a batch.
 const BLOCKS_MAX: u32 = 1 << 20;
 
-/// Bins of the table at most.
+/// Maximum number of bins of the table.
 const BINS_MAX: usize = 1000;
 
 impl Config {

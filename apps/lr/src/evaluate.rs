@@ -1,7 +1,8 @@
-//! The objective on the training rows, and how well held-out rows are predicted.
+//! The objective on the training rows, and the quality of predictions for held-out rows.
 //!
 //! Workers share the training rows and the keys. The first worker predicts all held-out rows, because the
-//! area under the ROC curve is no sum over rows. A worker holds a weight for each feature while it evaluates.
+//! area under the ROC curve is not a sum over rows. A worker holds a weight for each feature while it
+//! evaluates.
 
 use crate::data::{Dataset, Rows};
 use crate::metrics::{Measures, Scored, reliability};
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex};
 /// The weight in a value of any element type.
 pub(crate) fn weight_of<E: Element>(rule: &Rule, value: &[E]) -> f64 {
     let mut wide = [0.0; LEN_MAX];
-    // A stored value may have more behind it.
+    // A stored value may have further elements.
     let wide = &mut wide[..rule.len()];
     wide.iter_mut().zip(value).for_each(|(wide, x)| *wide = x.to_f64());
     rule.weight(wide)
@@ -47,11 +48,11 @@ pub(crate) struct Quality {
     rule: Rule,
     intercept: bool,
     train: Range<usize>,
-    /// The first worker has all of them.
+    /// The first worker evaluates all of them.
     held_out: HeldOut,
     keys: Vec<Key>,
     range: Range<u64>,
-    /// Bins of the table of the held-out rows, 0 if there is none.
+    /// Number of bins of the table for the held-out rows; 0 if there is no table.
     bins: usize,
     predictions: Option<Predictions>,
     sums: Reduction,
@@ -81,7 +82,7 @@ impl Quality {
         let keys = keys.chain(intercept.then_some(Key(data.features().into()))).collect();
         let mut sums = Reduction::default();
         if is_first {
-            // Sums of parts.
+            // The workers' shares add up to the quality, so the denominator is 1.
             sums.add("quality.count", 1.0);
         }
         Self {
@@ -158,7 +159,7 @@ impl<E: Element> Evaluation<E> for Quality {
     }
 
     fn part(&mut self, keys: &[Key], values: &[E]) {
-        // As stored, with what a rule keeps behind the value.
+        // As stored, including what a rule keeps after the value.
         let row = values.len() / keys.len().max(1);
         for value in values.chunks_exact(row.max(1)) {
             let weight = weight_of(&self.rule, value);
@@ -169,7 +170,7 @@ impl<E: Element> Evaluation<E> for Quality {
 
     fn finish(self: Box<Self>) -> Reduction {
         let mut sums = self.sums;
-        // It is of training rows.
+        // The objective is a sum over training rows.
         if !self.data.train().is_empty() {
             sums.add("quality.objective", self.objective);
         }

@@ -1,11 +1,11 @@
 //! Writes a trained model: `--export DIR`.
 //!
 //! `weights.npy` holds the weight of each feature, `intercept.npy` that of the intercept, if there is one, in
-//! NumPy's format. `weights.tsv` and `model.toml` are what `--model` reads (`saved`). State of the optimiser
-//! is left out.
+//! NumPy's format. `--model` reads `weights.tsv` and `model.toml` (`saved`). State of the optimiser is left
+//! out.
 //!
-//! The values stream to their places in the NumPy files, from which the text is made, so that memory does not
-//! grow with the model.
+//! Each value is written to its place in the NumPy files as it arrives. The text is converted from these, so
+//! that memory does not grow with the model.
 
 use crate::saved::{HEADER, INTERCEPT, Settings, joined_names, settings_path, weights_path};
 use intendant_core::{Element, Key, KeyRange};
@@ -23,7 +23,7 @@ pub(crate) struct Export<E> {
     data: Arc<Dataset>,
     settings: Settings,
     folder: PathBuf,
-    /// Each with its first key and the elements of a value.
+    /// The matrices, each with its first key and the number of elements of a value.
     matrices: Vec<(KeyRange, Matrix)>,
 }
 
@@ -35,7 +35,7 @@ impl<E: Element> Export<E> {
         Self { task, data, settings, folder: PathBuf::new(), matrices: Vec::new() }
     }
 
-    /// Calls `take` with each number of a matrix of one column that is complete.
+    /// Calls `take` with each number of a complete matrix of one column.
     fn numbers(
         &self,
         name: &str,

@@ -2,7 +2,7 @@
 //!
 //! A batch accesses each of its features once. The rows of a batch differ from epoch to epoch; numbers of
 //! accesses are averages over all orders. Rows are dealt out at random, so that any node may need any feature
-//! of more than one row.
+//! that more than one row has.
 
 use crate::data::Dataset;
 use intendant_core::Key;

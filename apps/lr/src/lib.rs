@@ -1,10 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: [`data`] reads and generates rows of sparse features. `model` is the arithmetic of a weight.
-//! `batch` holds what one training step needs. `proximal`
-//! trains block by block. `frequency` counts how often keys are accessed. [`Lr`] is the
-//! task made of these; `evaluate` measures it by [`metrics`]. The binary adds flags, the plan that they
-//! resolve to, the export of a trained model, and predictions.
+//! Modules: [`data`] reads and generates rows of sparse features. `model` is the arithmetic of a weight.
+//! `batch` holds what one training step needs. `proximal` trains block by block. `frequency` counts how often
+//! keys are accessed. [`Lr`] is the task composed of these; `evaluate` measures it by [`metrics`]. The binary
+//! adds flags, the resolved plan, the export of a trained model, and predictions.
 //!
 //! This crate has no threads, sockets or clocks, and no knowledge of where parameters are.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! `lr`: learns to tell rows of sparse features apart.
+//! `lr`: learns to classify rows of sparse features.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -55,7 +55,7 @@ fn app() -> App {
     App::new(command).default("epochs", EPOCHS_DEFAULT)
 }
 
-/// Enough for the built-in data.
+/// Enough epochs for the built-in data.
 const EPOCHS_DEFAULT: u32 = 20;
 
 fn main() -> ExitCode {

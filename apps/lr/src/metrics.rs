@@ -2,7 +2,7 @@
 
 use crate::model::{log_loss, sigmoid};
 
-/// A row that was predicted.
+/// A row and its prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scored {
     /// The logarithm of the predicted odds of a positive label.
@@ -11,14 +11,15 @@ pub struct Scored {
     pub label: bool,
 }
 
-/// The area under the ROC curve: the part of the pairs of a positive and a negative row in which the positive
-/// one has the larger score; equal scores count half. `None` without positive or without negative rows.
+/// The area under the ROC curve: the fraction of the pairs of a positive and a negative row in which the
+/// positive row has the larger score; equal scores count half. `None` without positive or without negative
+/// rows.
 #[must_use]
 pub fn auc(rows: &[Scored]) -> Option<f64> {
     let mut sorted: Vec<&Scored> = rows.iter().collect();
     sorted.sort_unstable_by(|a, b| a.score.total_cmp(&b.score));
     let (mut below, mut won, mut positives) = (0.0, 0.0, 0.0);
-    // Positive and negative zero are equal, but not in the total order.
+    // Positive and negative zero are equal, but differ in the total order.
     for tied in sorted.chunk_by(|a, b| a.score == b.score) {
         let here = tied.iter().filter(|row| row.label).count() as f64;
         let negatives = tied.len() as f64 - here;
@@ -29,14 +30,14 @@ pub fn auc(rows: &[Scored]) -> Option<f64> {
     (positives > 0.0 && below > 0.0).then(|| won / (positives * below))
 }
 
-/// Rows whose predicted probabilities are alike.
+/// Rows with similar predicted probabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bin {
-    /// How many there are.
+    /// Number of rows.
     pub rows: u64,
     /// Mean of the predicted probabilities.
     pub predicted: f64,
-    /// Part of the labels that are positive.
+    /// Fraction of the labels that are positive.
     pub observed: f64,
 }
 
@@ -62,25 +63,26 @@ pub fn reliability(rows: &[Scored], bins: usize) -> Vec<Bin> {
 /// Bins of the calibration error.
 const CALIBRATION_BINS: usize = 10;
 
-/// What is measured on held-out rows.
+/// Measures of the predictions for held-out rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measures {
     /// Mean loss, in nats.
     pub log_loss: f64,
     /// [`auc`].
     pub auc: Option<f64>,
-    /// Part of the rows whose label is the more probable one.
+    /// Fraction of the rows whose label is the more probable one.
     pub accuracy: f64,
     /// Mean of the predicted probabilities.
     pub predicted: f64,
-    /// Part of the labels that are positive.
+    /// Fraction of the labels that are positive.
     pub observed: f64,
-    /// Mean difference of predicted and observed probability, over ten bins of equal width, by rows.
+    /// Mean difference between predicted and observed probability, over ten bins of equal width, weighted by
+    /// rows.
     pub calibration_error: f64,
 }
 
 impl Measures {
-    /// Of these rows. `None` without rows.
+    /// The measures of these rows. `None` without rows.
     #[must_use]
     pub fn of(rows: &[Scored]) -> Option<Self> {
         if rows.is_empty() {
@@ -107,7 +109,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// All pairs, one by one.
+    /// Compares all pairs, one by one.
     fn auc_of_pairs(rows: &[Scored]) -> Option<f64> {
         let (mut won, mut pairs) = (0.0, 0.0);
         for positive in rows.iter().filter(|row| row.label) {

@@ -7,9 +7,9 @@
 //! Σ over rows log(1 + e^(−y · score))  +  l1 · Σ |weight|  +  l2 / 2 · Σ weight²        with y = −1 or 1
 //! ```
 //!
-//! Each rule adds to values and overwrites nothing, so that updates of several workers can be summed. A
-//! gradient here is that of the loss of a batch's rows, summed. A feature with n training rows is penalised
-//! by the n-th part at each of them: after an epoch, it has been penalised once. The *passes* of a batch are
+//! Each rule adds to values and overwrites nothing, so that updates of several workers can be summed. Here, a
+//! gradient is the summed gradient of the losses of a batch's rows. A feature with n training rows gets one
+//! n-th of its penalty at each of them, so that it is penalised once per epoch. The *passes* of a batch are
 //! the sum of these parts.
 //!
 //! Proximal steps on blocks are in [`crate::proximal`].
@@ -23,13 +23,13 @@
 //! weight = 0 if |z| ≤ l1 · p, else −(z − sgn(z) · l1 · p) / (β / α + s + l2 · p)
 //! ```
 //!
-//! The source keeps n; here n is (α · s)². For one worker this is the same. Two workers that start from the
-//! same value add more σ than the root of the sum of their squares. With n, the denominator would not be the
-//! sum of the σ that are in z, and weights would come out too large by the excess, for long. With s, the
-//! denominator is that sum, however many workers add.
+//! The source keeps n; here, n is (α · s)². For one worker this is the same. Two workers that start from the
+//! same value together add more σ than one worker with both gradients would. If the rule kept n, the
+//! denominator would not be the sum of the σ that are in z, and weights would be too large by the excess for
+//! a long time. With s, the denominator is that sum, however many workers add.
 //!
-//! The source sees each row once, so that its penalty is added once. Here, where rows are seen in each epoch,
-//! the sum of gradients grows with each pass over the data, and so do the penalties.
+//! The source sees each row once, so that its penalty is added once. Here, rows are seen in each epoch: the
+//! sum of gradients grows with each pass over the data, and so do the penalties.
 
 use crate::proximal::VISIBLE;
 use clap::ValueEnum;
@@ -62,21 +62,21 @@ impl Optimizer {
     }
 }
 
-/// Added to AdaGrad's accumulator below the root, so that a gradient of zero gives a step of zero.
+/// Added to AdaGrad's accumulator before the root is taken, so that a gradient of zero gives a step of zero.
 const ADAGRAD_EPSILON: f64 = 1e-10;
 
-/// How values and weights belong together.
+/// The relation between values and weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rule {
     pub(crate) optimizer: Optimizer,
-    /// Of FTRL α.
+    /// Learning rate; α of FTRL.
     pub(crate) rate: f64,
     pub(crate) beta: f64,
     pub(crate) l1: f64,
     pub(crate) l2: f64,
 }
 
-/// Elements of a value at most.
+/// Maximum number of elements of a value.
 pub(crate) const LEN_MAX: usize = 3;
 
 impl Rule {
@@ -124,7 +124,8 @@ impl Rule {
         };
     }
 
-    /// What a batch adds to a value whose weight is `weight`. `epoch` is from 0; an intercept has no passes.
+    /// The amount that a batch adds to a value whose weight is `weight`. `epoch` is from 0; an intercept has
+    /// no passes.
     ///
     /// # Panics
     /// If the value or the update has another length.
@@ -179,7 +180,7 @@ pub fn log_loss(score: f64, label: bool) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// The derivative of the loss by the score.
+/// The derivative of the loss with respect to the score.
 #[must_use]
 pub fn slope(score: f64, label: bool) -> f64 {
     if label { -sigmoid(-score) } else { sigmoid(score) }
@@ -204,7 +205,7 @@ mod tests {
             prop_assert!((sigmoid(score) + sigmoid(-score) - 1.0).abs() < 1e-12);
         }
 
-        /// The weight of FTRL minimises what it says it does.
+        /// The weight of FTRL minimises the function that its documentation states.
         #[test]
         fn the_proximal_step_minimises(z in -50.0f64..50.0, s in 0.0f64..100.0, passes in 0.0f64..20.0) {
             let rule = rule(Optimizer::Ftrl);
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!((sigmoid(1e6), sigmoid(-1e6)), (1.0, 0.0));
     }
 
-    /// The algorithm as [McMahan 2013] print it, with z and n.
+    /// The algorithm as printed in [McMahan 2013], with z and n.
     #[test]
     fn ftrl_is_the_source_s_algorithm() {
         let rule = rule(Optimizer::Ftrl);
@@ -271,8 +272,8 @@ mod tests {
         assert!(value[1] > 0.0);
     }
 
-    /// What two workers add at once is a value in which z and s fit together: with gradients of zero mean,
-    /// the weight stays.
+    /// The sum of the updates of two concurrent workers is a value in which z and s are consistent: with
+    /// gradients of zero mean, the weight stays.
     #[test]
     fn sums_of_concurrent_updates_are_consistent() {
         let rule = Rule { l1: 0.0, l2: 0.0, ..rule(Optimizer::Ftrl) };
@@ -291,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Steps go down the gradient of loss and penalty, which is that of finite differences.
+    /// Steps go down the gradient of loss and penalty, which the test computes by finite differences.
     #[test]
     fn adagrad_and_sgd_go_down_the_numeric_gradient() {
         let (weight, passes, squares) = (0.8, 0.25, 1.5);

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Resolved {
     /// Hyperparameters.
     pub(crate) config: Config,
-    /// Where predictions are written.
+    /// The file for predictions.
     pub(crate) predict: Option<PathBuf>,
     reading: Reading,
     features: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Resolved {
     generator: Option<Generator>,
     /// The validation data, if it is not the test data.
     valid: Option<TestSource>,
-    /// The model to begin with.
+    /// The initial model.
     model: Option<(PathBuf, Settings)>,
 }
 
@@ -50,7 +50,7 @@ impl Resolved {
 /// The data set that is trained on by default.
 const BUILTIN: &str = "sparse";
 
-/// Blocks of features, unless the user says how many.
+/// Default number of blocks of features.
 const BLOCKS: u32 = 32;
 
 /// The weights of the penalties.
@@ -77,7 +77,7 @@ fn penalties(flags: &Flags, plan: &mut Plan) -> Result<(f64, f64), TrainError> {
     Ok((l1.unwrap_or(0.0), l2.unwrap_or(0.0)))
 }
 
-/// How many batches other workers may be behind what a batch reads, for proximal steps.
+/// By how many batches the values that a batch reads may lag behind other workers, for proximal steps.
 fn delay(flags: &Flags, plan: &Plan) -> Result<u32, TrainError> {
     if flags.optimizer != Optimizer::Proximal {
         return Ok(0);
@@ -104,7 +104,7 @@ fn delay(flags: &Flags, plan: &Plan) -> Result<u32, TrainError> {
     })
 }
 
-/// The value that a flag or the model to begin with gives a setting. Both must agree.
+/// The value of a setting, from a flag or from the initial model. If both give one, they must agree.
 fn agreed<T: PartialEq + Clone + std::fmt::Debug>(
     name: &str,
     flag: Option<&T>,
@@ -122,7 +122,7 @@ fn agreed<T: PartialEq + Clone + std::fmt::Debug>(
     }
 }
 
-/// A setting as it is typed.
+/// A setting as a user types it.
 fn shown(value: &impl std::fmt::Debug) -> String {
     format!("{value:?}").to_lowercase().replace(['[', ']', '"', ' '], "")
 }
@@ -161,7 +161,7 @@ fn reading(flags: &Flags, plan: &Plan, model: Option<&Settings>) -> Result<Readi
         ));
     }
     let columns = Columns {
-        // Other tables may have it elsewhere.
+        // Other tables may have the label in another column.
         label: flags
             .label
             .clone()
@@ -288,7 +288,7 @@ fn usage_of_model(error: saved::SavedError) -> TrainError {
     TrainError::usage(format!("--model: {error}"))
 }
 
-/// Reads or generates the data that the flags name, and reads the model to begin with.
+/// Reads or generates the data that the flags name, and reads the initial model.
 pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Dataset, Weights), TrainError> {
     let source = match (&resolved.generator, &plan.data) {
         (Some(generator), _) => Source::Generated(*generator),
@@ -323,7 +323,7 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Dataset, Weights
     Ok((data, weights))
 }
 
-/// Logs what the data is like, and warns of what may not be meant.
+/// Logs properties of the data, and warns of those that may be unintended.
 fn tell(data: &Dataset, plan: &Plan) {
     let (train, valid, test) = (data.train().len(), data.valid().len(), data.test().len());
     let (features, entries) = (data.features(), data.train().entries());

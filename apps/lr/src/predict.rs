@@ -8,8 +8,8 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Tells before the training whether predictions can be written, and that they replace none of the files that
-/// the run reads, which come with the names of their flags.
+/// Checks before the training that predictions can be written, and that they replace none of the `inputs`:
+/// files that the run reads, with the names of their flags.
 pub(crate) fn check(path: &Path, inputs: &[(&str, &Path)]) -> Result<(), TrainError> {
     let refused = |reason: String| TrainError::usage(format!("--predict {}: {reason}", path.display()));
     if path.is_dir() {
@@ -26,14 +26,15 @@ pub(crate) fn check(path: &Path, inputs: &[(&str, &Path)]) -> Result<(), TrainEr
     written.map(drop).map_err(|error| refused(format!("cannot write there: {error}")))
 }
 
-/// Writes the probabilities, one per line, as a whole: the file never has a part of them.
+/// Writes the probabilities, one per line. The file appears when it is complete, so that it never has only
+/// some.
 pub(crate) fn write(path: &Path, probabilities: &[f64]) -> Result<(), TrainError> {
     let write = || {
         let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder(path))?);
         probabilities.iter().try_for_each(|probability| writeln!(file, "{probability}"))?;
         let file = file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         file.as_file().sync_all()?;
-        // Like any file that a program creates, not for the user alone.
+        // Readable by other users, like any file that a program creates.
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         file.as_file().set_permissions(permissions)?;
         file.persist(path).map(drop).map_err(|error| error.error)

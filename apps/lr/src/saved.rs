@@ -1,8 +1,8 @@
-//! Exported models as files: what the export writes and `--model` reads.
+//! Exported models as files: the files that the export writes and `--model` reads.
 //!
-//! `model.toml` says how rows are made of data. `weights.tsv` has the features whose weights are not zero:
-//! what the data calls them (an index from 1, or a slot of the hash), the weight, and, of tables, the names
-//! that are hashed to the slot. The intercept comes first.
+//! `model.toml` defines how data becomes rows. `weights.tsv` has the features whose weights are not zero,
+//! each with its number in the data (an index from 1, or a slot of the hash), the weight, and for tables the
+//! names that are hashed to the slot. The intercept comes first.
 
 use intendant_formats::{TextError, lines_up_to, open};
 use lr::Weights;
@@ -17,17 +17,17 @@ const SCHEMA: &str = "intendant.lr/1";
 pub(crate) const INTERCEPT: &str = "intercept";
 pub(crate) const HEADER: &str = "feature\tweight\tnames";
 
-/// How rows are made of data, as the model needs them.
+/// How data becomes rows, for this model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
     pub(crate) schema: String,
     pub(crate) format: Format,
     pub(crate) features: u32,
-    /// Of tables only: the column that the model predicts.
+    /// The column that the model predicts; only for tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) label: Option<String>,
-    /// Of tables only.
+    /// Only for tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hash_bits: Option<u8>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -65,7 +65,7 @@ pub(crate) fn weights_path(folder: &Path) -> PathBuf {
     folder.join("weights.tsv")
 }
 
-/// Reads how rows are made of data.
+/// Reads how data becomes rows.
 pub(crate) fn settings(folder: &Path) -> Result<Settings, SavedError> {
     let file = settings_path(folder);
     let text = match std::fs::read_to_string(&file) {
@@ -128,8 +128,8 @@ pub(crate) fn weights(folder: &Path, settings: &Settings) -> Result<Weights, Sav
     Ok(weights)
 }
 
-/// The names of the features, for the lines of [`weights_path`]: those of each feature joined, without the
-/// characters that structure the file.
+/// The names of the features, for the lines of [`weights_path`]: the names of each feature, joined, without
+/// the characters that structure the file.
 pub(crate) fn joined_names(naming: &Naming) -> Vec<(u32, String)> {
     let all = naming.names();
     let joined = all.chunk_by(|a, b| a.0 == b.0).map(|of_one| {

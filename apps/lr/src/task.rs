@@ -25,16 +25,16 @@ pub struct Lr<E> {
     data: Arc<Dataset>,
     config: Config,
     model: Model<E>,
-    /// Of the weights with which training begins.
+    /// The digest of the initial weights.
     digest: u64,
     predictions: Predictions,
     /// Finds the features of batches.
     ranking: Ranking,
-    /// If it takes proximal steps.
+    /// The blocks, for proximal steps.
     blocks: Option<Blocks>,
 }
 
-/// Weights with which training begins.
+/// Initial weights.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weights {
     /// Features and their weights, ascending by feature.
@@ -54,22 +54,22 @@ impl Weights {
 /// Buffers of a worker.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
-    /// Of each key of the batch, its value, its weight and the gradient.
+    /// For each key of the batch, its value, its weight and the gradient.
     value: Vec<f64>,
     weights: Vec<f64>,
     gradients: Vec<f64>,
-    /// Of proximal steps.
+    /// The state of proximal steps.
     scores: Scores,
 }
 
 /// Whole numbers up to this one are exact in single precision.
 const F32_ROWS_MAX: usize = 1 << 24;
 
-/// Name of the use of the seed.
+/// Name of a use of the seed.
 const ORDER: u64 = 1;
 
 impl<E: Element> Lr<E> {
-    /// A task that trains on `data`, beginning with `weights`.
+    /// A task that trains on `data`, with the initial weights `weights`.
     ///
     /// # Errors
     /// See [`Config::check`].
@@ -139,13 +139,13 @@ impl<E: Element> Lr<E> {
     /// The weight in the value of a key.
     ///
     /// # Panics
-    /// If the value has another length than the model's.
+    /// If the length of the value differs from the model's.
     pub fn weight(&self, value: &[E]) -> f64 {
         crate::evaluate::weight_of(&self.config.rule(), value)
     }
 
     /// The probabilities of positive labels that the last evaluation predicted for the test rows, in the
-    /// order of the rows. `None` if this process had none to predict; only that of the first worker has.
+    /// order of the rows. `None` if this process predicted none; only the process of the first worker does.
     pub fn take_predictions(&self) -> Option<Vec<f64>> {
         lock(&self.predictions).take()
     }
@@ -255,7 +255,7 @@ impl<E: Element> Task for Lr<E> {
         weights.extend(value.chunks_exact(len).map(|value| rule.weight(value)));
         gradients.clear();
         gradients.resize(keys, 0.0);
-        // Its value is 1 in every row.
+        // The value of the intercept's feature is 1 in every row.
         let intercept = batch.intercept.then(|| keys - 1);
         let constant = intercept.map_or(0.0, |at| weights[at]);
         let mut loss = 0.0;
@@ -286,7 +286,7 @@ impl<E: Element> Task for Lr<E> {
     }
 
     fn criterion(&self) -> Option<Criterion> {
-        // Without validation rows, epochs are watched on the test rows, which must not choose.
+        // Without validation rows, users watch epochs on the test rows, which must not select a model.
         (!self.data.valid().is_empty()).then_some(Criterion { metric: "log_loss", better: Better::Lower })
     }
 

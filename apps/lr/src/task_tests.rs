@@ -1,5 +1,5 @@
-//! The task by itself: its steps against the algorithms as they are printed and against finite differences,
-//! its keys, its evaluation.
+//! The task by itself: its steps against the published algorithms and against finite differences, its keys,
+//! its evaluation.
 
 use super::*;
 use crate::data::{Generator, Naming, Rows};
@@ -55,7 +55,8 @@ fn initial(task: &Lr<f64>) -> Vec<Vec<f64>> {
     (0..model.keys()).map(value).collect()
 }
 
-/// Trains `epochs` epochs by a single worker on plain memory; the model, the losses, the test sums.
+/// Trains `epochs` epochs with a single worker on plain memory; returns the model, the losses and the test
+/// sums.
 fn train(task: Lr<f64>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
     let task = Arc::new(task);
     let mut values = initial(&task);
@@ -94,7 +95,7 @@ fn train(task: Lr<f64>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
             }
             Op::Reduce => Event::Reduced(driver.reduction().clone()),
             Op::Done => break,
-            // Nothing else is to be done for a single worker.
+            // A single worker has nothing else to do.
             Op::Localize { .. }
             | Op::Barrier
             | Op::PullSample
@@ -112,7 +113,7 @@ fn train(task: Lr<f64>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
     (values, losses, combined[epochs as usize].clone())
 }
 
-/// A feature's state of all algorithms, as they are printed.
+/// The state of a feature in all algorithms, as published.
 #[derive(Clone, Copy, Default)]
 struct Plain {
     weight: f64,
@@ -121,8 +122,8 @@ struct Plain {
     passes: f64,
 }
 
-/// The same, written down naively, batch by batch in the task's order. FTRL keeps z and n, as its source
-/// does.
+/// The same training, computed naively, batch by batch in the task's order. FTRL keeps z and n, as in its
+/// source.
 fn train_naively(config: &Config, epochs: u32) -> (Vec<f64>, Vec<f64>) {
     let task = task(config.clone());
     let data = task.data();
@@ -217,7 +218,7 @@ fn training_is_the_algorithm_as_it_is_printed() {
     }
 }
 
-/// The update of plain gradient descent is the gradient of the batch's part of the objective.
+/// The update of plain gradient descent is the negative gradient of the batch's part of the objective.
 #[test]
 fn updates_go_down_the_numeric_gradient() {
     let config = Config { learning_rate: 1.0, ..config(Optimizer::Sgd) };
@@ -295,7 +296,7 @@ proptest! {
     }
 }
 
-/// Sums of all workers' shares of an evaluation, with these values.
+/// Adds up all workers' shares of an evaluation of these values.
 fn evaluated(task: &Lr<f64>, values: &[Vec<f64>], split: Split, workers: u32) -> Reduction {
     let mut sums = Reduction::default();
     for partition in (Partition { workers, ..Partition::alone() }).all() {
@@ -410,7 +411,7 @@ fn accesses_are_expected_batches() {
             assert_eq!(shared, rows > 1);
         }
     }
-    // Counted over many epochs.
+    // Counts over many epochs.
     let task = task(config(Optimizer::Ftrl));
     let mut counted = [0.0; 31];
     for epoch in 0..200 {

@@ -26,7 +26,7 @@ pub(crate) struct Run {
     pub(crate) end: usize,
 }
 
-/// A batch, prepared before it is trained. What a single entry needs lies within it.
+/// A batch, prepared before it is trained. The data of a single entry is stored inside the struct.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// Entries in the order in which they are trained.
@@ -41,14 +41,14 @@ pub struct Batch {
 pub(crate) struct Builder<'a> {
     data: &'a Dataset,
     examples: SmallVec<[Example; 1]>,
-    /// With the number of the column in the place of its position.
+    /// The runs; `column` holds the number of the column instead of its position.
     runs: SmallVec<[Run; 1]>,
-    /// Of the rows of the entries.
+    /// Keys of the rows of the entries.
     keys: Vec<Key>,
 }
 
 impl<'a> Builder<'a> {
-    /// Reserves memory for so many entries.
+    /// Reserves memory for `entries` entries.
     pub(crate) fn new(data: &'a Dataset, entries: usize) -> Self {
         let runs = RUNS.min(entries);
         Self {
@@ -74,8 +74,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The batch and its distinct keys: rows first, each side ascending. The key of column `c` is the number
-    /// of rows and `c`.
+    /// The batch and its distinct keys: rows first, then columns, each in ascending order. The key of column
+    /// `c` is the number of rows plus `c`.
     pub(crate) fn distinct(mut self) -> (Batch, Vec<Key>) {
         let rows = distinct(self.keys.clone());
         let columns = distinct(self.runs.iter().map(|run| column_key(self.data, run.column)).collect());
@@ -90,8 +90,8 @@ impl<'a> Builder<'a> {
         (batch, [rows, columns].concat())
     }
 
-    /// The batch with a key for the row of each entry, in the order of the entries, and a key for each run of
-    /// entries of one column: the keys are distinct if the entries are different cells of one column.
+    /// The batch with one key for the row of each entry, in the order of the entries, and one key for each
+    /// run of entries of one column. The keys are distinct if the entries are different cells of one column.
     pub(crate) fn by_run(mut self) -> (Batch, Vec<Key>) {
         for run in &mut self.runs {
             let key = column_key(self.data, run.column);
@@ -103,7 +103,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Memory for so many runs is reserved; it grows for batches with more.
+/// The number of runs for which memory is reserved; it grows for batches with more.
 const RUNS: usize = 8;
 
 fn column_key(data: &Dataset, column: u32) -> Key {

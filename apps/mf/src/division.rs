@@ -1,16 +1,16 @@
 //! The division of entries among workers and subepochs.
 //!
-//! [`Blocks`] is parameter blocking (DSGD) [thesis §3.1, §3.3.1]: with W workers, rows and columns are cut
-//! into W blocks each. In every subepoch each worker trains the entries of its own row block in one column
-//! block, which is another one for each worker. After W subepochs all entries have been trained. [`Columns`]
-//! is the algorithm of [thesis §4.4.1, §5.4.6]: nodes have rows of their own, and one worker of a node visits
-//! a column and trains all of the node's entries in it.
+//! [`Blocks`] is parameter blocking (DSGD) [thesis §3.1, §3.3.1]: with W workers, rows and columns are
+//! divided into W blocks each. In every subepoch, each worker trains the entries of its own row block in one
+//! column block; no two workers have the same column block. After W subepochs all entries have been trained.
+//! [`Columns`] is the algorithm of [thesis §4.4.1, §5.4.6]: nodes have rows of their own, and one worker of a
+//! node visits a column and trains all of the node's entries in it.
 //!
-//! [`Tiles`] are the same with several visits of a column, each for the rows that fit into a cache. On one
-//! node, they take the place of columns.
+//! [`Tiles`] is the same with several visits of a column, each for the rows that fit into a cache. On one
+//! node, tiles take the place of columns.
 //!
-//! All are functions of the data, the seed and the number of workers and nodes. They use no keys and values.
-//! Only how many tiles there are depends on the bytes of a value.
+//! All three are functions of the data, the seed and the number of workers and nodes. They use no keys and no
+//! values. Only the number of tiles depends on the bytes of a value.
 
 mod arrange;
 pub(crate) mod tiles;
@@ -40,7 +40,7 @@ pub enum Algorithm {
 /// How a batch is trained.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Chosen {
-    /// The column that is visited, if this is the first batch of its only visit in the epoch.
+    /// The visited column, if this is the first batch of its only visit in the epoch.
     pub(crate) opens: Option<u32>,
     /// True: the batch accesses a row once per entry, and a column once per run of its entries. False: it
     /// accesses each row and each column once.
@@ -56,7 +56,7 @@ pub(crate) enum Division {
 }
 
 impl Division {
-    /// `tiles` are those of each node. If there is one, columns are visited once.
+    /// `tiles` is the number of tiles of each node. With one tile, columns are visited once.
     pub(crate) fn new(
         algorithm: Algorithm,
         data: &Dataset,
@@ -138,7 +138,7 @@ impl Division {
         }
     }
 
-    /// This worker's share of the rows that its node keeps.
+    /// This worker's share of the rows that stay at its node.
     pub(crate) fn rows(&self, data: &Dataset, partition: Partition) -> Vec<u32> {
         let of = |parts: &[u32], part: u32| -> Vec<u32> {
             (0..).zip(parts).filter(|(_, p)| **p == part).map(|(row, _)| row).collect()
@@ -186,13 +186,13 @@ impl Division {
 pub(crate) struct Blocks {
     workers: u32,
     seed: u64,
-    /// The block of each row: its worker.
+    /// The block of each row, which is the number of its worker.
     row_block: Vec<u32>,
     /// Entries, sorted by row block, then by column block.
     order: Vec<u32>,
     /// The start of each pair of blocks among the entries, and the end of the last pair.
     starts: Vec<u32>,
-    /// Of each worker.
+    /// One for each worker.
     shuffles: Vec<Mutex<Shuffle>>,
 }
 
@@ -216,15 +216,16 @@ impl Blocks {
         Self { workers, seed, row_block, order, starts, shuffles }
     }
 
-    /// The block of columns that a worker trains in a subepoch: each in one subepoch of an epoch, in an order
-    /// of its own in every epoch, and never the same as another worker.
+    /// The block of columns that a worker trains in a subepoch. Over the subepochs of an epoch, a worker
+    /// trains each block once, in an order that differs from epoch to epoch. In a subepoch, no two workers
+    /// have the same block.
     fn column_block(&self, subepoch: Subepoch, worker: u32) -> u32 {
         let seed = stream(self.seed, &[SUBEPOCHS, subepoch.epoch.into()]);
         let shift = Permutation::new(self.workers.into(), seed).apply(subepoch.index.into());
         ((u64::from(worker) + shift) % u64::from(self.workers)) as u32
     }
 
-    /// The part of `order` in a row block and a column block.
+    /// The part of `order` that lies in a row block and a column block.
     fn cell(&self, rows: u32, columns: u32) -> Range<usize> {
         let cell = rows as usize * self.workers as usize + columns as usize;
         self.starts[cell] as usize..self.starts[cell + 1] as usize
@@ -242,24 +243,24 @@ impl Blocks {
     }
 }
 
-/// Entries that stay together when blocks of entries are shuffled, and entries that are shuffled one by one:
-/// few enough for the cache of a core, and many enough that what lies together in the data does not stay
-/// together.
+/// `BLOCK` entries stay together when blocks of entries are shuffled; `WINDOW` entries are shuffled one by
+/// one. A window is small enough for the cache of a core, and large enough to separate entries that are
+/// adjacent in the data.
 const BLOCK: usize = 64;
 const WINDOW: usize = 1024 * BLOCK;
 
-/// The seeded order of some entries, one window after the other. First blocks of entries are shuffled; a
-/// window is a number of blocks in their new order, and its entries are shuffled.
+/// The seeded order of some entries, of which it holds one window at a time. First, blocks of entries are
+/// shuffled. A window consists of successive blocks in their new order; then its entries are shuffled.
 #[derive(Debug, Default)]
 struct Shuffle {
-    /// What is in `window`: the seed and the number of a window.
+    /// The content of `window`: the seed and the number of a window.
     seed: Option<(u64, usize)>,
     window: Vec<u32>,
 }
 
 impl Shuffle {
     /// The `index`-th `batch` of `entries` in the order that belongs to `seed`. The result depends on the
-    /// arguments only; it is found fast if batches are asked for one after the other.
+    /// arguments only; it is fast if the caller asks for one batch after the other.
     fn slice(&mut self, entries: &[u32], seed: u64, index: u64, batch: usize) -> Vec<u32> {
         let (start, all) = (index as usize * batch, entries.len());
         assert!(start < all, "batch {index} of {all} entries");
@@ -284,7 +285,7 @@ impl Shuffle {
         if entries.len() <= WINDOW {
             self.window.extend_from_slice(entries);
         } else {
-            // What is left over after the last whole block stays at the end.
+            // The entries after the last whole block stay at the end.
             let blocks = Permutation::new((entries.len() / BLOCK) as u64, seed);
             for block in range.start / BLOCK..range.end / BLOCK {
                 let block = blocks.apply(block as u64) as usize;
@@ -296,7 +297,7 @@ impl Shuffle {
     }
 }
 
-/// Column by column.
+/// The division of [`Algorithm::Columns`].
 #[derive(Debug)]
 pub(crate) struct Columns {
     seed: u64,
@@ -307,7 +308,7 @@ pub(crate) struct Columns {
     order: Vec<u32>,
     /// The columns of each worker.
     runs: Vec<Vec<Run>>,
-    /// What each worker visits. A worker's loader asks for one batch after the other, in order.
+    /// The visits of each worker. A worker's loader asks for one batch after the other, in order.
     visits: Vec<Mutex<Visits>>,
 }
 
@@ -324,7 +325,7 @@ struct Visits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     column: u32,
-    /// Their place in the order.
+    /// The place of its first entry in `Columns::order`.
     start: u32,
     len: u32,
     /// Whether a cell occurs more than once.
@@ -345,11 +346,11 @@ impl Run {
 #[derive(Debug, Default)]
 struct Visit {
     epoch: u32,
-    /// Not 0, except before the first visit.
+    /// Batch size; 0 before the first visit.
     batch: usize,
     /// Indices of runs.
     runs: Vec<u32>,
-    /// Batches of the runs up to and including each.
+    /// Cumulative number of batches up to and including each run.
     ends: Vec<u64>,
 }
 
@@ -364,7 +365,7 @@ impl Columns {
         drop((all, by_column));
         let workers_per_node = workers / nodes;
         let mut runs = vec![Vec::new(); workers as usize];
-        // By row, the run in which it was found last: its start, and one.
+        // For each row, the start of the run in which it occurred last, plus one.
         let mut last_seen = vec![0; data.rows().len()];
         let mut start = 0;
         for entries in order.chunk_by(|a, b| node(*a) == node(*b)) {
@@ -411,7 +412,7 @@ impl Columns {
     /// The entries of a batch.
     fn choose(&self, at: BatchAt, batch: usize) -> (Vec<u32>, Chosen) {
         let (worker, epoch) = (at.partition.worker, at.subepoch.epoch);
-        // If this panics, the visit is still that of its epoch.
+        // If this panics, the visit still belongs to its epoch.
         let Visits { visit, place, shuffle } = &mut *lock(&self.visits[worker as usize]);
         if (visit.epoch, visit.batch) != (epoch, batch) {
             (*visit, *place) = (self.visit(worker, epoch, batch), 0);

@@ -1,4 +1,4 @@
-//! Who trains what, for random matrices and any number of workers and nodes.
+//! Which worker trains what, for random matrices and any number of workers and nodes.
 
 use super::*;
 use crate::data::{Entry, Ids};
@@ -6,7 +6,7 @@ use intendant_core::random::mix;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A batch, with where and when it is trained.
+/// A batch, with the place and the time of its training.
 struct Trained {
     subepoch: Subepoch,
     worker: u32,
@@ -22,7 +22,7 @@ fn choose(division: &Division, data: &Dataset, at: BatchAt, batch: usize) -> (Ve
     (entries, chosen)
 }
 
-/// A matrix of some cells, rows and columns of very different sizes among them.
+/// A matrix of some cells; the sizes of its rows and columns differ widely.
 fn matrix(rows: u32, columns: u32, entries: usize, seed: u64) -> Dataset {
     let place = |index: u64, count: u32, side: u64| {
         let random = intendant_core::random::unit(stream(seed, &[side, index]));
@@ -69,7 +69,7 @@ fn epoch(
     trained
 }
 
-/// A matrix, nodes, workers on each, and a batch size.
+/// A matrix, the number of nodes, the number of workers on each, the batch size, and the seed.
 fn settings() -> impl Strategy<Value = (Dataset, u32, u32, usize, u64)> {
     let sizes = (1u32..40, 1u32..20, 1usize..300, any::<u64>());
     let matrix = sizes.prop_map(|(rows, columns, entries, seed)| matrix(rows, columns, entries, seed));
@@ -101,7 +101,7 @@ proptest! {
         }
     }
 
-    /// What makes all accesses within a subepoch local.
+    /// This makes all accesses within a subepoch local.
     #[test]
     fn a_worker_has_its_rows_and_its_block_for_itself((data, nodes, per_node, batch, seed) in settings()) {
         let workers = nodes * per_node;
@@ -142,7 +142,7 @@ proptest! {
         prop_assert_eq!(met.len(), (workers * workers) as usize, "every worker meets every block");
     }
 
-    /// What makes a node localize each column once per epoch.
+    /// So a node localizes each column once per epoch.
     #[test]
     fn a_node_visits_each_of_its_columns_once((data, nodes, per_node, batch, seed) in settings()) {
         let division = Division::new(Algorithm::Columns, &data, seed, (nodes * per_node, nodes), 1);
@@ -171,8 +171,8 @@ proptest! {
         prop_assert_eq!(opened, visited);
     }
 
-    /// A tile's rows stay in the cache while it is trained; they stay at their node; a column is of one
-    /// worker of a node.
+    /// A tile's rows stay in the cache while the tile is trained, and they stay at their node. A column
+    /// belongs to one worker of a node.
     #[test]
     fn workers_of_a_node_go_through_the_tiles_in_the_same_order(
         (data, nodes, per_node, batch, seed) in settings(),
@@ -217,7 +217,7 @@ proptest! {
         }
     }
 
-    /// A batch is a function of its index, whatever was asked for before.
+    /// A batch is a function of its index, no matter which batches were asked for before.
     #[test]
     fn batches_of_tiles_may_be_chosen_in_any_order(
         (data, nodes, per_node, batch, seed) in settings(),
@@ -308,7 +308,7 @@ fn steps_of_a_length_without_common_divisor_reach_every_number() {
     }
 }
 
-/// Few rows fit into a cache, and few entries for each row and column make the visits of columns too short.
+/// If few rows fit into a cache, and rows and columns have few entries, visits of columns would be too short.
 #[test]
 fn large_matrices_with_enough_entries_have_tiles() {
     let on =
@@ -319,7 +319,7 @@ fn large_matrices_with_enough_entries_have_tiles() {
     assert_eq!(count(2000, 10, 100_000, 4096), 16);
     assert_eq!(count(2000, 1000, 24_000, 4096), 3, "8 entries of a column in a tile");
     assert_eq!(count(2000, 1000, 2000, 4096), 1);
-    // A node has its share of rows and of entries.
+    // Each node has its share of rows and of entries.
     assert_eq!(on(4, 2000, 10, 100_000, 4096), 4);
     assert_eq!(on(2, 2000, 1000, 48_000, 4096), 3);
 }
@@ -349,7 +349,7 @@ fn epochs_differ_in_every_order() {
     assert_ne!(within(&first), within(&second), "entries within a column are shuffled");
 }
 
-/// Nodes that visit columns in the same order would fight for them.
+/// Nodes that visit columns in the same order would compete for them.
 #[test]
 fn workers_visit_columns_in_different_orders() {
     let data = matrix(200, 30, 4000, 3);
@@ -364,7 +364,7 @@ fn workers_visit_columns_in_different_orders() {
     assert!(together < 8, "{together} of 30 columns are visited at the same time");
 }
 
-/// Otherwise they would fight for the columns, and every column would go to and fro once per tile.
+/// Otherwise they would compete for the columns, and every column would move back and forth once per tile.
 #[test]
 fn nodes_are_at_different_blocks_of_columns_and_visit_each_once() {
     const NODES: u32 = 3;
@@ -377,7 +377,7 @@ fn nodes_are_at_different_blocks_of_columns_and_visit_each_once() {
         for Trained { worker, entries, .. } in epoch(&data, &division, number, NODES, 1, 100) {
             blocks[worker as usize].push(tiles.place(&entries[0]).1 / 4);
         }
-        // A node takes about as long for a batch as another.
+        // All nodes take about equally long for a batch.
         let batches = blocks.iter().map(Vec::len).min().unwrap();
         for at in 0..batches {
             let now: BTreeSet<usize> = blocks.iter().map(|blocks| blocks[at]).collect();
@@ -410,7 +410,7 @@ fn in_the_first_epoch_nodes_visit_each_column_once_in_an_order_of_their_own() {
     }
     let order: Vec<u32> = visits[2].iter().copied().filter(|column| visits[0].contains(column)).collect();
     assert!(order.len() > 20 && !visits[0].ends_with(&order), "{visits:?}");
-    // A single node has one basis, whatever the order.
+    // A single node learns one set of factors, whatever the order.
     let alone = Division::new(Algorithm::Tiles, &data, 9, (1, 1), 4);
     let mut columns: Vec<u32> = epoch(&data, &alone, 0, 1, 1, 50)
         .iter()
@@ -420,7 +420,7 @@ fn in_the_first_epoch_nodes_visit_each_column_once_in_an_order_of_their_own() {
     assert!(columns.len() > 200, "{} visits", columns.len());
 }
 
-/// The memory of a node: the entries of its rows.
+/// A node keeps the entries of its own rows only, which bounds its memory.
 #[test]
 fn a_process_sorts_the_entries_of_the_nodes_that_it_trains() {
     let data = matrix(400, 60, 20_000, 3);

@@ -1,4 +1,4 @@
-//! Prediction errors on held-out entries: their root mean square and their mean size.
+//! Prediction errors on held-out entries: their root mean square and their mean absolute value.
 
 use crate::data::Entry;
 use crate::model::Shape;
@@ -12,7 +12,7 @@ pub struct Errors {
     shape: Shape,
     mean: f64,
     entries: Vec<Entry>,
-    /// Rows of the matrix: the key of column 0.
+    /// The key of column 0, which is the number of rows of the matrix.
     first_column: u64,
     keys: Vec<Key>,
     squares: f64,

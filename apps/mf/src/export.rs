@@ -1,8 +1,8 @@
 //! Writes a trained model: `--export DIR`.
 //!
-//! `row.npy` and `column.npy` hold the factors, one row or column of the matrix per row, in NumPy's format;
-//! with biases, `row_bias.npy` and `column_bias.npy` hold those, and `mean.txt` the mean that they are
-//! around. `row_ids.txt` and `column_ids.txt` name the rows of these files as the data does, one per line.
+//! `row.npy` and `column.npy` hold the factors, one row or column of the matrix per row, in NumPy's format.
+//! With biases, `row_bias.npy` and `column_bias.npy` hold the biases, and `mean.txt` the mean to which they
+//! are added. `row_ids.txt` and `column_ids.txt` name the rows of these files as the data does, one per line.
 //! Optimiser state is left out.
 
 use intendant_core::{Element, Key, KeyRange};

@@ -3,8 +3,8 @@
 //! A batch accesses each of its rows and columns once: the server receives a pull of distinct keys. The
 //! entries of a batch differ from epoch to epoch; numbers of accesses are averages over all orders. With
 //! batches of one entry, the accesses equal the uses, which are the entries of each row and column. With
-//! larger batches, a column is accessed once per batch of its visit, and its rows once per entry: no column
-//! is hot by its accesses, though some are in use for a large part of the epoch. With tiles, a column is
+//! larger batches, a column is accessed once per batch of its visit, and its rows once per entry: by its
+//! accesses, no column is hot, though some are in use for a large part of the epoch. With tiles, a column is
 //! accessed once per batch of each of its visits.
 
 use crate::data::Dataset;
@@ -16,7 +16,7 @@ use intendant_task::{Frequency, Partition, expected_batches};
 #[derive(Clone, Copy, Default)]
 struct Count {
     accesses: f64,
-    /// The first node that was found to access it.
+    /// The first node that accesses it.
     node: Option<u32>,
     shared: bool,
     uses: u64,
@@ -24,8 +24,8 @@ struct Count {
     here: u32,
 }
 
-/// Frequencies of all keys that are accessed: rows, then columns. A row is never shared; nor is a column with
-/// entries in the rows of one node only.
+/// Frequencies of all keys that are accessed: rows, then columns. A row is never shared; nor is a column
+/// whose entries are all in the rows of one node.
 pub(crate) fn frequencies(
     data: &Dataset,
     division: &Division,
@@ -54,7 +54,7 @@ pub(crate) fn frequencies(
         part.iter().flat_map(keys).for_each(|key| counts[key].here += 1);
         for key in part.iter().flat_map(keys) {
             let count = &mut counts[key];
-            // The first entry of a key counts for all of them.
+            // The count of a key is taken at its first entry, and covers all of its entries.
             let here = std::mem::take(&mut count.here).into();
             count.accesses += expected_batches(part.len() as u64, batch as u64, here);
             count.uses += here;
@@ -70,10 +70,10 @@ pub(crate) fn frequencies(
     (0..).zip(&counts).map(frequency).filter(|frequency| frequency.accesses > 0.0).collect()
 }
 
-/// Into how many pieces `entries` successive entries of a tile are cut, on average over the places at which
-/// the tile of `all` entries begins, if it is cut into batches.
+/// The average number of pieces of `entries` successive entries of a tile, if the tile's `all` entries are
+/// divided into batches. The average is over the places at which the tile may begin.
 fn expected_pieces(all: u64, batch: u64, entries: u64) -> f64 {
     let batches = all.div_ceil(batch) as f64;
-    // The only column of a tile follows itself.
+    // In a tile with a single column, the column follows itself.
     if entries == all { batches } else { 1.0 + (entries - 1) as f64 * batches / all as f64 }
 }

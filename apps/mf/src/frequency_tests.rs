@@ -1,4 +1,4 @@
-//! Frequencies against what workers pull.
+//! Compares frequencies with the pulls of workers.
 
 use super::tests::{config, data, ids};
 use super::*;
@@ -9,12 +9,12 @@ use std::convert::Infallible;
 
 const EPOCHS: u32 = 200;
 
-/// Rows that are all the same memory.
+/// Rows that all share the same memory.
 struct Same<'a>(&'a mut [f64]);
 
 impl Rows<f64> for Same<'_> {
     fn row(&mut self, _at: usize) -> Row<'_, f64> {
-        // What a batch makes of it must stay finite.
+        // The values must stay finite, whatever a batch makes of them.
         self.0.fill(0.1);
         Row::unshared(self.0)
     }
@@ -22,7 +22,7 @@ impl Rows<f64> for Same<'_> {
     fn prefetch(&self, _at: usize) {}
 }
 
-/// How often one worker of several pulls each key in each epoch. All values are the same.
+/// How often one worker of several pulls each key in each epoch. All values are equal.
 fn pulls(task: &Arc<Mf<f64>>, partition: Partition) -> Vec<Vec<u32>> {
     let schedule = Schedule { test: false, ..Schedule::epochs(EPOCHS) };
     let mut loader = Loader::new(Arc::clone(task), partition, &schedule);
@@ -70,7 +70,7 @@ fn pulls(task: &Arc<Mf<f64>>, partition: Partition) -> Vec<Vec<u32>> {
     pulls
 }
 
-/// Compares frequencies to what is pulled: exactly if every epoch must be like the others, else on average.
+/// Compares frequencies with the pulls: exactly if every epoch must be like the others, else on average.
 fn check(task: &Arc<Mf<f64>>, (nodes, per_node): (u32, u32), exactly: bool) {
     let Config { algorithm, batch, .. } = task.config;
     let what = format!("{algorithm:?}, batches of {batch} on {nodes} x {per_node}");
@@ -103,7 +103,7 @@ fn check(task: &Arc<Mf<f64>>, (nodes, per_node): (u32, u32), exactly: bool) {
         let mean = of_key().sum::<f64>() / epochs;
         let variance = of_key().map(|count| (count - mean).powi(2)).sum::<f64>() / (epochs - 1.0);
         let error = (variance / epochs).sqrt();
-        // What is rarer than one in all the epochs may not have been seen.
+        // A key that is accessed less than once in all the epochs may not have been seen.
         let bound = 5.0 * error + 1.0 / epochs;
         assert!(
             (mean - expected).abs() <= bound,
@@ -115,7 +115,7 @@ fn check(task: &Arc<Mf<f64>>, (nodes, per_node): (u32, u32), exactly: bool) {
 
 const CLUSTERS: [(u32, u32); 4] = [(1, 1), (1, 3), (2, 2), (3, 1)];
 
-/// Every cell is there twice, or nearly.
+/// Every cell, or nearly every cell, occurs twice.
 #[test]
 fn frequencies_are_how_often_keys_are_pulled() {
     for algorithm in [Algorithm::Columns, Algorithm::Blocks] {
@@ -165,7 +165,7 @@ fn frequencies_with_tiles_are_how_often_keys_are_pulled() {
     }
 }
 
-/// As the README says. What is hot does not depend on how columns are cut into batches.
+/// As the README says, the way in which columns are divided into batches does not change which keys are hot.
 #[test]
 fn columns_of_a_zipf_matrix_are_hot_by_their_uses() {
     let data = Arc::new(Generator::named("zipf:10000x1000x1000000").unwrap().generate().unwrap());

@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: [`data`] reads and generates matrices. `model` is the arithmetic of one entry. `division` divides
-//! entries among workers, for both algorithms. `batch` holds what one training step needs. `frequency` counts
-//! how often keys are accessed. [`Mf`] is the task made of these; [`Errors`] evaluates it. The binary adds
-//! flags, the plan that they resolve to, and the export of a trained model.
+//! Modules: [`data`] reads and generates matrices. `model` is the arithmetic of one entry. `division` divides
+//! entries among workers, for all algorithms. `batch` holds what one training step needs. `frequency` counts
+//! how often keys are accessed. [`Mf`] is the task composed of these; [`Errors`] evaluates it. The binary
+//! adds flags, the resolved plan, and the export of a trained model.
 //!
 //! This crate has no threads, sockets or clocks, and no knowledge of where parameters are.
 #![forbid(unsafe_code)]

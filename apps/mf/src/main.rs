@@ -42,10 +42,10 @@ fn app() -> App {
     App::new(command).default("epochs", EPOCHS_DEFAULT).default("localize-ahead", LOCALIZE_AHEAD_DEFAULT)
 }
 
-/// Enough for the built-in data.
+/// Enough epochs for the built-in data.
 const EPOCHS_DEFAULT: u32 = 20;
 
-/// Batches ahead at which a column is localized: enough to hide a relocation, and few enough that nodes
+/// How many batches ahead a column is localized: enough to hide a relocation, and few enough that nodes
 /// rarely need the same column at the same time, even if there are only some hundred columns.
 const LOCALIZE_AHEAD_DEFAULT: u32 = 16;
 

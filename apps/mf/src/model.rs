@@ -1,7 +1,8 @@
 //! The model as arithmetic over slices.
 //!
-//! A cell is predicted by the inner product of its row's and its column's factors; with biases, by the mean
-//! of the training entries, the biases of row and column, and that product. The objective is
+//! The prediction of a cell is the inner product of its row's and its column's factors. With biases, it is
+//! the sum of the mean of the training entries, the biases of row and column, and that product. The objective
+//! is
 //!
 //! ```text
 //! ½ Σ over entries (value − prediction)²  +  ½ Σ over rows and columns (l2 · |factors|² + l2_bias · bias²)
@@ -11,8 +12,8 @@
 //! each of them ([`Scope::Key`]; the ridge convention), or applied at each in full ([`Scope::Use`]; as if it
 //! were multiplied by n).
 //!
-//! A value holds the factors, the bias if there are any, and the optimiser's accumulators of both if it has
-//! some.
+//! A value holds the factors, the bias if there is one, and the optimiser's accumulators of both if the
+//! optimiser has accumulators.
 
 use clap::ValueEnum;
 use intendant_core::random::stream;
@@ -49,7 +50,7 @@ pub enum Scope {
     Use,
 }
 
-/// Added to AdaGrad's accumulator below the root, so that a gradient of zero gives a step of zero.
+/// Added to AdaGrad's accumulator before the root is taken, so that a gradient of zero gives a step of zero.
 const ADAGRAD_EPSILON: f64 = 1e-10;
 
 /// The parts of a value.
@@ -88,7 +89,7 @@ impl Shape {
         parameters + 2 * step * parameters
     }
 
-    /// Predicts a cell from the values of its row and column. `mean` counts only if there are biases.
+    /// Predicts a cell from the values of its row and column. `mean` is used only if there are biases.
     #[inline(always)]
     pub(crate) fn predict<E: Element>(&self, mean: f64, row: &[E], column: &[E]) -> E {
         let product = dot(&row[..self.rank], &column[..self.rank]);
@@ -130,8 +131,8 @@ impl<E: Element> Trainer<E> {
         Self { shape, mean, rate: E::from_f64(rate), share: E::from_f64(1.0 / shape.rank as f64) }
     }
 
-    /// Trains the values of a row and a column on an entry; returns the error of the prediction before. If it
-    /// is not finite, the values do not change.
+    /// Trains the values of a row and a column on an entry; returns the error of the prediction before the
+    /// step. If the error is not finite, the values do not change.
     ///
     /// # Panics
     /// If the values are not of this shape.
@@ -197,8 +198,8 @@ impl<E: Element> Trainer<E> {
         error
     }
 
-    /// [`Trainer::step`] of [`Optimizer::RowAdaGrad`]. Squares of gradients follow from three inner products,
-    /// so that one pass over the factors is enough before the one that changes them.
+    /// [`Trainer::step`] of [`Optimizer::RowAdaGrad`]. The squares of gradients follow from three inner
+    /// products. So one pass over the factors suffices before the pass that changes them.
     #[inline(always)]
     fn step_by_row<S: Simd>(
         &self,
@@ -215,7 +216,7 @@ impl<E: Element> Trainer<E> {
         let at = bias as usize;
         let mut sums = [row_rest[at], column_rest[at], row_rest[2 * at], column_rest[2 * at]];
         let roots = |sums: [E; 4]| inverse_roots(simd, sums.map(|sum| sum + E::from_f64(ADAGRAD_EPSILON)));
-        // Here, where nothing waits for them.
+        // Computed here, where no other operation waits for the result.
         let mut rates = roots(sums);
         let [both, row_square, column_square] = products(simd, row, column);
         let base = if bias { E::from_f64(self.mean) + row_rest[0] + column_rest[0] } else { E::ZERO };
@@ -227,7 +228,7 @@ impl<E: Element> Trainer<E> {
         let square = |own: E, other: E, decay: E| {
             let cross = error * decay * both;
             let square = error * error * other - (cross + cross) + decay * decay * own;
-            // Rounding may make a square of nearly nothing negative.
+            // Rounding may make a square of almost zero negative.
             if square > E::ZERO { square } else { E::ZERO }
         };
         let (row_down, column_down) = if bias {
@@ -246,7 +247,7 @@ impl<E: Element> Trainer<E> {
             sums[i] += squares[i];
         }
         if !is_small {
-            // Without this gradient, the step would be too long.
+            // Without this gradient in the sums, the step would be too long.
             rates = roots(sums);
         }
         let rates = rates.map(|rate| self.rate * rate);
@@ -302,7 +303,7 @@ mod tests {
         value
     }
 
-    /// The objective at one entry, written down naively.
+    /// The objective at one entry, by its definition.
     fn objective(shape: Shape, row: &[f64], column: &[f64], target: f64) -> f64 {
         let mut prediction = 0.0;
         let mut penalty = 0.0;

@@ -30,7 +30,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         plan.resumed("algorithm").and_then(|name| Algorithm::from_str(name.as_str()?, false).ok());
     let default = if plan.signals_intents() { Algorithm::Tiles } else { Algorithm::Columns };
     let algorithm = flags.algorithm.or(algorithm).unwrap_or(default);
-    // Such batches hold up nothing that others wait for.
+    // Such batches delay nothing that other workers wait for.
     let is_large = plan.nodes == 1 || algorithm == Algorithm::Tiles;
     let config = Config {
         rank: flags.rank,
@@ -90,8 +90,7 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainErr
                 "{} of {test} test entries have a row or column without training entries; its factors are zero",
                 data.unseen()
             );
-            // This is expected if entries are held out at random. In a file, names may be spelled
-            // differently.
+            // This is expected if entries are held out at random. In a file, names may be misspelled.
             if matches!(plan.test, Some(TestSource::File(_))) {
                 tracing::warn!("{unseen}");
             } else {

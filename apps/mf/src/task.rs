@@ -1,10 +1,10 @@
 //! Matrix factorisation as a training task: the keys of a batch, and the updates of their values.
 //!
 //! Keys: the rows from 0, then the columns. A batch is trained entry by entry, in place: rows are lent one by
-//! one. The entries of a column that follow each other are trained on one copy of the column, to which the
-//! difference is added at the end, accumulators included. With tiles of rows (see `division`), a batch has
-//! the entries of several columns, one column after the other, and names a row once per entry. With batches
-//! of one entry, each entry is a pull and a push of two keys, as in the parameter server papers.
+//! one. Successive entries of a column are trained on one copy of the column; at the end, the difference is
+//! added to the column, accumulators included. With tiles of rows (see `division`), a batch has the entries
+//! of several columns, one column after the other, and names a row once per entry. With batches of one entry,
+//! each entry is a pull and a push of two keys, as in the parameter server papers.
 
 use crate::batch::{Batch, Builder, Example};
 use crate::data::Dataset;
@@ -29,18 +29,18 @@ use std::sync::{Arc, Mutex};
 pub struct Config {
     /// Factors of each row and column.
     pub rank: usize,
-    /// Whether there are biases, and the mean of the training entries with them.
+    /// Whether the model has biases, and with them the mean of the training entries.
     pub bias: bool,
     /// How an epoch is divided.
     pub algorithm: Algorithm,
     /// The rule that turns gradients into steps.
     pub optimizer: Optimizer,
-    /// Entries per batch, at most.
+    /// Maximum number of entries per batch.
     pub batch: usize,
     /// Learning rate.
     pub learning_rate: f64,
     /// Whether the learning rate grows by 5 % after each epoch in which the loss fell, and is halved after
-    /// any other.
+    /// every other epoch.
     pub bold_driver: bool,
     /// Weight of the L2 penalty of factors.
     pub l2: f64,
@@ -54,16 +54,16 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// Factors at most: with a bias and accumulators, a value in double precision is within its limit.
+/// Maximum number of factors: with a bias and accumulators, a value in double precision is within its limit.
 const RANK_MAX: usize = limits::VALUE_BYTES_MAX / 16 - 1;
 
 /// The predictions of a model with larger initial values are not finite in single precision.
 const INIT_SCALE_MAX: f64 = 1000.0;
 
-/// Entries of a batch at most.
+/// Maximum number of entries of a batch.
 const BATCH_MAX: usize = 1 << 20;
 
-/// Elements of a batch's values at most: they must fit into memory several times, for each worker.
+/// Maximum number of elements of a batch's values: they must fit into memory several times, for each worker.
 const ELEMENTS_MAX: usize = 1 << 28;
 
 impl Config {
@@ -116,19 +116,19 @@ pub struct Mf<E> {
     data: Arc<Dataset>,
     config: Config,
     model: Model<E>,
-    /// By number of workers and of nodes. A run has two at most: its own, and that of a single worker, which
-    /// nodes compare.
+    /// Divisions, by number of workers and of nodes. A run has at most two: its own, and that of a single
+    /// worker, by which nodes compare their data.
     divisions: Mutex<Vec<(u32, u32, Arc<Division>)>>,
 }
 
-/// A worker's learning rate, the same for all of them, and its buffers.
+/// A worker's learning rate (all workers have the same one) and its buffers.
 #[derive(Clone, Debug)]
 pub struct Scratch<E> {
     arch: Arch,
     rate: f64,
-    /// Loss of the epoch before.
+    /// Loss of the previous epoch.
     loss: Option<f64>,
-    /// The column that is trained, and as it was before.
+    /// The column that is being trained, and its value before.
     column: Vec<E>,
     before: Vec<E>,
 }
@@ -137,7 +137,8 @@ pub struct Scratch<E> {
 const INITIAL: u64 = 1;
 const DIVISION: u64 = 2;
 
-/// How the bold driver changes the learning rate after an epoch in which the loss fell, and after any other.
+/// The factors by which the bold driver changes the learning rate: after an epoch in which the loss fell, and
+/// after every other epoch.
 const BOLDER: f64 = 1.05;
 const SHIER: f64 = 0.5;
 
@@ -247,8 +248,9 @@ impl<E: Element> Task for Mf<E> {
             builder.push(row, column, value);
         });
         let (batch, keys) = if chosen.by_run { builder.by_run() } else { builder.distinct() };
-        // The rows are at this node, and so is the column at its later batches; with parameter blocking, at
-        // the first one, too. With tiles, another node may have taken a column since its last visit.
+        // The rows are at this node. So is the column, except at the first batch of its visit; with parameter
+        // blocking, it is here at the first batch, too. With tiles, another node may have taken a column
+        // since its last visit.
         let near = match &*division {
             Division::Tiles(_) if at.partition.nodes > 1 => keys[batch.rows..].to_vec(),
             Division::Blocks(_) | Division::Columns(_) | Division::Tiles(_) => {
@@ -318,7 +320,7 @@ impl<E: Element> Task for Mf<E> {
     }
 
     fn criterion(&self) -> Option<Criterion> {
-        // Without validation entries, epochs are watched on the test entries, which must not choose.
+        // Without validation entries, users watch epochs on the test entries, which must not select a model.
         (!self.data.valid().is_empty()).then_some(Criterion { metric: "rmse^2", better: Better::Lower })
     }
 
@@ -331,7 +333,7 @@ impl<E: Element> Task for Mf<E> {
         if entries.is_empty() {
             return None;
         }
-        // Neighbours share rows.
+        // Neighbouring entries share rows.
         let start =
             |worker: u32| (entries.len() as u64 * u64::from(worker) / u64::from(partition.workers)) as usize;
         let share = &entries[start(partition.worker)..start(partition.worker + 1)];
@@ -340,10 +342,10 @@ impl<E: Element> Task for Mf<E> {
     }
 }
 
-/// How many entries ahead rows are fetched: the arithmetic of so many takes as long as a memory access.
+/// How many entries ahead rows are prefetched: their arithmetic takes as long as a memory access.
 const AHEAD: usize = 4;
 
-/// How many runs ahead columns are fetched. With tiles, a run may have a few entries.
+/// How many runs ahead columns are prefetched. With tiles, a run may have only a few entries.
 const RUNS_AHEAD: usize = 2;
 
 /// The arithmetic of a step, compiled for several generations of processors. Returns the sum of the squared
@@ -358,7 +360,7 @@ struct Step<'a, E> {
 }
 
 impl<E: Element> Step<'_, E> {
-    /// The penalties of a row or column with so many entries.
+    /// The penalties of a row or column with `uses` entries.
     #[inline(always)]
     fn decay(&self, uses: u32) -> Decay<E> {
         let times = match self.config.l2_scope {
@@ -398,7 +400,7 @@ impl<E: Element> WithSimd for Step<'_, E> {
                 loss += error.to_f64() * error.to_f64();
                 at += 1;
             }
-            // Others may have changed the column meanwhile.
+            // Other workers may have changed the column meanwhile.
             let mut column = self.rows.row(run.column as usize);
             elementwise([&mut *column], [self.column, self.before], |[now], [after, before]| {
                 [now + (after - before)]

@@ -1,4 +1,4 @@
-//! The task by itself: its steps against a naive formula, its keys, its digest, its rate.
+//! The task by itself: its steps against a naive formula, its keys, its digest, its learning rate.
 
 use super::*;
 use crate::data::{Entry, Ids};
@@ -58,7 +58,8 @@ fn initial(task: &Mf<f64>) -> Vec<Vec<f64>> {
     (0..model.keys()).map(value).collect()
 }
 
-/// Trains `epochs` epochs by a single worker on plain memory; the model, the losses, the test sums.
+/// Trains `epochs` epochs with a single worker on plain memory; returns the model, the losses and the test
+/// sums.
 fn train(config: Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
     let task = Arc::new(Mf::<f64>::new(data(), config).unwrap());
     let mut values = initial(&task);
@@ -88,7 +89,7 @@ fn train(config: Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
             }
             Op::Reduce => Event::Reduced(driver.reduction().clone()),
             Op::Done => break,
-            // Nothing else is to be done for a single worker.
+            // A single worker has nothing else to do.
             Op::Localize { .. }
             | Op::Barrier
             | Op::PullSample
@@ -107,7 +108,7 @@ fn train(config: Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
     (values, losses, combined[epochs as usize].clone())
 }
 
-/// The same, written down naively, entry by entry in the task's order.
+/// The same training, computed naively, entry by entry in the task's order.
 fn train_naively(config: &Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
     let task = Mf::<f64>::new(data(), config.clone()).unwrap();
     let data = task.data();
@@ -159,7 +160,7 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
     (values, losses)
 }
 
-/// A step with accumulators per row, written down naively.
+/// A step with accumulators per row, computed naively.
 fn step_by_row(
     config: &Config,
     error: f64,
@@ -176,7 +177,7 @@ fn step_by_row(
     };
     let gradients = [gradient(r, c, shares[0]), gradient(c, r, shares[1])];
     let mean = |gradient: &[f64]| gradient.iter().map(|g| g * g).sum::<f64>() / gradient.len().max(1) as f64;
-    // Of factors and biases, by side; the last place is not used without biases.
+    // Of factors and biases, by side; without biases, the last place is unused.
     let squares = gradients.each_ref().map(|g| [mean(&g[..k]), mean(&g[k..])]);
     let sums = [r, c].map(|value| [value[k + biases], if biases > 0 { value[k + 2] } else { 0.0 }]);
     let parts = 1 + biases;
@@ -277,7 +278,7 @@ proptest! {
         }
     }
 
-    /// More workers than there are rows or columns included.
+    /// This includes more workers than there are rows or columns.
     #[test]
     fn keys_are_those_of_the_entries(nodes in 1u32..4, per_node in 1u32..8) {
         for algorithm in [Algorithm::Columns, Algorithm::Tiles, Algorithm::Blocks] {

@@ -1,4 +1,4 @@
-//! A batch: a piece of the stream as what it adds to the blocks of the sketch.
+//! A batch: a piece of the stream, converted to the amounts that it adds to the blocks of the sketch.
 
 use crate::config::Config;
 use crate::data::{Item, Stream};
@@ -10,26 +10,26 @@ use std::sync::Mutex;
 /// An item of a batch that may be a heavy hitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// The number that stands for it.
+    /// The number that identifies it.
     pub(crate) x: u64,
     pub(crate) count: u64,
-    /// Where its name ends among the names; it begins where that of the item before ends.
+    /// The end of its name among the names. Its name begins where the previous item's name ends.
     pub(crate) name_end: usize,
 }
 
-/// A piece of the stream, prepared.
+/// A piece of the stream, prepared for counting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch<E> {
-    /// What is added to the block of each key, concatenated.
+    /// The amounts to add to the block of each key, concatenated.
     pub(crate) cells: Vec<E>,
-    /// What is added to the value of the key after them ([`crate::Shape::inserted_len`] elements).
+    /// The amounts to add to the value of the last key ([`crate::Shape::inserted_len`] elements).
     pub(crate) inserted: Vec<E>,
-    /// Items, if heavy hitters are wanted.
+    /// The items, if heavy hitters are wanted.
     pub(crate) items: Vec<Counted>,
     pub(crate) names: Vec<u8>,
     /// The sum of the counts.
     pub(crate) count: u64,
-    /// The piece cannot be read; the stream has the reason.
+    /// Whether the piece could not be read; the stream has the reason.
     pub(crate) failed: bool,
 }
 
@@ -47,12 +47,12 @@ impl<E> Batch<E> {
 /// Marks blocks that a batch has not touched.
 const UNTOUCHED: u32 = u32::MAX;
 
-/// Memory that batches are made in; it is used again.
+/// Memory in which batches are made, for reuse.
 #[derive(Debug, Default)]
 struct Workspace {
     /// The place of each block among those of the batch.
     places: Vec<u32>,
-    /// Places among the items, to be found by the items' numbers.
+    /// Places among the items, found by the items' numbers.
     found: HashTable<u32>,
 }
 
@@ -60,7 +60,7 @@ struct Workspace {
 #[derive(Debug, Default)]
 pub(crate) struct Maker(Mutex<Vec<Workspace>>);
 
-/// What a batch consists of while it is made.
+/// A batch that is being made.
 struct Making<'a, E> {
     config: &'a Config,
     places: &'a mut [u32],
@@ -96,12 +96,12 @@ impl<E: Element> Making<'_, E> {
         self.inserted[0] += count;
     }
 
-    /// Counts an item, before or instead of adding it.
+    /// Counts an item, before it is added or instead.
     #[inline]
     fn note(&mut self, item: &Item<'_>) {
-        // Checked against the limit before anything of the batch is used.
+        // The sum is checked against the limit before any part of the batch is used.
         self.count = self.count.saturating_add(item.count);
-        // However the stream is cut, these sums are the same.
+        // These sums are the same however the stream is divided.
         self.digest = self.digest.wrapping_add(mix(item.x).wrapping_mul(item.count));
     }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     proptest! {
-        /// Cells are what a naive sketch has; equal items that are added up first make no difference.
+        /// The cells equal those of a naive sketch; adding up equal items first makes no difference.
         #[test]
         fn a_batch_adds_what_a_naive_sketch_adds(numbers in proptest::collection::vec(0u64..40, 0..80)) {
             for kind in [Kind::CountMin, Kind::CountSketch] {

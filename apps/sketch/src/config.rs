@@ -5,20 +5,20 @@ use crate::hash::Hashes;
 use crate::shape::{BLOCK_MAX, BLOCKS_MAX, DEPTH_MAX, Kind, Shape, WIDTH_MAX};
 use intendant_train::SettingError;
 
-/// Cells of a block by default: bookkeeping of a key is then a small part of its value, and there are enough
-/// keys to share among nodes.
+/// Default number of cells of a block: bookkeeping of a key is then a small part of its value, and there are
+/// enough keys to share among nodes.
 pub const BLOCK_DEFAULT: usize = 64;
 
-/// The probability that an item's error is larger than its bound, by default.
+/// Default probability that an item's error is larger than its bound.
 pub const DELTA_DEFAULT: f64 = 0.01;
 
-/// Bytes of a piece at most: a piece is in memory.
+/// Maximum number of bytes of a piece: a piece is in memory.
 pub(crate) const BATCH_BYTES_MAX: u64 = 1 << 30;
 
-/// Heavy hitters at most: ten times as many candidates of each worker travel in messages.
+/// Maximum number of heavy hitters: each worker sends ten times as many candidates in messages.
 pub(crate) const TOP_MAX: usize = 1000;
 
-/// Elements of a batch's values at most: they must fit into memory several times, for each worker.
+/// Maximum number of elements of a batch's values: they must fit into memory several times, for each worker.
 const ELEMENTS_MAX: u64 = 1 << 28;
 
 /// Sizes of a sketch as a user gives them: by the error and its probability, or directly.
@@ -39,7 +39,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The shape. The width is rounded up to a multiple of the block, as no cell of a block is left out.
+    /// The shape. The width is rounded up to a multiple of the block, because every block is complete.
     ///
     /// # Errors
     /// Names the first size that is out of its limits.
@@ -96,7 +96,7 @@ impl Sizes {
         Ok(shape)
     }
 
-    /// The error by default: about a megabyte of cells with CountMin, ten with count-sketch.
+    /// The default error: about a megabyte of cells with CountMin, ten with count-sketch.
     #[must_use]
     pub const fn epsilon_default(kind: Kind) -> f64 {
         match kind {
@@ -111,7 +111,7 @@ impl Sizes {
 pub struct Config {
     /// Size of the sketch.
     pub shape: Shape,
-    /// Its functions.
+    /// Its hash functions.
     pub hashes: Hashes,
     /// What an item is.
     pub items: Items,
@@ -126,7 +126,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Checks whether a sketch can be made like this, of batches of so many bytes.
+    /// Checks whether a sketch with these settings can be made from batches of `batch_bytes` bytes.
     ///
     /// # Errors
     /// Names the first setting that is out of its limits.
@@ -147,7 +147,7 @@ impl Config {
             );
         }
         let Shape { depth, block, .. } = self.shape;
-        // An item has a byte and something behind it. None of the factors is above its own maximum.
+        // An item has a byte and a separator after it. No factor exceeds its own maximum.
         let blocks = (batch_bytes.div_ceil(2) * depth as u64).min(self.shape.blocks());
         let elements = blocks * block as u64;
         if elements > ELEMENTS_MAX {

@@ -1,4 +1,4 @@
-//! What the cells of a sketch say of an item.
+//! Estimates of items from the cells of a sketch.
 
 use crate::hash::{Hashes, Row};
 use crate::shape::{Kind, Shape};
@@ -19,7 +19,7 @@ impl Estimator<'_> {
         let width = self.shape.width;
         let of_row = |(row, functions): (usize, &Row)| {
             let value = read(row * width as usize + functions.cell(x, width) as usize);
-            // No -0.
+            // This avoids -0.
             if functions.is_negative(x) { 0.0 - value } else { value }
         };
         let rows = self.hashes.rows.iter().enumerate().map(of_row);
@@ -29,7 +29,7 @@ impl Estimator<'_> {
                 let mut rows: Vec<f64> = rows.collect();
                 rows.sort_unstable_by(f64::total_cmp);
                 let (below, above) = (rows[(rows.len() - 1) / 2], rows[rows.len() / 2]);
-                // The same if the number of rows is odd.
+                // Both are the same cell if the number of rows is odd.
                 below.midpoint(above)
             }
         }

@@ -1,7 +1,7 @@
-//! What a sketch is worth: whether its rows add up, how far its estimates are from the truth, which items are
-//! the most frequent ones, and what it says of the items of a query.
+//! The quality of a sketch: whether its rows add up, how far its estimates are from the truth, which items
+//! are the most frequent ones, and the estimates of the items of a query.
 //!
-//! The first worker does all of it: the largest error is no sum, and workers can only add up sums.
+//! The first worker does all of it: the largest error is not a sum, and workers can only add up sums.
 
 use crate::config::Config;
 use crate::data::{Item, Items, Stream};
@@ -16,25 +16,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// An item that a sketch was asked about.
+/// An item and its estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimated {
-    /// What it is called.
+    /// Its name.
     pub name: Vec<u8>,
     /// Its estimated count.
     pub estimate: f64,
 }
 
-/// What the test of a sketch finds, besides numbers.
+/// The results of the test of a sketch that are not numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
-    /// The most frequent items, the first one first, by their estimates.
+    /// The most frequent items, in descending order of their estimates.
     pub top: Vec<Estimated>,
     /// The items of the query, in its order.
     pub query: Vec<Estimated>,
 }
 
-/// What evaluations read and where they leave results.
+/// The input of evaluations, and the place of their results.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) config: Config,
@@ -43,12 +43,12 @@ pub(crate) struct Subject {
     /// Names of the candidates for heavy hitters.
     pub(crate) candidates: Mutex<BTreeSet<Vec<u8>>>,
     pub(crate) results: Mutex<Results>,
-    /// True counts, when they are known; `None` if the stream could not be read.
+    /// True counts, once they are known; `None` if the stream could not be read.
     pub(crate) truth: OnceLock<Option<Truth>>,
 }
 
 impl Subject {
-    /// The number of an item that is called so; `None` if there is none.
+    /// The number of the item with this name; `None` if there is none.
     pub(crate) fn number(&self, name: &[u8]) -> Option<u64> {
         match self.config.items {
             Items::Integers => std::str::from_utf8(name).ok()?.parse().ok(),
@@ -61,7 +61,7 @@ impl Subject {
     }
 }
 
-/// One worker's share of the evaluation: all of it, or nothing.
+/// One worker's share of the evaluation: the first worker has all of it, the others nothing.
 pub(crate) struct Check<E> {
     subject: Arc<Subject>,
     split: Split,
@@ -88,7 +88,7 @@ impl<E: Element> Check<E> {
         &self.cells[row * width..][..width]
     }
 
-    /// By how much the sums of all rows together are off.
+    /// The sum over all rows of the difference between the row's sum and its expected sum.
     fn row_deviation(&self) -> f64 {
         let shape = &self.subject.config.shape;
         let of_row = |row: usize| {
@@ -128,7 +128,7 @@ impl<E: Element> Check<E> {
         all
     }
 
-    /// Compares estimates with true counts, if they are wanted and the stream can be read.
+    /// Compares estimates with true counts, if the user wants it and the stream can be read.
     fn compare(&self, sums: &mut Reduction, top: Option<&[Estimated]>) {
         let Config { shape, exact, epochs, .. } = &self.subject.config;
         let Some(stream) = self.subject.stream.as_ref().filter(|_| *exact > 0.0) else { return };
@@ -137,7 +137,7 @@ impl<E: Element> Check<E> {
         let inserted = self.inserted[0];
         let passes = match self.split {
             Split::Test => f64::from(*epochs),
-            // Between epochs: of a part of the stream, there would be no truth.
+            // Between epochs only, because true counts of a part of the stream are not known.
             Split::Valid => (inserted / truth.total.max(1) as f64).round(),
         };
         let count = |count: u64| count as f64 * passes;
@@ -212,7 +212,7 @@ impl<E: Element> Evaluation<E> for Check<E> {
         if !self.is_first {
             return sums;
         }
-        // Means of one.
+        // Each quality is a single number, so the denominator is 1.
         sums.add("quality.count", 1.0);
         sums.add("quality.inserted", self.inserted[0]);
         sums.add("quality.row_deviation", self.row_deviation());
@@ -236,12 +236,12 @@ pub(crate) struct Truth {
     total: u64,
 }
 
-/// Names the choice of items whose counts are compared.
+/// The stream of random numbers that chooses items whose counts are compared.
 const SAMPLE: u64 = 0x6578_6163_742d_6974;
 
 impl Truth {
-    /// Counts a part of the distinct items of a stream, which are chosen by their numbers. `None` if the
-    /// stream cannot be read.
+    /// Counts a fraction of the distinct items of a stream, chosen by their numbers. `None` if the stream
+    /// cannot be read.
     fn count(of: &Stream, part: f64, number: impl Fn(&[u8]) -> u64) -> Option<Self> {
         let is_chosen = |x: u64| part >= 1.0 || unit(stream(SAMPLE, &[x])) < part;
         let (mut items, mut total): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
@@ -268,8 +268,8 @@ impl Truth {
         Some(Self { items, total })
     }
 
-    /// The part of these items that belong to the most frequent ones: no less frequent than the last of as
-    /// many.
+    /// The fraction of these items that are among the most frequent ones: an item counts if it is no less
+    /// frequent than the last of the `top.len()` most frequent items.
     fn precision(&self, top: &[Estimated], number: impl Fn(&[u8]) -> Option<u64>) -> f64 {
         if top.is_empty() {
             return 1.0;

@@ -23,7 +23,7 @@ impl<E: Element> Export<E> {
     }
 }
 
-/// Writes items with their estimates, one per line. Names come last, as they may have tabs.
+/// Writes items with their estimates, one per line. Names come last, because they may contain tabs.
 pub(crate) fn lines(items: &[Estimated], to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "estimate\titem")?;
     items.iter().try_for_each(|Estimated { name, estimate }| {

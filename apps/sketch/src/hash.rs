@@ -3,7 +3,7 @@
 //! A row hashes an item, a 64-bit number, by multiply-shift: the upper half of `(a · x + b) mod 2^128`, with
 //! `a` and `b` of 128 random bits. Over the choice of `a` and `b`, the hashes of two different numbers are
 //! independent and uniform 64-bit words [Dietzfelbinger 1996]. The bounds of CountMin [Cormode 2005] and of
-//! count-sketch [Charikar 2002] ask for that. A hash `h` becomes the cell `⌊h · width / 2^64⌋`: each cell has
+//! count-sketch [Charikar 2002] require this. A hash `h` becomes the cell `⌊h · width / 2^64⌋`: each cell has
 //! the probability 1/width up to 2^-64. The sign of a count-sketch is the highest bit of a second function.
 
 use crate::shape::{Kind, Shape};
@@ -21,7 +21,7 @@ pub struct MultiplyShift {
 }
 
 impl MultiplyShift {
-    /// The function with this name among those of a seed.
+    /// The function with this name that belongs to a seed.
     fn new(seed: u64, name: &[u64; 2]) -> Self {
         let word = |part: u64| u128::from(stream(seed, &[name[0], name[1], part]));
         Self { a: word(0) << 64 | word(1), b: word(2) << 64 | word(3) }
@@ -40,14 +40,14 @@ impl MultiplyShift {
 pub struct Row {
     /// Chooses the cell.
     pub index: MultiplyShift,
-    /// Chooses the sign; none with CountMin.
+    /// Chooses the sign; `None` with CountMin.
     pub sign: Option<MultiplyShift>,
 }
 
 /// All functions of a sketch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
-    /// The seed of the hash that makes numbers of text.
+    /// The seed of the hash that turns text into numbers.
     pub text_seed: u64,
     /// One per row.
     pub rows: Vec<Row>,
@@ -59,7 +59,7 @@ const INDEX: u64 = 2;
 const SIGN: u64 = 3;
 
 impl Hashes {
-    /// The functions of a sketch of this shape that belong to a seed.
+    /// The hash functions of a sketch of this shape, determined by a seed.
     #[must_use]
     pub fn new(seed: u64, shape: &Shape) -> Self {
         let signed = shape.kind == Kind::CountSketch;
@@ -70,7 +70,7 @@ impl Hashes {
         Self { text_seed: stream(seed, &[TEXT]), rows: (0..shape.depth as u64).map(row).collect() }
     }
 
-    /// The number of a text: items with equal numbers are one item to the sketch. Two texts have equal
+    /// The number of a text. The sketch treats items with equal numbers as one item. Two texts have equal
     /// numbers with probability 2^-64.
     #[inline]
     #[must_use]
@@ -130,7 +130,7 @@ mod tests {
         Hashes::new(seed, &Shape { kind, depth: 1, width, block: 1 })
     }
 
-    /// Exported sketches depend on it: of these numbers, none may ever change.
+    /// Exported sketches depend on these numbers: none of them may ever change.
     #[test]
     fn the_functions_of_a_seed_are_a_promise() {
         let function = MultiplyShift { a: 3 << 64 | 5, b: 1 << 127 };
@@ -144,7 +144,7 @@ mod tests {
     }
 
     /// Over the choice of functions, the cells of two numbers take each pair of values equally often. The
-    /// pairs are unkind ones: neighbours, and numbers that differ in the highest bit only.
+    /// pairs are difficult ones: neighbours, and numbers that differ only in the highest bit.
     #[test]
     fn cells_of_two_items_are_independent_over_the_choice_of_functions() {
         const WIDTH: u64 = 8;
@@ -182,8 +182,8 @@ mod tests {
         }
     }
 
-    /// A bad family is noticed by these statistics: without the upper half of the factor, small numbers all
-    /// have about the hash of 0.
+    /// These statistics detect a bad family: without the upper half of the factor, all small numbers have
+    /// about the hash of 0.
     #[test]
     fn a_weak_factor_is_noticed() {
         let mut same = 0;

@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: [`data`] reads and generates streams. `shape` has the sizes of sketches, `hash` the functions,
-//! `estimate` what the cells say of an item. `batch` makes of a piece of the stream what it adds to the
-//! sketch. `summary` keeps candidates for heavy hitters. [`Counting`] is the task made of these; `evaluate`
-//! checks a sketch and asks it. `saved` has the files of exported sketches. The binary adds flags, the plan
-//! that they resolve to, and the export.
+//! Modules: [`data`] reads and generates streams. `shape` has the sizes of sketches, `hash` the functions,
+//! `estimate` computes counts of items from the cells. `batch` converts a piece of the stream to the amounts
+//! that it adds to the sketch. `summary` keeps candidates for heavy hitters. [`Counting`] is the task
+//! composed of these; `evaluate` checks and queries a sketch. `saved` has the files of exported sketches. The
+//! binary adds flags, the resolved plan, and the export.
 //!
 //! This crate has no threads, sockets or clocks, and no knowledge of where cells are.
 #![forbid(unsafe_code)]

@@ -31,7 +31,7 @@ impl Application for SketchApp {
         let task = Counting::<E>::new(resolved.config, stream, query, base);
         let task = Arc::new(task.map_err(|error: CountingError| TrainError::usage(error))?);
         let counted = intendant_train::run(&task, plan, Some(&mut Export::new(Arc::clone(&task))));
-        // A stream that cannot be read makes the run diverge; the cause is more helpful.
+        // A stream that cannot be read makes the run diverge; reporting the cause is more helpful.
         if let Some(failure) = task.failure() {
             return Err(TrainError::usage(failure.to_string()));
         }
@@ -47,7 +47,7 @@ impl Application for SketchApp {
     }
 }
 
-/// Prints what the sketch says, behind the table of results.
+/// Prints the answers of the sketch, after the table of results.
 fn print(results: &Results, has_top: bool, has_query: bool) -> io::Result<()> {
     let write = || {
         let mut output = io::BufWriter::new(io::stdout().lock());
@@ -60,7 +60,7 @@ fn print(results: &Results, has_top: bool, has_query: bool) -> io::Result<()> {
         output.flush()
     };
     match write() {
-        // Who reads has read enough.
+        // The reader has read enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
@@ -84,8 +84,8 @@ fn app() -> App {
         .describe("export", "DIR", "Write the sketch to this folder, which is replaced as a whole")
 }
 
-/// Batches that loaders prepare ahead. Batches hold what they add to each block that they touch, and touch
-/// most blocks, so that more of them would take much memory and tell techniques nothing new.
+/// Batches that loaders prepare ahead. A batch holds an amount for each cell of the blocks that it touches,
+/// and it touches most blocks. More batches would take much memory and give techniques no new information.
 const LOOK_AHEAD: u32 = 16;
 
 fn main() -> ExitCode {

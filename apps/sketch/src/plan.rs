@@ -14,20 +14,20 @@ pub(crate) struct Resolved {
     /// Settings.
     pub(crate) config: Config,
     options: Options,
-    /// The stream; none if a sketch is only asked.
+    /// The stream; `None` if the run only queries a sketch.
     data: Option<DataSource>,
     query: Option<PathBuf>,
-    /// The sketch to begin with.
+    /// The initial sketch.
     base: Option<Saved>,
 }
 
 /// The stream that is counted by default.
 const BUILTIN: &str = "zipf";
 
-/// Up to here, numbers in single precision are exact.
+/// Whole numbers up to this one are exact in single precision.
 const SINGLE_MAX: u64 = 1 << 24;
 
-/// The value that a flag or the sketch to begin with gives a setting. Both must agree.
+/// The value of a setting, from a flag or from the initial sketch. If both give one, they must agree.
 fn agreed<T: PartialEq + std::fmt::Display>(
     name: &str,
     flag: Option<T>,
@@ -171,7 +171,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     Ok(Resolved { config, options, data, query: flags.query.clone(), base })
 }
 
-/// What is counted, what is asked, and the sketch to begin with.
+/// The stream to count, the query, and the initial sketch.
 pub(crate) type Opened = (Option<Stream>, Option<Stream>, Option<Saved>);
 
 /// Opens the stream and the query.
@@ -188,7 +188,7 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Opened, TrainErro
     let query = query.as_ref().map(|path| Stream::open(path, Options { counts: false, ..*options }));
     let query = query.transpose().map_err(|error| TrainError::usage(format!("--query: {error}")))?;
     if let Some(query) = &query {
-        // It is asked at the end, and checked now.
+        // The query is evaluated at the end, but checked now.
         let check = |piece| query.read(piece, |_| 0, |_| ());
         let checked = (0..query.pieces()).try_for_each(check);
         checked.map_err(|error| TrainError::usage(format!("--query: {error}")))?;

@@ -1,8 +1,8 @@
-//! Exported sketches as files: what the export writes and `--sketch` reads.
+//! Exported sketches as files: the files that the export writes and `--sketch` reads.
 //!
-//! `sketch.json` has the sizes, the hash functions, what items are, and N. `counters.npy` has the cells: a
-//! matrix with a block of cells per row, row of the sketch after row of the sketch; reshaped to depth × width
-//! it is the sketch. `top.tsv` has the heavy hitters, if some were wanted.
+//! `sketch.json` has the sizes, the hash functions, the definition of items, and N. `counters.npy` has the
+//! cells: a matrix with a block of cells per row, in the order of the sketch's rows. Reshaped to depth ×
+//! width, it is the sketch. `top.tsv` has the heavy hitters, if the user wanted them.
 
 use crate::config::Sizes;
 use crate::data::Items;
@@ -22,7 +22,7 @@ const SCHEMA: &str = "intendant.sketch/1";
 /// An exported sketch, its cells included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
-    /// What is in its `sketch.json`.
+    /// The content of its `sketch.json`.
     pub about: About,
     /// All cells, row by row.
     pub cells: Vec<f64>,
@@ -32,7 +32,7 @@ pub struct Saved {
     pub top: Vec<Vec<u8>>,
 }
 
-/// What an exported sketch is like.
+/// The description of an exported sketch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
     /// Its size.
@@ -74,7 +74,7 @@ struct File {
     depth: usize,
     width: u64,
     block: usize,
-    /// The bounds of the sizes, for people.
+    /// The bounds that follow from the sizes, for readers.
     epsilon: f64,
     delta: f64,
     float: String,
@@ -143,7 +143,7 @@ pub fn about_text(about: &About, float: ElementType, inserted: &[f64]) -> String
         inserted: inserted[0] as u64,
         signed: inserted[1..].iter().map(|sum| *sum as i64).collect(),
     };
-    // Strings and numbers only.
+    // It consists of strings and numbers only.
     serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
 }
 
@@ -178,7 +178,7 @@ impl Saved {
         Ok(saved)
     }
 
-    /// Whether rows add up to what the description says: a file may belong to another description.
+    /// Checks that rows add up to the sums of the description: a file may belong to another description.
     fn check(&self) -> Result<(), String> {
         let shape = &self.about.shape;
         for (row, cells) in self.cells.chunks_exact(shape.width as usize).enumerate() {
@@ -239,7 +239,7 @@ impl File {
 fn read_cells<E: Element>(folder: &Path, shape: &Shape) -> Result<Vec<f64>, SavedError> {
     let file = cells_path(folder);
     let all = shape.width as usize * shape.depth;
-    // A file may have holes, and be larger than its disk.
+    // A file may be sparse, and larger than its disk.
     let needed = (all as u64).saturating_mul(size_of::<f64>() as u64);
     if let Some((free, limit)) = intendant_segment::memory::free(Path::new("/"))
         && needed > free
@@ -259,7 +259,7 @@ fn read_cells<E: Element>(folder: &Path, shape: &Shape) -> Result<Vec<f64>, Save
     read().map_err(|source| SavedError::Read { file: file.clone(), source })
 }
 
-/// The names in `top.tsv`: behind the tab of each line but the first, which is a heading.
+/// The names in `top.tsv`: the text after the tab of each line, except the first line, which is a heading.
 fn top_of(text: &[u8]) -> Vec<Vec<u8>> {
     let lines = text.split(|byte| *byte == b'\n').skip(1);
     let name = |line: &[u8]| Some(line[line.iter().position(|byte| *byte == b'\t')? + 1..].to_vec());
@@ -275,7 +275,7 @@ mod tests {
         About { shape, hashes: Hashes::new(3, &shape), items }
     }
 
-    /// Writes a folder as the export does.
+    /// Writes a folder as an export does.
     fn write(folder: &Path, about: &About, inserted: &[f64], cells: &[f32]) {
         std::fs::write(about_path(folder), about_text(about, ElementType::F32, inserted)).unwrap();
         let mut matrix = intendant_formats::Matrix::create::<f32>(folder, "counters", 4, 2).unwrap();

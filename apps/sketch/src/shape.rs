@@ -15,7 +15,7 @@ pub enum Kind {
     CountSketch,
 }
 
-/// A number of rows and of cells of a row, and how cells are gathered to values.
+/// The number of rows, the number of cells of a row, and how cells are grouped into values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// What the cells hold.
@@ -28,21 +28,21 @@ pub struct Shape {
     pub block: usize,
 }
 
-/// Rows at most: the error of each item is then too large with a probability of e^-128 or so.
+/// Maximum number of rows: the probability that an item's error is too large is then about e^-128.
 pub(crate) const DEPTH_MAX: usize = 255;
 
-/// Cells of a row at most: blocks are counted in 32 bits.
+/// Maximum number of cells of a row: blocks are counted in 32 bits.
 pub(crate) const WIDTH_MAX: u64 = 1 << 36;
 
-/// Cells of a block at most: a value is within its limit.
+/// Maximum number of cells of a block: a value is within its limit.
 pub(crate) const BLOCK_MAX: usize = limits::VALUE_BYTES_MAX / 8;
 
-/// Blocks at most: batches number them in 32 bits.
+/// Maximum number of blocks: batches number them in 32 bits.
 pub(crate) const BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
 
 impl Kind {
-    /// Cells of a row for an error of `epsilon`: ⌈e/ε⌉ with CountMin; ⌈4 e/ε²⌉ with count-sketch, where a row
-    /// is off by more than ε ‖f‖₂ with probability 1/(4 e) at most (Chebyshev).
+    /// Number of cells of a row for an error of `epsilon`: ⌈e/ε⌉ with CountMin; ⌈4 e/ε²⌉ with count-sketch,
+    /// where a row is off by more than ε ‖f‖₂ with probability at most 1/(4 e) (Chebyshev).
     #[must_use]
     pub fn width(self, epsilon: f64) -> f64 {
         use std::f64::consts::E;
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// The error that so many cells bound.
+    /// The error that `width` cells guarantee.
     #[must_use]
     pub fn epsilon(self, width: u64) -> f64 {
         use std::f64::consts::E;
@@ -62,9 +62,9 @@ impl Kind {
         }
     }
 
-    /// Rows for a probability of `delta`: ⌈ln 1/δ⌉ with CountMin; with count-sketch the next odd number from
-    /// ⌈2 ln 1/δ⌉ on: that half of d rows are off has a probability of (4 p (1 - p))^(d/2) < e^(-d/2)
-    /// (Chernoff), where p = 1/(4 e).
+    /// Number of rows for a probability of `delta`. With CountMin, it is ⌈ln 1/δ⌉. With count-sketch, it is
+    /// the smallest odd number that is at least ⌈2 ln 1/δ⌉. With p = 1/(4 e), half of the d rows are off with
+    /// probability (4 p (1 - p))^(d/2) < e^(-d/2) (Chernoff).
     #[must_use]
     pub fn depth(self, delta: f64) -> usize {
         let rows = -delta.ln();
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// The probability that so many rows bound.
+    /// The probability that `depth` rows guarantee.
     #[must_use]
     pub fn delta(self, depth: usize) -> f64 {
         match self {
@@ -91,7 +91,7 @@ impl Shape {
         self.width / self.block as u64
     }
 
-    /// Keys of all rows. The key after them holds what was inserted ([`Shape::inserted_key`]).
+    /// Keys of all rows. The next key holds the sums of all counts ([`Shape::inserted_key`]).
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         self.row_blocks() * self.depth as u64
@@ -105,14 +105,14 @@ impl Shape {
         (row as u64 * self.row_blocks() + cell / block, (cell % block) as usize)
     }
 
-    /// The key of what was inserted.
+    /// The key of the sums of all counts.
     #[must_use]
     pub const fn inserted_key(&self) -> Key {
         Key(self.blocks())
     }
 
     /// Elements of that key's value: N; with count-sketch, then the sums of the signed counts of each row.
-    /// They are what the cells of a row add up to.
+    /// The cells of a row must add up to these.
     #[must_use]
     pub const fn inserted_len(&self) -> usize {
         match self.kind {
@@ -121,7 +121,7 @@ impl Shape {
         }
     }
 
-    /// What the cells of a row must add up to, from the value of the inserted key.
+    /// The sum that the cells of a row must have, computed from the value of the inserted key.
     pub(crate) fn expected_sum(&self, inserted: &[f64], row: usize) -> f64 {
         match self.kind {
             Kind::CountMin => inserted[0],

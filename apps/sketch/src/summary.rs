@@ -1,8 +1,8 @@
-//! Candidates for heavy hitters: those of the items of a part of the stream that may be frequent.
+//! Candidates for heavy hitters: the items of a part of the stream that may be frequent.
 //!
-//! A summary of capacity `m` of a part with `n` items (counts included) keeps counts of at most `m` items,
-//! each at most `n / (m + 1)` too low [Misra 1982]: no item that occurs more often is missing.
-//! Summaries of several parts are merged with the same bound for the sum of their items [Agarwal
+//! A summary of capacity `m`, over a part with `n` items (counts included), keeps counts of at most `m`
+//! items. Each count is at most `n / (m + 1)` too low [Misra 1982], so that every item that occurs more often
+//! is kept. Merging the summaries of several parts keeps this bound for the sum of their items [Agarwal
 //! 2012]. So, however the stream is divided among workers, every item that occurs more than `N / (m + 1)`
 //! times is a candidate.
 
@@ -20,17 +20,17 @@ struct Entry {
     name: Box<[u8]>,
 }
 
-/// A summary; see the module.
+/// A summary; see the module documentation.
 #[derive(Clone, Debug)]
 pub struct Summary {
     capacity: usize,
     entries: Vec<Entry>,
-    /// Places among the entries, to be found by the items' numbers.
+    /// Places among the entries, found by the items' numbers.
     found: HashTable<u32>,
 }
 
 impl Summary {
-    /// An empty one that keeps so many items; with 0, none.
+    /// An empty summary that keeps `capacity` items.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self { capacity, entries: Vec::new(), found: HashTable::new() }
@@ -48,13 +48,13 @@ impl Summary {
         }
         self.found.insert_unique(hash, entries.len() as u32, |place| mix(entries[*place as usize].x));
         entries.push(Entry { x, count, name: name.into() });
-        // With this room, the cost of pruning is shared by many items.
+        // This room distributes the cost of pruning over many items.
         if entries.len() > 2 * self.capacity {
             self.prune();
         }
     }
 
-    /// Keeps `capacity` items: the count of the most frequent other one is taken off all counts.
+    /// Keeps the `capacity` most frequent items, and subtracts the count of the next one from all counts.
     fn prune(&mut self) {
         if self.entries.len() <= self.capacity {
             return;
@@ -73,7 +73,7 @@ impl Summary {
         }
     }
 
-    /// Merges the summary with the one in `sums`, writes the result there, and begins anew.
+    /// Merges the summary with the one in `sums`, writes the result there, and starts anew.
     pub(crate) fn settle(&mut self, sums: &mut Reduction, number: impl Fn(&[u8]) -> Option<u64>) {
         for (name, count) in taken(sums) {
             if let Some(x) = number(&name) {
@@ -96,7 +96,7 @@ impl Summary {
     }
 }
 
-/// What names of candidates in a [`Reduction`] begin with: the name follows, as text or in hexadecimal
+/// The prefixes of names of candidates in a [`Reduction`]. The item's name follows, as text or in hexadecimal
 /// digits.
 const TEXT: &str = "candidate.text.";
 const BYTES: &str = "candidate.bytes.";
@@ -126,7 +126,7 @@ pub(crate) fn names(sums: &Reduction) -> impl Iterator<Item = Vec<u8>> + '_ {
     sums.sums.keys().filter_map(|name| read(name))
 }
 
-/// Takes all candidates, and their counts, out of some sums.
+/// Removes all candidates from some sums; returns them with their counts.
 fn taken(sums: &mut Reduction) -> Vec<(Vec<u8>, f64)> {
     let mut all = Vec::new();
     sums.sums.retain(|name, count| match read(name) {
@@ -154,8 +154,8 @@ mod tests {
     }
 
     proptest! {
-        /// However a stream is divided, and however often its parts are merged, counts are too low by
-        /// N / (m + 1) at most, and never too high.
+        /// However a stream is divided, and however often the summaries of its parts are merged, counts are
+        /// too low by at most N / (m + 1), and never too high.
         #[test]
         fn no_frequent_item_is_lost(
             items in proptest::collection::vec((0u64..30, 1u64..20, 0usize..3), 0..200),
@@ -178,7 +178,7 @@ mod tests {
                 prop_assert!(sums.sums.len() <= capacity);
                 all.merge(sums);
             }
-            // A run that goes on gives the sums of all to one worker.
+            // A run that continues gives the sums of all workers to one worker.
             let mut merged = Summary::new(capacity);
             let before = all.clone();
             merged.settle(&mut all, number);

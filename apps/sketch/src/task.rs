@@ -1,9 +1,9 @@
-//! Counting as a training task: the keys of a batch, and what is added to their values.
+//! Counting as a training task: the keys of a batch, and the amounts that are added to their values.
 //!
 //! Keys: the blocks of cells, row by row; then one key with N, the sum of all counts so far.
 //!
-//! Batches are trained in place. The cells of blocks that are on this node are changed where they are, so
-//! that nothing is read that is not written; blocks on other nodes are pulled, and their change is pushed.
+//! Batches are trained in place. Cells of blocks on this node are changed in place, so that only blocks that
+//! change are read. Blocks on other nodes are pulled, and their changes are pushed.
 
 use crate::batch::{Batch, Maker};
 use crate::config::Config;
@@ -28,11 +28,11 @@ pub const COUNTERS: &str = "counters";
 /// The range of the one key with N.
 pub const INSERTED: &str = "inserted";
 
-/// Candidates of a worker for each heavy hitter that is wanted. An item that occurs more often than the N-th
-/// part of ten times as many is a candidate.
+/// Candidates of a worker per wanted heavy hitter. An item that occurs more often than one in ten times the
+/// number of wanted heavy hitters is a candidate.
 const CANDIDATES: usize = 10;
 
-/// Rows that are fetched ahead of the one that is changed.
+/// Number of rows by which prefetching is ahead of the row that is changed.
 const PREFETCH: usize = 8;
 
 /// Counting a stream.
@@ -41,7 +41,7 @@ pub struct Counting<E> {
     model: Model<E>,
     digest: u64,
     maker: Maker,
-    /// N of the sketch that it began with.
+    /// N of the initial sketch.
     inserted_before: f64,
     /// The sum of the counts of all batches that this process has prepared.
     counted: AtomicU64,
@@ -51,13 +51,13 @@ pub struct Counting<E> {
 #[derive(Debug)]
 pub struct Scratch {
     summary: Summary,
-    /// N, as far as it is known.
+    /// N, as far as this worker knows it.
     inserted: f64,
 }
 
 impl<E: Element> Counting<E> {
-    /// The task of counting `stream`; without one, nothing is counted. `base` is what the sketch has before:
-    /// its shape and functions are those of `config`. `query` has the items to estimate at the end.
+    /// The task of counting `stream`; without a stream, it counts nothing. `base` is the initial sketch: its
+    /// shape and functions are those of `config`. `query` has the items to estimate at the end.
     ///
     /// # Errors
     /// If a setting is out of its limits, or the stream cannot be read.
@@ -118,12 +118,12 @@ impl<E: Element> Counting<E> {
         &self.subject.config
     }
 
-    /// What the test has found: at the process with the first worker, at the end of a run.
+    /// The results of the test: available at the end of a run, in the process with the first worker.
     pub fn results(&self) -> Results {
         lock(&self.subject.results).clone()
     }
 
-    /// Why the stream or the query could not be read, if so: results are invalid then.
+    /// Why the stream or the query could not be read, if that happened; the results are then invalid.
     pub fn failure(&self) -> Option<&DataError> {
         [&self.subject.stream, &self.subject.query].into_iter().flatten().find_map(Stream::failure)
     }
@@ -172,7 +172,7 @@ impl<E: Element> Task for Counting<E> {
         let own = equal_share(self.pieces(), partition.worker.into(), partition.workers.into());
         let of = self.subject.stream.as_ref().expect("a stream without pieces has no batches");
         let (mut batch, keys, digest) = self.maker.make::<E>(self.config(), of, own.start + index);
-        // Relaxed: the sum alone matters.
+        // Relaxed, because only the sum matters.
         let before = self.counted.fetch_add(batch.count.min(COUNT_MAX), Ordering::Relaxed);
         if batch.count > COUNT_MAX || before > COUNT_MAX - batch.count {
             of.fail(DataError::TooMany { file: of.name().to_owned() });
@@ -188,7 +188,7 @@ impl<E: Element> Task for Counting<E> {
         rows.map(|(row, functions)| Key(shape.place(row, functions.cell(x, shape.width)).0)).collect()
     }
 
-    /// Hashing makes the blocks of a row equally frequent. How many items there are is estimated.
+    /// Hashing makes the blocks of a row equally frequent. The number of items is an estimate.
     fn frequencies(&self, partition: Partition) -> Option<Vec<Frequency>> {
         let shape = &self.config().shape;
         let items = self.subject.stream.as_ref().map_or(0, Stream::items_estimate);
@@ -197,7 +197,7 @@ impl<E: Element> Task for Counting<E> {
             return Some(Vec::new());
         }
         let blocks = shape.row_blocks() as f64;
-        // That a batch with so many items touches a block.
+        // The probability that a batch with this many items touches a block.
         let touched = 1.0 - (1.0 - 1.0 / blocks).powf(items as f64 / pieces as f64);
         let of_block = Frequency {
             key: Key(0),
@@ -228,7 +228,7 @@ impl<E: Element> Task for Counting<E> {
         rows: &mut dyn Rows<E>,
     ) -> StepReport {
         if batch.failed {
-            // The run ends; the failure of the stream is the error that is reported.
+            // The run ends; the reported error is the failure of the stream.
             return StepReport { loss: f64::NAN, examples: 0, cost: Cost(0) };
         }
         let block = self.config().shape.block;

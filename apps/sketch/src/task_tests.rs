@@ -40,7 +40,7 @@ impl<E: Element> Plain<E> {
         Self { values: values.collect(), task, sums: Reduction::default() }
     }
 
-    /// Counts the stream with so many workers, one after the other.
+    /// Counts the stream with `workers` workers, one after the other.
     fn count(mut self, workers: u32) -> Self {
         let task = &self.task;
         for partition in (Partition { workers, ..Partition::alone() }).all() {
@@ -53,7 +53,7 @@ impl<E: Element> Plain<E> {
                 self.sums.digest = self.sums.digest.wrapping_add(prepared.digest);
                 self.sums.add("examples", report.examples as f64);
             }
-            // As workers that meet more than once.
+            // As workers do that meet more than once.
             let mut own = Reduction::default();
             task.settle(&mut scratch, &mut own);
             task.settle(&mut scratch, &mut own);
@@ -93,8 +93,8 @@ fn skewed(seed: u64, distinct: u64) -> Vec<(u64, u64)> {
 }
 
 proptest! {
-    /// Whatever the stream, the functions and the number of workers: each row adds up to N, nothing is below
-    /// the truth, and the reported errors are those that a naive count finds.
+    /// For any stream, functions and number of workers: each row adds up to N, no estimate is below the
+    /// truth, and the reported errors equal those of a naive count.
     #[test]
     fn rows_are_exact_and_estimates_are_above_the_truth(
         items in proptest::collection::vec((0u64..60, 1u64..30), 1..120),
@@ -148,7 +148,7 @@ proptest! {
         }
     }
 
-    /// The same stream, however it is divided.
+    /// The same stream, divided in different ways.
     #[test]
     fn a_sketch_does_not_depend_on_who_counts(
         items in proptest::collection::vec((0u64..1000, 1u64..5), 0..60), workers in 1u32..7,
@@ -162,9 +162,8 @@ proptest! {
     }
 }
 
-/// [Cormode 2005, theorem 1]: over the choice of functions, at most the part δ of the items
-/// is off by more than ε N. The bound is Markov's, and far from tight for skewed counts; uniform counts come
-/// closer.
+/// [Cormode 2005, theorem 1]: over the choice of functions, at most the fraction δ of the items is off by
+/// more than ε N. The bound is Markov's. It is far from tight for skewed counts; uniform counts come closer.
 #[test]
 fn few_items_are_off_by_more_than_the_bound() {
     for (items, depth) in [(skewed(1, 2000), 1), (skewed(2, 2000), 3), (vec![(0, 1); 1], 1)] {
@@ -179,8 +178,8 @@ fn few_items_are_off_by_more_than_the_bound() {
     }
 }
 
-/// An adversary's stream for a single row: half of all is one item. Those in its cell are off by more than
-/// the bound, and their share is about 1/width, not 0.
+/// An adversarial stream for a single row: one item is half of the stream. The items in its cell are off by
+/// more than the bound, and their share is about 1/width, not 0.
 #[test]
 fn items_that_share_a_cell_with_a_frequent_one_are_off() {
     let mut items: Vec<(u64, u64)> = (1..2000).map(|x| (x, 1)).collect();
@@ -195,8 +194,8 @@ fn items_that_share_a_cell_with_a_frequent_one_are_off() {
     assert!((0.02..0.045).contains(&mean), "{mean}");
 }
 
-/// [Charikar 2002]: a row's estimate is right on average, and its
-/// variance is at most F2 / width. The median is off by more than ε ‖f‖₂ for δ of the items at most.
+/// [Charikar 2002]: a row's estimate is right on average, and its variance is at most F2 / width. The median
+/// is off by more than ε ‖f‖₂ for at most the fraction δ of the items.
 #[test]
 fn count_sketches_are_unbiased_and_of_bounded_variance() {
     const DRAWS: u64 = 4000;
@@ -301,7 +300,7 @@ fn counts_that_are_too_large_end_the_run() {
     );
 }
 
-/// What heuristics are told is what happens, on average.
+/// The frequencies for heuristics equal the actual ones, on average.
 #[test]
 fn frequencies_are_those_of_the_batches() {
     let zipf = Options { items: INTEGERS, counts: false, piece_bytes: 400 };

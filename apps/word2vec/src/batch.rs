@@ -11,11 +11,11 @@ use std::ops::Range;
 pub(crate) struct Centre {
     /// Position of its input vector among the batch's keys.
     pub(crate) input: u32,
-    /// Behind its last pair: the pairs of the words follow each other.
+    /// The end of its pairs: the pairs of successive words follow each other.
     pub(crate) end: u32,
 }
 
-/// A batch, prepared before it is trained. What a single pair needs lies within it.
+/// A batch, prepared before it is trained. The data of a single pair is stored inside the struct.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// Words in the order in which they are trained. All of them have a context.
@@ -27,14 +27,14 @@ pub struct Batch {
     pub(crate) samples: usize,
     /// Words of the text, skipped ones included.
     pub(crate) words: u64,
-    /// Learning rate; not a number if the text could not be read.
+    /// Learning rate; NaN if the text could not be read.
     pub(crate) rate: f64,
 }
 
 impl Batch {
     /// The batch of the kept words at `places`, and its distinct keys: input vectors first, then output
-    /// vectors, each ascending. The key of the output vector of word `w` is `first_output + w`. `words` and
-    /// `rate` go into the batch.
+    /// vectors, each in ascending order. The key of the output vector of word `w` is `first_output + w`. The
+    /// batch stores `words` and `rate`.
     pub(crate) fn new(
         drawn: &Drawn,
         places: Range<usize>,
@@ -44,7 +44,7 @@ impl Batch {
     ) -> (Self, Vec<Key>) {
         let kept = drawn.kept();
         let with_context = || places.clone().filter(|place| kept[*place].context().len() > 1);
-        // The words around all of them are neighbours.
+        // The contexts of all these words together form one range.
         let start = with_context().map(|place| kept[place].context().start).min().unwrap_or(0);
         let end = with_context().map(|place| kept[place].context().end).max().unwrap_or(0);
         let mut is_context = vec![false; end - start];
@@ -58,7 +58,7 @@ impl Batch {
         let outputs = distinct(around().filter(|(_, is)| **is).map(|(kept, _)| kept.word).collect());
         let position = |sorted: &[u32], word: u32| sorted.partition_point(|other| *other < word) as u32;
         let first = inputs.len() as u32;
-        // A word that is in no context has a position that is not used.
+        // A word that is in no context gets a position, too, which is not used.
         let positions: Vec<u32> = around().map(|(kept, _)| first + position(&outputs, kept.word)).collect();
         let mut batch = Self { samples: inputs.len() + outputs.len(), words, rate, ..Self::failed() };
         for place in with_context() {
@@ -73,8 +73,8 @@ impl Batch {
         (batch, keys.collect())
     }
 
-    /// The `nth` pair of the word at `places`, if one is kept there and has so many, as a batch of its own;
-    /// its two keys.
+    /// The `nth` pair of the word at `places`, as a batch of its own, and its two keys. The batch is empty if
+    /// the word was skipped or has fewer pairs.
     pub(crate) fn of_pair(
         drawn: &Drawn,
         mut places: Range<usize>,
@@ -96,7 +96,7 @@ impl Batch {
         (batch, vec![Key(input.into()), Key(first_output + u64::from(output))])
     }
 
-    /// A batch without words, after which the run ends: the text could not be read.
+    /// A batch without words. It ends the run, because the text could not be read.
     pub(crate) fn failed() -> Self {
         Self { centres: SmallVec::new(), outputs: SmallVec::new(), samples: 0, words: 0, rate: f64::NAN }
     }
@@ -143,7 +143,7 @@ mod tests {
         pairs
     }
 
-    /// The batches together have the pairs of the text, for any size of batches.
+    /// All batches together have the pairs of the text, for any size of batches.
     #[test]
     fn batches_have_the_pairs_of_the_text() {
         let words: Vec<u32> = (0..60).map(|i| i * i % 7).collect();
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The pairs of a word one by one are those of a batch of it.
+    /// The pairs of a word, one by one, equal those of a batch of this word.
     #[test]
     fn a_word_has_its_pairs_one_by_one() {
         let all = Words { words: (0..30).map(|i| i * i % 7).collect(), ends: vec![12, 13, 30] };

@@ -9,7 +9,8 @@ use intendant_train::SettingError;
 pub struct Config {
     /// Numbers of a word's vector.
     pub dim: usize,
-    /// Words on each side of a word that are its context, at most: each word draws how many.
+    /// Maximum number of words on each side of a word that are its context; each word draws the actual
+    /// number.
     pub window: usize,
     /// Negative samples for each pair of a word and a word of its context.
     pub negatives: usize,
@@ -20,8 +21,8 @@ pub struct Config {
     pub power: f64,
     /// The rule that turns gradients into steps.
     pub optimizer: Optimizer,
-    /// Learning rate. With [`Optimizer::Sgd`] the one at the start; it falls linearly to a ten-thousandth of
-    /// it.
+    /// Learning rate. With [`Optimizer::Sgd`] it is the initial rate, which falls linearly to a
+    /// ten-thousandth of its value.
     pub learning_rate: f64,
     /// Maximum number of words of a batch, skipped ones included.
     pub batch_words: u64,
@@ -37,16 +38,16 @@ pub struct Config {
 /// With accumulators, a value in double precision is within its limit.
 const DIM_MAX: usize = limits::VALUE_BYTES_MAX / 16;
 
-/// A window that reaches across a piece of default length.
+/// This window spans a whole piece of default length.
 const WINDOW_MAX: usize = 1000;
 
 /// Far more than any published setting.
 const NEGATIVES_MAX: usize = 1000;
 
-/// Words of a batch at most.
+/// Maximum number of words of a batch.
 const BATCH_WORDS_MAX: u64 = 1 << 16;
 
-/// Elements of a batch's values at most: they must fit into memory several times, for each worker.
+/// Maximum number of elements of a batch's values: they must fit into memory several times, for each worker.
 const ELEMENTS_MAX: u64 = 1 << 28;
 
 /// The learning rate of SGD falls to this fraction of its initial value.
@@ -83,7 +84,7 @@ impl Config {
             let allowed = "false, unless batch-words is 1".to_owned();
             return wrong("separate", "true".to_owned(), allowed);
         }
-        // None of the factors is above its own maximum, so that nothing overflows.
+        // No factor exceeds its own maximum, so that nothing overflows.
         let pairs = self.batch_words * 2 * self.window as u64;
         let keys = pairs * self.negatives as u64 + self.batch_words * 2 + 2 * self.window as u64;
         let elements = keys * self.shape().len() as u64;
@@ -104,7 +105,7 @@ impl Config {
         Shape { dim: self.dim, optimizer: self.optimizer }
     }
 
-    /// Steps of a batch: one, or as many as a word can have pairs.
+    /// Steps of a batch: one, or the maximum number of pairs of a word.
     pub(crate) const fn steps(&self) -> u64 {
         if self.separate { 2 * self.window as u64 } else { 1 }
     }
@@ -120,8 +121,8 @@ impl Config {
         }
     }
 
-    /// The probability with which an occurrence of a word is kept that occurs `count` times in a text of
-    /// `total` words, as in the original program.
+    /// The probability of keeping an occurrence of a word that occurs `count` times in a text of `total`
+    /// words, as in the original program.
     pub(crate) fn kept(&self, count: u64, total: u64) -> f64 {
         if self.sample == 0.0 || count == 0 {
             return 1.0;

@@ -1,9 +1,9 @@
 //! The order in which blocks are trained, and each worker's share of them.
 //!
-//! Each epoch has a random order of the blocks, the same for any number of workers. Each block is cut into
-//! batches, which are numbered through the epoch. Every worker trains an equal share of neighbouring numbers.
-//! So the batches do not depend on the number of workers, and no worker has more than one batch more than
-//! another.
+//! Each epoch has a random order of the blocks, the same for any number of workers. Each block is divided
+//! into batches, which are numbered through the epoch. Every worker trains an equal share of consecutive
+//! numbers. So the batches do not depend on the number of workers, and the numbers of batches of two workers
+//! differ by one at most.
 
 use intendant_core::random::{Permutation, stream};
 use intendant_task::{Partition, equal_share};
@@ -12,7 +12,7 @@ use std::ops::Range;
 /// The batches of an epoch.
 #[derive(Clone, Debug)]
 pub(crate) struct Course {
-    /// Blocks in the order of training, each with the number of the first batch behind it.
+    /// Blocks in the order of training, each with the number of the first batch after it.
     blocks: Vec<(u32, u64)>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// The words of the block that this part has, if the block has so many.
+    /// The words of the block that belong to this part, if the block has `words` words.
     pub(crate) fn words(&self, words: u64) -> Range<u64> {
         equal_share(words, self.part, self.parts)
     }
@@ -39,7 +39,7 @@ pub(crate) const fn parts(words: u64, batch_words: u64) -> u64 {
     words.div_ceil(batch_words)
 }
 
-/// The numbers of the batches of a worker, if there are `batches` in an epoch.
+/// The numbers of the batches of a worker, if an epoch has `batches` batches.
 pub(crate) fn of_worker(batches: u64, partition: Partition) -> Range<u64> {
     equal_share(batches, partition.worker.into(), partition.workers.into())
 }
@@ -79,7 +79,7 @@ mod tests {
             batch_words in 1u64..200,
             workers in 1u32..9,
         ) {
-            // The even ones are to be trained.
+            // Only even blocks are trained.
             let blocks: Vec<u32> = (0..words.len() as u32).step_by(2).collect();
             let of = |block: u32| parts(words[block as usize], batch_words);
             let course = Course::new(3, 1, &blocks, of);

@@ -1,8 +1,9 @@
 //! The random draws of a block: which words are kept, and how far the context of each reaches.
 //!
-//! As in the original program, frequent words are skipped before windows are laid: neighbours are neighbours
-//! among the words that are kept. Each kept word draws the number of words on each side that are its context,
-//! from 1 to the window. Both draws depend on the block and the epoch only, not on the batches of the block.
+//! As in the original program, frequent words are skipped before windows are laid out: two words are
+//! neighbours if no kept word is between them. Each kept word draws the number of words on each side that are
+//! its context, from 1 to the window. Both draws depend on the block and the epoch only, not on the batches
+//! of the block.
 
 use crate::data::{UNKNOWN, Words};
 use rand::{Rng, RngExt, SeedableRng};
@@ -43,14 +44,14 @@ impl Keep {
     }
 
     fn keeps(&self, word: u32, rng: &mut impl Rng) -> bool {
-        // The largest number stands for certainty, so that near certainty becomes certainty.
+        // The largest number stands for certainty, so that a probability of almost 1 becomes 1.
         let threshold = self.0[word as usize];
         threshold == u32::MAX || rng.next_u32() < threshold
     }
 }
 
 impl Drawn {
-    /// Draws. `stream` names the randomness.
+    /// Draws, with the random numbers of `stream`.
     pub(crate) fn new(words: &Words, keep: &Keep, window: usize, stream: u64) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(stream);
         let mut kept: Vec<Kept> = Vec::with_capacity(words.words.len());

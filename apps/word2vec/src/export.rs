@@ -5,8 +5,8 @@
 //! `vectors.bin` have the input vectors in the text and the binary format of the original program; the binary
 //! one is in single precision. Optimiser state is left out.
 //!
-//! The values stream to their places in the NumPy files, from which the others are made, so that memory does
-//! not grow with the model.
+//! Each value is written to its place in the NumPy files as it arrives. The other files are converted from
+//! these, so that memory does not grow with the model.
 
 use intendant_core::{Element, Key, KeyRange};
 use intendant_formats::{Matrices, WriteError, npy_rows, safetensors_header, write_text, write_vector};
@@ -32,12 +32,12 @@ impl Export {
         Self { corpus, dim, folder: PathBuf::new(), names: Vec::new(), matrices: Matrices::default() }
     }
 
-    /// The rows of a matrix that is complete.
+    /// The rows of a complete matrix.
     fn rows<E: Element>(&self, name: &str) -> io::Result<BufReader<File>> {
         npy_rows::<E>(&self.folder.join(format!("{name}.npy")), self.corpus.vocabulary().len(), self.dim)
     }
 
-    /// Writes a file with the words and their input vectors; `write` writes one of them.
+    /// Writes a file with the words and their input vectors; `write` writes one word and its vector.
     fn vectors<E: Element>(
         &self,
         name: &str,
@@ -59,7 +59,7 @@ impl Export {
         })
     }
 
-    /// Writes the matrices one after the other, behind a header that says where each is.
+    /// Writes the matrices one after the other, after a header that states the place of each.
     fn safetensors<E: Element>(&self) -> Result<(), WriteError> {
         let shape = vec![self.corpus.vocabulary().len() as u64, self.dim as u64];
         let tensors: Vec<_> = self.names.iter().map(|name| (name.as_str(), shape.clone())).collect();
@@ -73,7 +73,7 @@ impl Export {
         })
     }
 
-    /// Writes the files that are made from the matrices.
+    /// Writes the files that are converted from the matrices.
     fn convert<E: Element>(&self) -> Result<(), WriteError> {
         self.safetensors::<E>()?;
         self.vectors("vectors.txt", |file, word, vector: &[E]| write_vector(file, word, vector))?;

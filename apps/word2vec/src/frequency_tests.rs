@@ -1,4 +1,4 @@
-//! Frequencies against what batches pull.
+//! Compares frequencies with the pulls of batches.
 
 use super::tests::config;
 use super::*;
@@ -6,7 +6,7 @@ use crate::data::Options;
 use crate::model::Optimizer;
 use intendant_sampling::{Everything, Manager};
 
-/// Mean pulls of each key per epoch, over some epochs.
+/// Mean number of pulls of each key per epoch, over some epochs.
 fn pulls(task: &Word2vec<f32>, epochs: u32) -> Vec<f64> {
     let mut pulls = vec![0.0; task.model().keys() as usize];
     for epoch in 0..epochs {
@@ -30,7 +30,7 @@ fn task(data: &str, config: Config) -> Word2vec<f32> {
     Word2vec::new(Arc::new(corpus), config, Tests::default()).unwrap()
 }
 
-/// Sums over groups of keys of similar frequency: of input vectors and of output vectors.
+/// Compares sums over groups of keys of similar frequency, for input vectors and for output vectors.
 fn compare(task: &Word2vec<f32>, seen: &[f64], tolerance: f64) {
     let two_nodes = Partition { workers: 4, nodes: 2, ..Partition::alone() };
     let frequencies = task.frequencies(two_nodes).unwrap();

@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: [`data`] reads or generates text of any size. `course` orders its blocks and deals them out to
-//! workers. `draw` skips frequent words and lays windows. `batch` holds what one training step needs. `model`
-//! is the arithmetic, `train` its loops. `frequency` counts how often keys are accessed. [`Word2vec`] is the
-//! task made of these; `evaluate` measures quality with [`Tests`]. The binary adds flags, the plan that they
-//! resolve to, the files with questions, and the export of word vectors.
+//! Modules: [`data`] reads or generates text of any size. `course` orders its blocks and deals them out to
+//! workers. `draw` skips frequent words and lays out windows. `batch` holds what one training step needs.
+//! `model` is the arithmetic, `train` its loops. `frequency` counts how often keys are accessed. [`Word2vec`]
+//! is the task composed of these; `evaluate` measures quality with [`Tests`]. The binary adds flags, the
+//! resolved plan, the files with questions, and the export of word vectors.
 //!
 //! This crate starts no threads except those of the first pass over the text. It has no sockets, no clock,
 //! and no knowledge of where parameters are.

@@ -31,7 +31,7 @@ impl Application for Word2vecApp {
         plan::check(&task, plan)?;
         let mut export = Export::new(Arc::clone(&corpus), task.config().dim);
         let trained = intendant_train::run(&task, plan, Some(&mut export));
-        // A text that cannot be read any more makes the run diverge; the cause is more helpful.
+        // A text that can no longer be read makes the run diverge; reporting the cause is more helpful.
         plan::readable(&corpus).and(trained)
     }
 }

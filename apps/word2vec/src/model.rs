@@ -33,7 +33,7 @@ pub enum Optimizer {
     AdaGrad,
 }
 
-/// Added to AdaGrad's accumulator below the root, so that a gradient of zero gives a step of zero.
+/// Added to AdaGrad's accumulator before the root is taken, so that a gradient of zero gives a step of zero.
 const ADAGRAD_EPSILON: f64 = 1e-10;
 
 /// The parts of a value.
@@ -63,9 +63,9 @@ impl Shape {
     }
 }
 
-/// Fills the value of an input vector (a key below `first_output`) with uniform numbers up to half the
-/// inverse of its length, and that of an output vector with zeros. Depends on its arguments only; the values
-/// of both element types agree up to rounding.
+/// Fills the value of an input vector (a key below `first_output`) with uniform numbers whose absolute value
+/// is at most half the inverse of the vector's length, and that of an output vector with zeros. Depends on
+/// its arguments only; the values of both element types agree up to rounding.
 pub(crate) fn initialise<E: Element>(seed: u64, key: Key, first_output: u64, dim: usize, value: &mut [E]) {
     value.fill(E::ZERO);
     if key.0 < first_output {
@@ -76,7 +76,7 @@ pub(crate) fn initialise<E: Element>(seed: u64, key: Key, first_output: u64, dim
     }
 }
 
-/// The steps of a training, with a learning rate.
+/// The steps of SGD or AdaGrad, with a learning rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stepper<E> {
     shape: Shape,
@@ -89,8 +89,8 @@ impl<E: Element> Stepper<E> {
         Self { shape, rate: E::from_f64(rate), epsilon: E::from_f64(ADAGRAD_EPSILON) }
     }
 
-    /// Moves the output vector `row` by `slope` times the input vector, and adds `slope` times the output
-    /// vector, as it was, to `error`. `slope` is the amount by which the score is too low.
+    /// Moves the output vector `row` by `slope` times the input vector, and adds `slope` times the previous
+    /// output vector to `error`. `slope` is the negative derivative of the loss with respect to the score.
     #[inline(always)]
     pub(crate) fn output<S: Simd>(&self, simd: S, error: &mut [E], row: &mut [E], input: &[E], slope: E) {
         let Self { rate, epsilon, .. } = *self;
@@ -136,7 +136,7 @@ mod tests {
         (a - b).abs() < 1e-12 * (1.0 + a.abs())
     }
 
-    /// Each step against its formula, for lengths with and without remainders.
+    /// Compares each step with its formula, for lengths with and without remainders.
     #[test]
     fn steps_are_what_they_should_be() {
         for dim in [1, 3, 4, 15, 16, 23, 100] {

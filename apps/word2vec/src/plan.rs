@@ -21,7 +21,7 @@ pub(crate) struct Resolved {
 /// The text that is trained on by default.
 const BUILTIN: &str = "wiki";
 
-/// The name of the similarities that a generated text has itself.
+/// The name of the similarities that a generated text provides.
 const TOPICS: &str = "builtin:topics";
 
 /// Fills in the defaults that depend on other flags; records them, so that the effective configuration is
@@ -113,7 +113,7 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), 
 /// A share of skipped words that is worth a warning.
 const SKIPPED_MANY: f64 = 0.95;
 
-/// Refuses a text without anything to learn; warns if most words are skipped.
+/// Refuses a text that has nothing to learn; warns if most words are skipped.
 pub(crate) fn check<E: Element>(task: &Word2vec<E>, plan: &Plan) -> Result<(), TrainError> {
     if plan.epochs == 0 {
         return Ok(());
@@ -137,7 +137,7 @@ pub(crate) fn check<E: Element>(task: &Word2vec<E>, plan: &Plan) -> Result<(), T
     Ok(())
 }
 
-/// An error if the text could not be read to the end.
+/// An error if the text could not be read to its end.
 pub(crate) fn readable(corpus: &Corpus) -> Result<(), TrainError> {
     corpus.failure().map_or(Ok(()), |failure| Err(TrainError::usage(failure.to_string())))
 }

@@ -33,9 +33,9 @@ pub struct Word2vec<E> {
     /// The distribution of the negatives, for the evaluation.
     distribution: Distribution,
     keep: Keep,
-    /// Batches of an epoch, of all workers.
+    /// Batches of an epoch, of all workers together.
     batches: u64,
-    /// The courses of the latest epochs: a loader may be in the next epoch.
+    /// The courses of the latest epochs, because a loader may already be in the next epoch.
     courses: Mutex<BTreeMap<u32, Arc<Course>>>,
     /// The draws of the block that each worker trains; the batches of a block follow each other.
     blocks: Mutex<BTreeMap<u32, DrawnBlock>>,
@@ -59,7 +59,8 @@ const NEGATIVES: u64 = 4;
 /// The draws of held-out text do not depend on the seed of a run, so that runs can be compared.
 const HELD_OUT: u64 = 0x7465_7374_2074_6578;
 
-/// Courses that are kept: workers of one process are at most one epoch apart, and so are their loaders.
+/// Number of courses that are kept: workers of one process are at most one epoch apart, and so are their
+/// loaders.
 const COURSES_MAX: usize = 3;
 
 impl<E: Element> Word2vec<E> {
@@ -121,7 +122,7 @@ impl<E: Element> Word2vec<E> {
         })
     }
 
-    /// The share of the occurrences of words that are not skipped, on average.
+    /// The average share of word occurrences that are not skipped.
     pub fn kept_part(&self) -> f64 {
         let vocabulary = self.corpus.vocabulary();
         let total = vocabulary.total();
@@ -230,7 +231,7 @@ impl<E: Element> Task for Word2vec<E> {
     }
 
     fn portions(&self) -> NonZeroU32 {
-        // The steps of a word, if its pairs are trained one by one.
+        // The steps of a word are one group if its pairs are trained one by one.
         u32::try_from(self.config.steps()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
     }
 
@@ -255,8 +256,8 @@ impl<E: Element> Task for Word2vec<E> {
         let places = drawn.places(words.clone());
         let rate = self.config.rate(epoch, index as f64 / (own.end - own.start) as f64);
         let (first_output, length) = (self.first_output(), words.end - words.start);
-        // Of separate pairs, the first one counts the word and names the keys of all of them, samples
-        // included.
+        // With separate pairs, the first one counts the word, and names the keys of all pairs of the word for
+        // localization.
         let is_first = step == 0;
         let has_pairs = drawn.kept()[places.clone()].iter().any(|kept| kept.context().len() > 1);
         let (batch, keys, near) = if self.config.separate {
@@ -306,7 +307,7 @@ impl<E: Element> Task for Word2vec<E> {
         rows: &mut dyn Rows<E>,
     ) -> StepReport {
         if batch.rate.is_nan() {
-            // The run ends; the failure of the corpus is the error that is reported.
+            // The run ends; the reported error is the failure of the corpus.
             return StepReport { loss: f64::NAN, examples: 0, cost: Cost(0) };
         }
         let shape = self.config.shape();

@@ -1,5 +1,5 @@
-//! The task by itself: its steps against a naive formula, its keys, its digest, its gradients, a text that
-//! changes.
+//! The task by itself: its steps against a naive formula, its keys, its digest, its gradients, and a text
+//! that changes.
 
 use super::*;
 use crate::data::Options;
@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::io::{Seek, SeekFrom, Write};
 use tempfile::NamedTempFile;
 
-/// Sentences in which words that are neighbours in the alphabet are neighbours, and one that is everywhere.
+/// Sentences in which neighbours in the alphabet are neighbours, and one word occurs everywhere.
 pub(super) fn file() -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
     for line in 0..60u32 {
@@ -76,7 +76,7 @@ fn gathered(values: &[Vec<f64>], keys: &[Key]) -> Vec<f64> {
     keys.iter().flat_map(|key| values[key.index()].clone()).collect()
 }
 
-/// Trains by a single worker on plain memory; the model, the losses, the test sums.
+/// Trains with a single worker on plain memory; returns the model, the losses and the test sums.
 fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
     let mut values = initial(task);
     let (alone, schedule) = (Partition::alone(), Schedule::epochs(epochs));
@@ -122,7 +122,7 @@ fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Re
             }
             Op::Reduce => Event::Reduced(driver.reduction().clone()),
             Op::Done => break,
-            // Nothing else is to be done for a single worker.
+            // A single worker has nothing else to do.
             Op::Localize { .. }
             | Op::Barrier
             | Op::Push
@@ -168,7 +168,7 @@ fn pairs(task: &Word2vec<f64>, at: BatchAt) -> Vec<(usize, usize, Vec<usize>)> {
     pairs.collect()
 }
 
-/// The same training, written down naively, pair by pair.
+/// The same training, computed naively, pair by pair.
 fn train_naively(task: &Word2vec<f64>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
     let config = task.config();
     let (dim, adagrad) = (config.dim, config.optimizer == Optimizer::AdaGrad);
@@ -231,7 +231,7 @@ fn training_is_sequential_gradient_descent_whatever_the_batch() {
     }
 }
 
-/// Steps of one pair do what steps of one word do: with the same samples, at the same rate.
+/// Steps of one pair have the same effect as steps of one word, with the same samples and the same rate.
 #[test]
 fn separate_pairs_are_the_pairs_of_a_word() {
     for config in configs().filter(|config| config.batch_words == 1) {
@@ -264,16 +264,16 @@ fn training_lowers_the_loss_on_held_out_text() {
         let last = losses[25..].iter().sum::<f64>() / 5.0;
         assert!(last < 0.95 * losses[0], "{what}: {losses:?}");
         let untrained = train(&task, 0).2.get("quality.heldout_loss");
-        // Output vectors start with zeros: all probabilities are one half. Few samples are the word of the
-        // context.
+        // Output vectors start with zeros, so that all probabilities are one half. Few samples equal the
+        // context word.
         let half = (1 + task.config.negatives) as f64 * std::f64::consts::LN_2;
         assert!((0.7 * half..=half).contains(&untrained), "{what}: {untrained}");
         assert!(test.get("quality.heldout_loss") < 0.95 * untrained, "{what}: {untrained}, {test:?}");
     }
 }
 
-/// The gradient by which SGD moves, against finite differences of the loss that is reported. A batch with a
-/// single pair: of others the later pairs see the steps of the earlier ones.
+/// Compares the gradient of SGD with finite differences of the reported loss. The batch has a single pair: in
+/// larger batches, later pairs see the steps of earlier ones.
 #[test]
 fn gradients_are_derivatives_of_the_loss() {
     let config = Config { batch_words: 1, window: 1, learning_rate: 1e-3, ..config() };
@@ -298,7 +298,7 @@ fn gradients_are_derivatives_of_the_loss() {
             (task.train(&mut scratch, &prepared.batch, &all, &mut rows).loss, values)
         };
         let (_, after) = trained(&start);
-        // A key that is sampled twice moves between its two uses; of each use this is a derivative only in
+        // A key that is sampled twice moves between its two uses, so that the step is a derivative only in
         // the limit.
         let distinct = |key: &Key| all.iter().filter(|other| *other == key).count() == 1;
         for key in all.iter().filter(|key| distinct(key)).map(|key| key.index()) {
@@ -355,7 +355,7 @@ fn preparation_is_a_function_of_its_arguments() {
         ..BatchAt::alone(1, index)
     };
     let first = task.prepare(at(0));
-    // Others are asked for in between: another epoch, another worker, another block.
+    // Other batches are asked for in between: another epoch, another worker, another block.
     for other in
         [BatchAt::alone(0, 5), at(9), BatchAt::alone(2, 0), BatchAt::alone(3, 1), BatchAt::alone(7, 1)]
     {

@@ -1,8 +1,8 @@
 //! One batch: its pairs are trained in place, one after the other.
 //!
-//! The output vectors of a pair, that of the word of the context and those of the samples, are visited once:
-//! the row is lent, scored and changed. The pairs of a word follow each other. They train a copy of the
-//! word's input vector, to which the difference is added after the last of them, accumulators included.
+//! The output vectors of a pair, those of the context word and of the samples, are visited once: the row is
+//! lent, scored and changed. The pairs of a word follow each other. They train a copy of the word's input
+//! vector; after the last pair, the difference is added to the vector, accumulators included.
 //!
 //! The loops are compiled for several generations of processors; [`pulp`] chooses at run time.
 
@@ -18,10 +18,10 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Scratch<E> {
     arch: Arch,
-    /// The value that has the input vector that is trained, and as it was before.
+    /// The value with the input vector that is being trained, and its content before.
     input: Vec<E>,
     before: Vec<E>,
-    /// The sum of a pair's gradients of the input vector.
+    /// The sum of a pair's gradients with respect to the input vector.
     error: Vec<E>,
 }
 
@@ -63,7 +63,8 @@ impl<E: Element> Train<'_, E> {
         first..first + self.negatives
     }
 
-    /// Fetches the rows of a pair, if there is one: the arithmetic of a pair takes as long as memory does.
+    /// Prefetches the rows of a pair, if there is one: the arithmetic of a pair takes as long as a memory
+    /// access.
     #[inline(always)]
     fn prefetch(&self, pair: usize) {
         if let Some(output) = self.batch.outputs.get(pair) {
@@ -83,10 +84,10 @@ impl<E: Element> Train<'_, E> {
         for (nth, at) in std::iter::once(output).chain(samples).enumerate() {
             let is_sample = nth > 0;
             if is_sample && self.keys[at] == word {
-                // The word of the context itself is no counterexample.
+                // A sample that equals the context word is not a counterexample.
                 continue;
             }
-            // A sample that has left meanwhile is skipped.
+            // A sample whose key has moved away meanwhile is skipped.
             let row = if is_sample { self.rows.sample(at) } else { Some(self.rows.row(at)) };
             let Some(mut row) = row else { continue };
             let score = product(simd, &input[..error.len()], &row);
@@ -115,7 +116,7 @@ impl<E: Element> WithSimd for Train<'_, E> {
                 self.pair(simd, pair, &mut losses);
                 pair += 1;
             }
-            // Others may have changed the vector meanwhile.
+            // Other workers may have changed the vector meanwhile.
             let Scratch { input, before, .. } = &*self.scratch;
             elementwise([&mut *self.rows.row(at)], [input, before], |[now], [after, before]| {
                 [now + (after - before)]

@@ -1,6 +1,6 @@
 //! Measures this crate on a run of many events:
-//! `cargo run --release -p intendant-analysis --example reading_speed [EVENTS]`. It makes up the run: 8
-//! nodes, a million keys, of which few are hot.
+//! `cargo run --release -p intendant-analysis --example reading_speed [EVENTS]`. It generates the run: 8
+//! nodes and a million keys, few of which are hot.
 
 use intendant_analysis::{Allocation, By, Limits, Run, Summary, Window};
 use intendant_core::{ChannelId, Key, Layout, NodeId, Tick, random};
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Says a line of the kernel about the memory of this process.
+/// Prints a number of the kernel about the memory of this process.
 fn memory(what: &str, line: &str) -> Result<(), Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let found = status.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(':'));
@@ -60,7 +60,7 @@ fn memory(what: &str, line: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs `act`, and says how long it took.
+/// Runs `act` and prints how long it took.
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 fn timed<T>(what: &str, act: impl FnOnce() -> T) -> T {
     let start = Instant::now();

@@ -1,46 +1,47 @@
-//! The clocks of the nodes, brought into line.
+//! Aligns the clocks of the nodes.
 //!
 //! The clock of each node starts at a moment of its own. Two kinds of events order moments of different
-//! nodes: no node goes on after a meeting before all have come, and no key arrives before it has left. Each
-//! such pair bounds the difference of two offsets from one side. The tightest bounds, also along chains of
-//! nodes, give an interval for each offset relative to the first node. The estimate is its middle, the error
-//! half its width.
+//! nodes: no node goes on after a meeting before all nodes have come, and no key arrives before it has left.
+//! Each such pair bounds the difference of two offsets from one side. The tightest bounds, also along chains
+//! of nodes, give an interval for each offset relative to the first node. The estimate is the middle of the
+//! interval; the error is half its width.
 
 use crate::record::{ARRIVED, CAME, LEFT, Record, WENT_ON};
 use intendant_core::random;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Clocks are read in whole microseconds: a pair may seem to be so much in the wrong order.
+/// Clocks are read in whole microseconds, so the events of a pair may seem to be this much in the wrong
+/// order.
 const ROUNDING_US: i64 = 1;
 
-/// Comparisons of meetings at most, over all pairs of nodes: more meetings say little more.
+/// The most comparisons of meetings, over all pairs of nodes. Further meetings add little information.
 const COMPARED_MAX: usize = 1 << 27;
 
-/// Hand-overs that are matched at most.
+/// The most hand-overs that are matched.
 const MOVES_MAX: usize = 1 << 21;
 
-/// Offsets beyond are not ours (142 years).
+/// The largest offset (142 years). A real run has no larger one.
 const OFFSET_MAX: i64 = 1 << 52;
 
 /// Chains of bounds are no longer than this many nodes: meetings connect all nodes directly.
 const CHAIN_MAX: usize = 64;
 
-/// How the clocks of the nodes were brought into line.
+/// How the clocks of the nodes were aligned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alignment {
-    /// What the offsets follow from.
+    /// The information from which the offsets follow.
     pub method: Method,
     /// Meetings of at least two nodes that were used.
     pub meetings: u64,
     /// Hand-overs of keys that were used.
     pub moves: u64,
-    /// By how many microseconds the bounds contradict each other, 0 if they do not: the clocks have drifted.
-    /// Errors include it.
+    /// By how many microseconds the bounds contradict each other because the clocks have drifted; 0 if they
+    /// do not. The errors include this number.
     pub contradiction_us: u64,
 }
 
-/// What offsets follow from.
+/// The information from which offsets follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -49,21 +50,21 @@ pub enum Method {
     OneClock,
     /// The order of events of different nodes.
     Events,
-    /// Wall clocks, at least for some nodes, whose errors are not known.
+    /// Wall clocks, at least for some nodes. The errors of these nodes are not known.
     WallClocks,
 }
 
-/// What is known of a node that takes part.
+/// What is known about a node that takes part.
 pub(crate) struct Clocked<'a> {
     pub(crate) node: u16,
-    /// When the clock was 0 on the wall clock; 0 if the run is simulated.
+    /// The wall-clock time at which the node's clock was 0; 0 if the run is simulated.
     pub(crate) epoch_us: u64,
     pub(crate) records: &'a [Record],
     /// Whether all its events are there, so that hand-overs can be matched by number.
     pub(crate) is_complete: bool,
 }
 
-/// The offset of a node: what is added to its times.
+/// The offset of a node, which is added to its times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offset {
     pub(crate) us: i64,
@@ -71,7 +72,7 @@ pub(crate) struct Offset {
     pub(crate) error_us: Option<u64>,
 }
 
-/// The offsets of all nodes, in their order, relative to the first.
+/// Computes the offsets of all nodes relative to the first node, in the order of `nodes`.
 pub(crate) fn align(nodes: &[Clocked<'_>]) -> (Vec<Offset>, Alignment) {
     let exact = Offset { us: 0, error_us: Some(0) };
     if nodes.len() < 2 || nodes.iter().all(|node| node.epoch_us == 0) {
@@ -110,10 +111,10 @@ struct Presence {
     went_on: Option<u64>,
 }
 
-/// For pairs of nodes, the most that the offset of the one exceeds that of the other.
+/// For each pair of nodes, an upper bound on the offset of the first minus the offset of the second.
 struct Bounds {
     nodes: usize,
-    /// By first and second node; `i64::MAX` if there is none.
+    /// By first and second node; `i64::MAX` if there is no bound.
     most: Vec<i64>,
 }
 
@@ -122,7 +123,7 @@ impl Bounds {
         Self { nodes, most: vec![i64::MAX; nodes * nodes] }
     }
 
-    /// `earlier` at node `a` precedes `later` at node `b`.
+    /// Adds the bound that `earlier` at node `a` precedes `later` at node `b`.
     fn precedes(&mut self, (a, earlier): (usize, u64), (b, later): (usize, u64)) {
         let most = &mut self.most[a * self.nodes + b];
         *most = (*most).min(later as i64 - earlier as i64 + ROUNDING_US);
@@ -163,7 +164,8 @@ impl Bounds {
         used
     }
 
-    /// The i-th time that a key leaves one node for another, it arrives there the i-th time.
+    /// Adds the bounds of hand-overs: when a key leaves one node for another the i-th time, it then arrives
+    /// there the i-th time.
     fn add_moves(&mut self, nodes: &[Clocked<'_>]) -> u64 {
         if !nodes.iter().all(|node| node.is_complete) {
             return 0;
@@ -172,9 +174,9 @@ impl Bounds {
             nodes.iter().enumerate().map(|(at, node)| (node.node, at)).collect();
         let moving = |record: &&Record| record.kind == LEFT || record.kind == ARRIVED;
         let all: usize = nodes.iter().map(|node| node.records.iter().filter(moving).count()).sum();
-        // All moves of some keys.
+        // If there are too many moves, all moves of some keys are used.
         let each = all.div_ceil(MOVES_MAX).max(1) as u64;
-        // Sorted by key and pair of nodes, then whether it arrives, then time.
+        // To be sorted by key, by pair of nodes, departures before arrivals, and by time.
         let mut moves = Vec::with_capacity(all.min(2 * MOVES_MAX));
         for (at, node) in nodes.iter().enumerate() {
             for record in node.records.iter().filter(moving) {
@@ -190,7 +192,7 @@ impl Bounds {
         let mut used = 0;
         for same in moves.chunk_by(|a, b| (a.0, a.1, a.2) == (b.0, b.1, b.2)) {
             let (left, arrived) = same.split_at(same.partition_point(|(.., arrives, _)| !arrives));
-            // Without a departure that it belongs to, the numbers of arrivals say nothing.
+            // If a departure is missing, arrivals cannot be matched by number.
             if left.len() < arrived.len() || same[0].1 == same[0].2 {
                 continue;
             }
@@ -202,8 +204,8 @@ impl Bounds {
         used
     }
 
-    /// The least slack that makes the bounds agree, and with it the highest and the lowest offsets relative
-    /// to the first node.
+    /// Returns the least slack with which the bounds agree, and the highest and the lowest offsets relative
+    /// to the first node under this slack.
     fn solve(&self) -> (i64, Vec<Option<i64>>, Vec<Option<i64>>) {
         let agree = |slack| Some((self.farthest(slack, false)?, self.farthest(slack, true)?));
         let (mut too_little, mut enough) = (-1, 0);

@@ -23,7 +23,7 @@ use intendant_trace::{Filter, What};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// How often things happened to a key.
+/// Counts of the events of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KeyCounts {
     /// The key.
@@ -32,21 +32,21 @@ pub struct KeyCounts {
     pub relocations: u32,
     /// Replicas that were set up.
     pub replicas: u32,
-    /// Accesses that were served elsewhere.
+    /// Accesses that another node served.
     pub remote: u32,
     /// How long these took together, in microseconds.
     pub remote_us: u64,
-    /// Accesses that waited for the key, or a copy of it, that was on its way.
+    /// Accesses that waited for the key or a copy of it, which was on its way.
     pub waited: u32,
     /// How long these waited together, in microseconds.
     pub waited_us: u64,
-    /// Accesses to a key that had been asked for, and was gone again.
+    /// Accesses of a node that had asked for the key, which was gone again.
     pub conflicts: u32,
     /// Intents that began at a node.
     pub intents: u32,
 }
 
-/// What keys are sorted by.
+/// The number by which keys are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -64,16 +64,16 @@ pub enum By {
 
 /// Where the keys of a run were, over time.
 ///
-/// Built by one pass over the events. It keeps the changes of all keys (10 bytes each) and an index of the
-/// events by key (4 bytes each), so that questions about a key or a moment do not read the other events.
+/// It is built in one pass over the events. It keeps the changes of all keys (10 bytes each) and an index of
+/// the events by key (4 bytes each), so that questions about a key or a moment do not read the other events.
 #[derive(Debug)]
 pub struct Allocation {
     run: Arc<Run>,
-    /// The keys that are looked at.
+    /// The selected keys.
     keys: Keys,
-    /// Those of them that have events, ascending.
+    /// The selected keys that have events, in ascending order.
     active: Vec<u64>,
-    /// By active key, the position of its first event in `events`; one more at the end.
+    /// By active key, the position of its first event in `events`; one more entry at the end.
     start: Vec<u32>,
     /// Positions of events in the run, by key and time.
     events: Vec<u32>,
@@ -88,7 +88,7 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Where the traced keys of the run were, as far as `view` accepts them.
+    /// Computes where the traced keys of the run were. `view` selects among these keys.
     #[must_use]
     pub fn of(run: &Arc<Run>, view: &Filter) -> Self {
         let (active, start, events) = index(run.records(), view);
@@ -155,38 +155,38 @@ impl Allocation {
         &self.run
     }
 
-    /// The keys that are looked at, also those without events.
+    /// The selected keys, including those without events.
     #[must_use]
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// The keys that have events, ascending.
+    /// The selected keys that have events, in ascending order.
     #[must_use]
     pub fn active(&self) -> &[u64] {
         &self.active
     }
 
-    /// Events that do not fit to each other.
+    /// Events that contradict each other.
     #[must_use]
     pub fn inconsistencies(&self) -> &Inconsistencies {
         &self.inconsistencies
     }
 
-    /// How often things happened to the keys that have events, in the order of keys.
+    /// The counts of the keys that have events, in the order of keys.
     #[must_use]
     pub fn counts(&self) -> &[KeyCounts] {
         &self.counts
     }
 
-    /// How often things happened to a key.
+    /// The counts of a key.
     #[must_use]
     pub fn counts_of(&self, key: u64) -> KeyCounts {
         self.position(key).map_or(KeyCounts { key, ..KeyCounts::default() }, |at| self.counts[at])
     }
 
-    /// The `count` keys with the most of something, the most first; among equals the lowest key first. Keys
-    /// with none of it are not among them.
+    /// The `count` keys with the largest numbers of `by`, in descending order of that number. Ties are in
+    /// ascending order of key. Keys whose number is 0 are left out.
     #[must_use]
     pub fn top(&self, by: By, count: usize) -> Vec<KeyCounts> {
         let value = |counts: &KeyCounts| match by {
@@ -221,7 +221,8 @@ impl Allocation {
         let Some(last) = after.checked_sub(1) else { return home() };
         match owner_of(codes[last]) {
             Some(node) => Place::At { node },
-            // From the event itself: rarely asked for.
+            // The track does not say between which nodes a key moves, so its events are replayed. This is
+            // rarely asked for.
             None => {
                 let mut replay = Replay::new(self.run.home(key));
                 for event in self.stamped_of(key).take_while(|event| event.at_us <= at_us) {
@@ -232,8 +233,8 @@ impl Allocation {
         }
     }
 
-    /// The nodes that held a replica of a key at a time, ascending. All nodes but the owner for a key that is
-    /// replicated throughout.
+    /// The nodes that held a replica of a key at a time, in ascending order. For a key that is replicated
+    /// throughout, these are all nodes except its owner.
     #[must_use]
     pub fn replicas_at(&self, key: u64, at_us: u64) -> Vec<u16> {
         if self.run.is_static_replica(key) {
@@ -243,7 +244,7 @@ impl Allocation {
         self.switched_on(&self.replicas, key, at_us)
     }
 
-    /// The nodes that had active intent for a key at a time, ascending.
+    /// The nodes that had active intent for a key at a time, in ascending order.
     #[must_use]
     pub fn intents_at(&self, key: u64, at_us: u64) -> Vec<u16> {
         self.switched_on(&self.intents, key, at_us)
@@ -266,7 +267,7 @@ impl Allocation {
         nodes
     }
 
-    /// Owners and numbers of replicas of many keys at a time: what a replay draws.
+    /// The owners and the numbers of replicas of many keys at a time, from which a replay is drawn.
     #[must_use]
     pub fn moment(&self, keys: &[u64], at_us: u64) -> Moment {
         let nodes = u32::from(self.run.header().nodes);
@@ -349,7 +350,8 @@ pub struct Moment {
     pub replicas: Vec<u32>,
 }
 
-/// The keys with events, ascending; by key, the first of its events; and the positions of all their events.
+/// Returns the keys with events in ascending order, the index of each key's first event in the list of
+/// positions, and this list: the positions of all their events, by key.
 fn index(records: &[Record], view: &Filter) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
     let mut numbers: HashMap<u64, u32, foldhash::fast::FixedState> = HashMap::default();
     let (mut keys, mut counts, mut ids) = (Vec::new(), Vec::<u32>::new(), Vec::with_capacity(records.len()));
@@ -357,7 +359,7 @@ fn index(records: &[Record], view: &Filter) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
         let mut id = u32::MAX;
         if record.key != NO_KEY {
             id = *numbers.entry(record.key).or_insert_with(|| {
-                // Keys that are not looked at are remembered as such.
+                // Keys that are not selected are remembered as such.
                 if !view.accepts(Key(record.key)) {
                     return u32::MAX;
                 }
@@ -375,7 +377,7 @@ fn index(records: &[Record], view: &Filter) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     order.sort_unstable_by_key(|id| keys[*id as usize]);
     let (mut start, mut total) = (Vec::with_capacity(keys.len() + 1), 0);
-    // From here on, counts are where the next event of a key goes.
+    // From here on, `counts` holds the index at which the next event of a key is stored.
     for id in &order {
         start.push(total);
         total += std::mem::replace(&mut counts[*id as usize], total);

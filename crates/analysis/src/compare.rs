@@ -4,20 +4,20 @@ use crate::summary::Summary;
 use serde::Serialize;
 use std::fmt;
 
-/// A number of two runs.
+/// A number, for each of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What it is.
+    /// The name of the number.
     pub what: &'static str,
     /// Its unit; empty for a count.
     pub unit: &'static str,
-    /// Of the first run; `None` if its trace does not tell.
+    /// Its value for the first run; `None` if the trace does not contain it.
     pub a: Option<f64>,
-    /// Of the second run.
+    /// Its value for the second run.
     pub b: Option<f64>,
 }
 
-/// What makes a comparison of two runs doubtful.
+/// A reason to doubt a comparison of two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
@@ -69,7 +69,7 @@ pub struct Comparison {
     pub b: Summary,
     /// Numbers of both.
     pub lines: Vec<Line>,
-    /// What makes the comparison doubtful.
+    /// The reasons to doubt the comparison.
     pub doubts: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with the files of a run.
+//! Errors that occur when the files of a run are read or written.
 
 use intendant_trace::TraceError;
 use parquet::errors::ParquetError;
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
-    /// The file system refused.
+    /// A file system operation failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The file of a node cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// There is nothing that could be a run.
+    /// The path does not name a run.
     #[error("{}: {reason}", path.display())]
     NotARun {
         /// The file or folder.
@@ -53,10 +53,10 @@ pub enum AnalysisError {
     TooMany {
         /// The file or folder.
         path: PathBuf,
-        /// Events that were allowed.
+        /// The number of events that the caller allows.
         events_max: u64,
     },
-    /// A merged file was written by a version that this one does not know.
+    /// A merged file has a schema that this version does not read.
     #[error(
         "{} has the schema '{found}', and this version reads {}; use the version that wrote it",
         path.display(),
@@ -81,13 +81,13 @@ pub enum AnalysisError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: ParquetError,
     },
 }
 
 impl AnalysisError {
-    /// Whether the content of a file is damaged: another file would be needed.
+    /// Whether the content of a file is damaged, so that the caller needs another file.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Trace(TraceError::NotATrace { .. }))

@@ -12,7 +12,7 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// What users do if a path names no run. Errors end with it.
+/// The advice to users whose path names no run. Errors end with it.
 pub const WHAT_TO_NAME: &str = "name a folder with files node-N.trace, or a merged file";
 
 /// What a path names.
@@ -44,7 +44,7 @@ pub(crate) struct Parts {
     pub(crate) ignored: Vec<String>,
 }
 
-/// Looks what a path names.
+/// Determines what a path names.
 pub(crate) fn find(path: &Path) -> Result<Source, AnalysisError> {
     let facts = match fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -99,10 +99,10 @@ pub(crate) fn find(path: &Path) -> Result<Source, AnalysisError> {
     }
 }
 
-/// Reads the files, each into the records of its node.
+/// Reads the files into records, node by node.
 pub(crate) fn read(path: &Path, files: &[PathBuf], limits: Limits) -> Result<Parts, AnalysisError> {
     let mut reader = Reader::default();
-    // Files are as long as they say, so that this much memory is needed.
+    // The file system reports the true lengths of files, so this much memory is needed.
     let lens = files.iter().filter_map(|file| Some(fs::metadata(file).ok()?.len()));
     let bytes = lens.fold(0, u64::saturating_add);
     let expected = (bytes / intendant_trace::Event::BYTES as u64).min(limits.events_max);
@@ -136,8 +136,8 @@ pub(crate) fn read(path: &Path, files: &[PathBuf], limits: Limits) -> Result<Par
 /// A file and its header.
 type Headed<'a> = (Header, &'a PathBuf);
 
-/// The files of the newest run, by rank, and the names of those of earlier runs: a run with fewer nodes
-/// leaves files of an earlier one in its folder.
+/// Returns the files of the newest run, by rank, and the names of the files of earlier runs. A run with fewer
+/// nodes leaves files of an earlier run in its folder.
 fn newest(files: &[PathBuf]) -> Result<(Vec<Headed<'_>>, Vec<String>), AnalysisError> {
     let mut all = Vec::with_capacity(files.len());
     for file in files {
@@ -150,7 +150,7 @@ fn newest(files: &[PathBuf]) -> Result<(Vec<Headed<'_>>, Vec<String>), AnalysisE
     };
     let (run, epoch_us) = (newest.0.run, newest.0.epoch_us);
     let (mut own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(header, _)| header.run == run);
-    // Without times, as of simulated runs, nothing tells which of them is meant.
+    // If the times are equal, as in simulated runs, it is not known which run is the newest.
     if let Some((header, file)) = others.iter().find(|(header, _)| header.epoch_us == epoch_us)
         && let Some((first, path)) = own.first()
     {
@@ -165,7 +165,7 @@ fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Takes over traces that are in memory.
+/// Assembles traces that are in memory.
 pub(crate) fn join(mut traces: Vec<Trace>) -> Result<Parts, AnalysisError> {
     let mut reader = Reader::default();
     traces.sort_by_key(|trace| trace.header.node);
@@ -181,12 +181,12 @@ pub(crate) fn join(mut traces: Vec<Trace>) -> Result<Parts, AnalysisError> {
     reader.parts(Path::new("."))
 }
 
-/// Puts the files of a run together.
+/// Assembles the files of a run.
 #[derive(Default)]
 struct Reader {
     /// The header and the file of the first node.
     first: Option<(Header, PathBuf)>,
-    /// By node: its file, and what is known of it.
+    /// By node: its file, and what is known about it.
     nodes: BTreeMap<u16, (PathBuf, NodeInfo)>,
     records: Vec<Record>,
     /// The names of files of earlier runs.
@@ -194,7 +194,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The records from `before` on are those of a file, of which `trace` tells the rest.
+    /// Completes a file: its records are those from `before` on, and `trace` has the other facts about it.
     fn end(&mut self, file: &Path, trace: &Trace, refused: u64, before: usize) -> Result<(), AnalysisError> {
         let header = &trace.header;
         if let Some((first, path)) = &self.first
@@ -236,7 +236,7 @@ impl Reader {
     }
 }
 
-/// In what the headers of a run must not differ.
+/// The first difference between two headers in a property that all headers of a run must share.
 fn differ(a: &Header, b: &Header) -> Option<String> {
     let differ = |what: &str, a: &dyn std::fmt::Display, b: &dyn std::fmt::Display| {
         Some(format!("{what} {a} and {b}"))

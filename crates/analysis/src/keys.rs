@@ -1,19 +1,19 @@
-//! Which keys an analysis is about.
+//! The keys that an analysis covers.
 
 use intendant_core::Key;
 use intendant_trace::Filter;
 use std::ops::Range;
 
-/// Keys that are tried one by one at most: more are not listed.
+/// The most keys that are tested one by one. Larger sets are not listed.
 const TRIED_MAX: u64 = 1 << 26;
 
-/// Ranges that a search may find at most: they take 24 bytes each.
+/// The most ranges that a search may find. Each takes 24 bytes.
 const FOUND_MAX: usize = 1 << 21;
 
 /// A set of keys, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// Ascending; none overlaps another one.
+    /// Ascending, without overlaps.
     ranges: Vec<Range<u64>>,
     /// By range, the number of keys before it.
     before: Vec<u64>,
@@ -42,8 +42,8 @@ impl Keys {
         Self::of_ranges(list.iter().map(|key| *key..key.saturating_add(1)))
     }
 
-    /// The keys of a model with `all` keys that `filters` accept: also those without events, which stayed at
-    /// their homes. If they are too many to try or to list, the keys that have `events`.
+    /// The keys of a model with `all` keys that `filters` accept, including those without events, which
+    /// stayed at their homes. If these keys are too many to test or to list, the keys that have `events`.
     pub(crate) fn of_model(all: u64, filters: [&Filter; 2], events: &[u64]) -> Self {
         let mut ranges: Vec<Range<u64>> = std::iter::once(0..all).collect();
         let mut tried: Vec<&Filter> = Vec::new();
@@ -102,7 +102,7 @@ impl Keys {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -116,20 +116,20 @@ impl Keys {
         self.ranges[range].contains(&key).then_some(key)
     }
 
-    /// Whether a key is one of them.
+    /// Whether the set contains a key.
     #[must_use]
     pub fn contains(&self, key: u64) -> bool {
         let after = self.ranges.partition_point(|range| range.start <= key);
         after.checked_sub(1).is_some_and(|at| self.ranges[at].contains(&key))
     }
 
-    /// How many of them are in a range.
+    /// The number of keys of the set in a range.
     #[must_use]
     pub fn count_in(&self, range: Range<u64>) -> u64 {
         self.below(range.end).saturating_sub(self.below(range.start))
     }
 
-    /// How many of them are below a key.
+    /// The number of keys of the set below a key.
     fn below(&self, key: u64) -> u64 {
         let after = self.ranges.partition_point(|range| range.start < key);
         after.checked_sub(1).map_or(0, |at| {
@@ -138,12 +138,12 @@ impl Keys {
         })
     }
 
-    /// All of them.
+    /// All keys of the set.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.ranges.iter().cloned().flatten()
     }
 
-    /// At most `count` of them, as evenly spread as possible: the first and every so many after it.
+    /// At most `count` keys of the set, spread as evenly as possible and beginning with the first.
     #[must_use]
     pub fn spread(&self, count: u64) -> Vec<u64> {
         let count = count.min(self.len);
@@ -152,7 +152,7 @@ impl Keys {
     }
 }
 
-/// Both lists ascend, and have no overlaps.
+/// The intersection of two lists, both of which ascend and have no overlaps.
 fn intersect(a: &[Range<u64>], b: &[Range<u64>]) -> Vec<Range<u64>> {
     let (mut i, mut j, mut both) = (0, 0, Vec::new());
     while let (Some(one), Some(other)) = (a.get(i), b.get(j)) {

@@ -1,9 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Run`], the events of all nodes on one clock. [`Allocation`] tells where keys were, and when;
-//! [`Summary`] and [`Comparison`] are numbers. All results can be serialised.
+//! Start at [`Run`], the events of all nodes on one clock. [`Allocation`] says where keys were, and when;
+//! [`Summary`] and [`Comparison`] contain numbers. All results can be serialised.
 //!
-//! Absent on purpose: command lines, servers, clocks. The caller decides what to print or to send.
+//! This crate deliberately has no command line, no server and no clock. The caller decides what to print or
+//! to send.
 #![forbid(unsafe_code)]
 
 mod align;

@@ -1,13 +1,13 @@
-//! Bounds of what is read.
+//! Limits of the input.
 
 use intendant_core::limits::{NODES_MAX, RANGES_MAX};
 use intendant_trace::Header;
 
-/// Bounds of what is read.
+/// Limits of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Events; each takes 32 bytes of memory, and half as much again while they are sorted. No more than
-    /// [`Limits::EVENTS_MAX`] counts.
+    /// The most events. Each takes 32 bytes of memory, and half as much again while the events are sorted. A
+    /// value above [`Limits::EVENTS_MAX`] has the effect of that one.
     pub events_max: u64,
 }
 
@@ -22,13 +22,13 @@ impl Default for Limits {
     }
 }
 
-/// Settings of a run: ours has some tens.
+/// The most settings of a run. A real run has some tens.
 const SETTINGS_MAX: usize = 1 << 12;
 
-/// Ranges of keys that are replicated throughout: hot keys may be many, and far from each other.
+/// The most ranges of keys that are replicated throughout. There may be many hot keys, far from each other.
 const STATIC_MAX: usize = 1 << 20;
 
-/// Whether the header may be of a cluster; the reason if not.
+/// Checks that the header can be of a cluster. The error is the reason why not.
 pub(crate) fn check_header(header: &Header) -> Result<(), String> {
     let nodes = usize::from(header.nodes);
     if !(1..=NODES_MAX).contains(&nodes) {

@@ -1,9 +1,10 @@
 //! Merged files: a run as one Parquet file. `docs/traces.md` documents the columns.
 //!
 //! The library that decodes Parquet trusts what a file says about its sizes, and some of its decoders panic
-//! if a page is damaged. So sizes are checked before memory is taken: the footer, the number of rows, and
-//! each page. A sum of all pages, and of where they are, finds damage before anything is decoded. What is
-//! left are files that were made to look like ours; a panic of the decoder is an error as well.
+//! if a page is damaged. So this module checks sizes before it takes memory: those of the footer, the rows,
+//! and each page. A checksum of all pages and of their positions detects damage before anything is decoded.
+//! Only files that were forged to look like ours get past these checks; for those, a panic of the decoder
+//! becomes an error.
 
 mod columns;
 mod footer;
@@ -40,19 +41,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Under which name the metadata of a file has what its columns do not tell.
+/// The name of the metadata entry that has what the columns do not contain.
 const ABOUT: &str = "intendant.trace";
 
-/// Rows of a row group: what the writer holds of the columns until it writes them.
+/// Rows of a row group. The writer holds their columns in memory until it writes them.
 const GROUP_ROWS: usize = 1 << 20;
 
 /// Rows that are converted at a time.
 const BATCH_ROWS: usize = 1 << 13;
 
-/// Rows of a row group at most: later positions within it would not fit.
+/// The most rows of a row group that is read: positions within a larger one would not fit.
 const GROUP_ROWS_MAX: i64 = 1 << 31;
 
-/// What the columns do not tell.
+/// The metadata that the columns do not contain.
 #[derive(Debug, Serialize, Deserialize)]
 struct About {
     schema: String,
@@ -60,7 +61,7 @@ struct About {
     events: u64,
     /// Bytes of the file up to the end of its pages.
     bytes: u64,
-    /// The sum of these bytes, see [`sum`], in hexadecimal digits.
+    /// The checksum, see [`sum`], in hexadecimal digits.
     sum: String,
     #[serde(flatten)]
     run: Described,
@@ -74,7 +75,7 @@ pub(crate) struct Described {
     pub(crate) alignment: Alignment,
 }
 
-/// XXH3 of the description of a run, of where the pages of its columns are, and of the pages.
+/// XXH3 of the description of a run, of the positions of the pages of its columns, and of the pages.
 fn sum(file: &File, bytes: u64, run: &Described, groups: &[RowGroupMetaData]) -> io::Result<String> {
     let mut sum = Xxh3::new();
     sum.update(&serde_json::to_vec(run)?);
@@ -101,7 +102,7 @@ fn sum(file: &File, bytes: u64, run: &Described, groups: &[RowGroupMetaData]) ->
     Ok(format!("{:016x}", sum.digest()))
 }
 
-/// Under which name a file is written, until it is complete.
+/// The name under which a file is written until it is complete.
 #[must_use]
 pub fn part_of(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
@@ -109,8 +110,8 @@ pub fn part_of(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes a run beside its place, and moves it there when it is complete. A link stays one: the file that it
-/// names is written.
+/// Writes a run to a file beside `path`, and moves this file to `path` when it is complete. If `path` is a
+/// symbolic link, it stays one, and the file that it names is replaced.
 pub(crate) fn write(run: Described, records: &[Record], path: &Path) -> Result<(), AnalysisError> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let path = target.as_path();
@@ -124,7 +125,7 @@ pub(crate) fn write(run: Described, records: &[Record], path: &Path) -> Result<(
         write_to(run, records, file).map_err(|source| AnalysisError::Write { path: part.clone(), source });
     let written = written.and_then(|file| file.sync_all().map_err(AnalysisError::io("write", &part)));
     if written.is_err() {
-        // The first error says more than what follows from it.
+        // An error of the removal is ignored, because the first error says more.
         let _ = fs::remove_file(&part);
     }
     written?;
@@ -192,14 +193,14 @@ pub(crate) fn read(path: &Path, limits: Limits) -> Result<(Described, Vec<Record
     Ok((about.run, records))
 }
 
-/// The events; also if the decoder panics, there is a result.
+/// Decodes the events. A panic of the decoder becomes an error.
 fn decoded(
     pages: Pages,
     columns: &Columns,
     metadata: &ParquetMetaData,
     about: &About,
 ) -> Result<Vec<Record>, String> {
-    // Nothing of what the decoder has changed until then is used.
+    // After a panic, nothing that the decoder has changed is used.
     let decode = AssertUnwindSafe(|| decode(pages, columns, metadata, about));
     catch_unwind(decode).unwrap_or_else(|_| Err("its pages cannot be decoded".to_owned()))
 }
@@ -212,7 +213,7 @@ fn decode(
 ) -> Result<Vec<Record>, String> {
     let text = |error: ParquetError| error.to_string();
     let mut records = Vec::new();
-    // The file may lie about its number of events: memory is used only as far as rows are read.
+    // The file may lie about its number of events. The reserved memory is used only as far as rows are read.
     records.reserve_exact(usize::try_from(about.events).unwrap_or(0));
     let pages = Arc::new(pages);
     for group in metadata.row_groups() {
@@ -224,13 +225,13 @@ fn decode(
     Ok(records)
 }
 
-/// Takes over a batch of rows.
+/// Appends a batch of rows to `records`.
 fn take(batch: &Batch, nodes: u16, records: &mut Vec<Record>) -> Result<(), String> {
     let before = records.len();
     let mut last = records.last().map_or(0, |record| record.at);
     for row in 0..batch.len() {
         let record = batch.record(row).ok_or_else(|| format!("row {} is no event", before + row))?;
-        // An offset was added to the time.
+        // The time includes an offset, so its limit is higher.
         let fits = Record { at: 0, ..record }.fits(nodes) && record.at < 4 * AT_MAX;
         if !fits || record.at < last {
             return Err(format!("row {} names a node or a time that cannot be there", before + row));
@@ -241,7 +242,7 @@ fn take(batch: &Batch, nodes: u16, records: &mut Vec<Record>) -> Result<(), Stri
     Ok(())
 }
 
-/// What the metadata tells of the run.
+/// The description of the run in the metadata.
 fn about(metadata: &ParquetMetaData, path: &Path) -> Result<About, AnalysisError> {
     #[derive(Deserialize)]
     struct Version {
@@ -279,7 +280,7 @@ mod tests {
     use intendant_core::{ChannelId, Key, NodeId, Tick};
     use intendant_trace::{Access, Event, Trace, What};
 
-    /// Files that were made to look like ours have the right sums: here, sums are not compared.
+    /// Forged files can have the right checksum, so this test does not compare checksums.
     #[test]
     fn pages_with_any_byte_changed_are_decoded_or_refused() {
         let event = |at: u64| Event {

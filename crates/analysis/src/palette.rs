@@ -10,12 +10,12 @@ use serde::Serialize;
 pub const COLOURS: [&str; 8] =
     ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#332288"];
 
-/// A key that is on its way.
+/// The colour of a key that is on its way.
 pub const MOVING_COLOUR: &str = "#ffffff";
-/// A key whose owner is not known.
+/// The colour of a key whose owner is not known.
 pub const UNKNOWN_COLOUR: &str = "#d9d9d9";
 
-/// What lies over the colour of a node.
+/// The pattern over the colour of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
@@ -27,7 +27,7 @@ pub enum Pattern {
     Vertical,
     /// White horizontal lines: nodes 24 to 31.
     Horizontal,
-    /// A white grid: nodes 32 to 39, and so on from the start.
+    /// A white grid: nodes 32 to 39. From node 40 on, the looks repeat.
     Grid,
 }
 
@@ -36,11 +36,11 @@ pub enum Pattern {
 pub struct Look {
     /// Its colour, `#rrggbb`.
     pub colour: &'static str,
-    /// What lies over it.
+    /// The pattern over it.
     pub pattern: Pattern,
 }
 
-/// How a node looks. Forty nodes look different from each other.
+/// The look of a node. Forty nodes look different from each other.
 #[must_use]
 pub fn look(node: u16) -> Look {
     const PATTERNS: [Pattern; 5] =

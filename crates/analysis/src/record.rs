@@ -7,8 +7,8 @@ use serde::Serialize;
 /// The key of events about no key.
 pub(crate) const NO_KEY: u64 = u64::MAX;
 
-/// Later times are not ours: 285 years. Sums of times and offsets fit into any number of 64 bits, and JSON
-/// shows them exactly.
+/// The limit of times: 285 years. A real run has no later times. Sums of times and offsets fit into any
+/// number of 64 bits, and JSON shows them exactly.
 pub(crate) const AT_MAX: u64 = 1 << 53;
 
 /// An event of a run: the record of a file ([`Event::to_record`]), and the node in its spare bytes.
@@ -65,7 +65,7 @@ impl Record {
         self.key != NO_KEY
     }
 
-    /// Whether the event belongs into a run of `nodes` nodes.
+    /// Whether the event can belong to a run of `nodes` nodes.
     pub(crate) fn fits(self, nodes: u16) -> bool {
         let names_none = !kind(self).is_some_and(|kind| kind.has_peer);
         self.at < AT_MAX && self.node < nodes && (names_none || self.peer < nodes)
@@ -109,7 +109,7 @@ pub(crate) enum Detail {
 /// How a kind of event appears in tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// In records.
+    /// Its code in records.
     code: u8,
     /// The variant, if the name depends on it.
     variant_code: Option<u8>,
@@ -171,7 +171,7 @@ pub(crate) const CAUSES: [&str; 4] = ["asked", "began", "ended", "ordered"];
 /// The causes that name a node.
 const CAUSES_OF_NODES: [u8; 2] = [1, 2];
 
-/// The kind of a record; `None` if this version knows none.
+/// The kind of a record; `None` if this version does not know it.
 pub(crate) fn kind(record: Record) -> Option<&'static Kind> {
     kind_index(record).map(|at| &KINDS[at])
 }
@@ -184,7 +184,7 @@ pub(crate) fn kind_index(record: Record) -> Option<usize> {
     KINDS.iter().position(is)
 }
 
-/// An event as a row of a table: what merged files and JSON show. A column that says nothing about a kind of
+/// An event as a row of a table, as in merged files and JSON. A column without a meaning for the kind of
 /// event is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Flat {
@@ -198,7 +198,8 @@ pub struct Flat {
     pub key: Option<u64>,
     /// What happened.
     pub kind: &'static str,
-    /// The other node: the next owner, the owner before, the holder, the node that answered or receives.
+    /// The other node: the next owner, the previous owner, the holder of a replica, the node that answered,
+    /// or the receiver.
     pub peer: Option<u16>,
     /// `pull`, `push` or `set`.
     pub access: Option<&'static str>,

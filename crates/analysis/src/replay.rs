@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "place")]
 pub enum Place {
-    /// Not known: the run's header tells no homes, and no event of the key has happened yet.
+    /// Not known: the run's header does not determine homes, and no event of the key has happened yet.
     Unknown,
     /// A node owns it.
     At {
@@ -17,7 +17,7 @@ pub enum Place {
     },
     /// It is on its way.
     Moving {
-        /// The owner before.
+        /// The previous owner.
         from: u16,
         /// The next owner.
         to: u16,
@@ -35,10 +35,11 @@ impl Place {
     }
 }
 
-/// Events that do not fit to what was known, by kind of disagreement. The analysis goes on with the event.
+/// Events that contradict what was known, by kind of contradiction. The analysis believes the event and goes
+/// on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Inconsistencies {
-    /// Arrivals that precede their departure: clocks are less exact than that.
+    /// Arrivals that precede their departure, because the clocks are not exact enough.
     pub early_arrivals: u64,
     /// Departures from nodes that did not own the key.
     pub departures: u64,
@@ -51,7 +52,8 @@ pub struct Inconsistencies {
 }
 
 impl Inconsistencies {
-    /// Those that tell that other events are missing, or that the places of keys are not certain.
+    /// The number of contradictions which show that other events are missing, or that the places of keys are
+    /// not certain.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.departures.saturating_add(self.arrivals).saturating_add(self.replicas)
@@ -90,14 +92,14 @@ pub(crate) struct Change {
     pub(crate) intent: Option<(u16, bool)>,
 }
 
-/// What is known of a key.
+/// What is known about a key.
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) place: Place,
     replicas: Nodes,
     intents: Nodes,
     pub(crate) inconsistencies: Inconsistencies,
-    /// A departure that must still come, because the arrival came first: from and to.
+    /// A departure (from, to) that must still come, because its arrival came first.
     late: Option<(u16, u16)>,
 }
 
@@ -114,7 +116,7 @@ impl Replay {
         replay
     }
 
-    /// Begins with another key; inconsistencies add up.
+    /// Begins with another key. Inconsistencies of all keys add up.
     pub(crate) fn start(&mut self, home: Option<u16>) {
         self.place = home.map_or(Place::Unknown, |node| Place::At { node });
         self.replicas.clear();
@@ -122,7 +124,7 @@ impl Replay {
         self.late = None;
     }
 
-    /// An event of the key at a node.
+    /// Applies an event of the key at a node. Returns what the event changes.
     pub(crate) fn hear(&mut self, node: u16, what: &What) -> Change {
         let mut change = Change::default();
         #[expect(clippy::wildcard_enum_match_arm, reason = "other events do not move keys")]
@@ -130,7 +132,7 @@ impl Replay {
             What::Left { to: NodeId(to), .. } => change.place = self.left(node, *to),
             What::Arrived { from: NodeId(from), .. } => {
                 change.place = self.arrived(*from, node);
-                // A replica that becomes the main copy ends with that.
+                // A replica ends when it becomes the main copy.
                 change.replica = self.replicas.set(node, false).then_some((node, false));
             }
             What::ReplicaSetUp => {

@@ -13,19 +13,19 @@ use intendant_trace::{Event, Filter, Header, Trace};
 use serde::Serialize;
 use std::path::Path;
 
-/// What is not as it should be with a run. Nothing of this prevents an analysis.
+/// A problem with the traces of a run. It does not prevent an analysis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The node; `None` if it is about the run.
+    /// The node; `None` if the problem concerns the whole run.
     pub node: Option<u16>,
-    /// What is wrong, and what follows.
+    /// What is wrong, and what follows from it.
     pub text: String,
 }
 
 /// The events of all nodes of a run, in the order of their times.
 ///
 /// The clock of the run is that of the node with the lowest rank that has a trace. If events of other nodes
-/// would be before its 0, all times are later by the same amount.
+/// would have negative times, all times are shifted by the same amount.
 #[derive(Debug)]
 pub struct Run {
     header: Header,
@@ -58,7 +58,7 @@ impl Run {
     /// The run of traces that are in memory; their headers are those of one run.
     ///
     /// # Errors
-    /// If there is none, or two are of the same node, or of different runs.
+    /// If there is no trace, or if two traces are of the same node or of different runs.
     pub fn of_traces(traces: Vec<Trace>) -> Result<Self, AnalysisError> {
         Self::of_parts(folder::join(traces)?)
     }
@@ -66,11 +66,12 @@ impl Run {
     fn of_parts(parts: Parts) -> Result<Self, AnalysisError> {
         let Parts { header, mut nodes, mut records, ignored } = parts;
         let mut alignment = Alignment::default();
-        // Each node is a part of the records, in the order of nodes.
+        // The records of each node are adjacent, in the order of nodes.
         let (mut rest, mut clocked, mut starts) = (records.as_mut_slice(), Vec::new(), Vec::new());
         for info in nodes.iter().filter(|info| info.file.is_some()) {
             let (own, others) = rest.split_at_mut(usize::try_from(info.events).unwrap_or(0).min(rest.len()));
-            // The threads of a node write one after the other. What happens at a time keeps its order.
+            // The threads of a node write one after the other, so their events must be sorted. Events with
+            // the same time keep their order.
             own.sort_by_key(|record| record.at);
             starts.push(own.first().map(|record| record.at as i64));
             let is_complete = is_complete(info);
@@ -96,7 +97,7 @@ impl Run {
         Ok(Self { ignored, ..Self::assemble(header, nodes, alignment, records) })
     }
 
-    /// Of records in order.
+    /// Assembles a run from records that are in order.
     fn assemble(header: Header, nodes: Vec<NodeInfo>, alignment: Alignment, records: Vec<Record>) -> Self {
         let layout = header.layout();
         let filter = header.filter.parse().unwrap_or_default();
@@ -104,7 +105,7 @@ impl Run {
         Self { header, layout, filter, nodes, alignment, records, ignored: Vec::new(), static_replicas }
     }
 
-    /// What the run is: the header of the first node's file.
+    /// The description of the run: the header of the first node's file.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -134,7 +135,7 @@ impl Run {
         &self.nodes
     }
 
-    /// How the clocks were brought into line.
+    /// How the clocks were aligned.
     #[must_use]
     pub fn alignment(&self) -> &Alignment {
         &self.alignment
@@ -178,7 +179,7 @@ impl Run {
         }
     }
 
-    /// The home of a key, which owns it at the beginning; `None` if it is not known.
+    /// The home of a key, the node that owns it at the beginning; `None` if it is not known.
     #[must_use]
     pub fn home(&self, key: u64) -> Option<u16> {
         self.layout().filter(|layout| layout.contains(Key(key))).map(|layout| layout.home(Key(key)).0)
@@ -190,7 +191,7 @@ impl Run {
         self.static_replicas.contains(key)
     }
 
-    /// The keys of which every node has a replica throughout the run.
+    /// The keys with a replica at every node throughout the run.
     pub(crate) fn static_replicas(&self) -> &Keys {
         &self.static_replicas
     }
@@ -209,7 +210,7 @@ impl Run {
         None
     }
 
-    /// What is not as it should be: missing nodes, dropped events, clocks that contradict each other.
+    /// The problems with the traces: missing nodes, dropped events, clocks that contradict each other.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();

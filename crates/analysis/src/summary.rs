@@ -12,14 +12,14 @@ use intendant_trace::{Mark, What};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Durations.
+/// Statistics of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Durations {
-    /// How many.
+    /// The number of durations.
     pub count: u64,
     /// Their mean, in microseconds.
     pub mean_us: f64,
-    /// What 99 of 100 do not exceed, in microseconds, within an eighth.
+    /// The 99 % quantile, in microseconds, accurate within an eighth.
     pub p99_us: f64,
     /// The longest, in microseconds.
     pub max_us: u64,
@@ -36,31 +36,31 @@ pub struct Link {
     pub bytes: u64,
 }
 
-/// A moment of the run.
+/// A milestone of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Marked {
     /// Its number.
     pub number: u64,
-    /// When it ended at the last node, in microseconds of the run's clock.
+    /// When the last node reached it, in microseconds of the run's clock.
     pub at_us: u64,
 }
 
-/// How the keys that are looked at were managed: numbers of keys.
+/// How the selected keys were managed, in numbers of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Management {
-    /// They never moved, and had no replicas.
+    /// Keys that never moved and had no replicas.
     pub stayed: u64,
-    /// They moved, and had no replicas.
+    /// Keys that moved and had no replicas.
     pub relocated: u64,
-    /// They had replicas, and never moved.
+    /// Keys that had replicas and never moved.
     pub replicated: u64,
-    /// They moved and had replicas.
+    /// Keys that moved and had replicas.
     pub both: u64,
-    /// They are replicated on all nodes throughout.
+    /// Keys that are replicated on all nodes throughout the run.
     pub static_replicas: u64,
 }
 
-/// Shares of the time of all keys that are looked at.
+/// Shares of the total time of all selected keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Roles {
     /// At one node, without replicas.
@@ -73,20 +73,20 @@ pub struct Roles {
     pub replicas: f64,
 }
 
-/// How up to date copies are at a node.
+/// How up to date the copies at a node are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Staleness {
     /// The node.
     pub node: u16,
-    /// How often it sent updates of copies, received them, or agreed on them: turns of its channels.
+    /// How often the node sent, received or agreed on updates of copies, in turns of its channels.
     pub rounds: u64,
-    /// Values in all of them.
+    /// The number of values in all these rounds.
     pub values: u64,
-    /// Time between two of them.
+    /// The time between two rounds.
     pub pause: Durations,
-    /// The last clock that all its workers have reached; `None` if none was told.
+    /// The last clock that all its workers have reached; `None` if the trace has none.
     pub clock: Option<u32>,
-    /// The most by which it was behind the most advanced node.
+    /// By how many clocks it was at most behind the most advanced node.
     pub clocks_behind_max: u32,
 }
 
@@ -103,7 +103,7 @@ pub struct Summary {
     pub filter: String,
     /// Keys of the model.
     pub keys: u64,
-    /// Keys that were traced and are looked at.
+    /// Keys that were traced and are selected.
     pub traced_keys: u64,
     /// Those of them that have events.
     pub active_keys: u64,
@@ -111,35 +111,35 @@ pub struct Summary {
     pub from_us: u64,
     /// The last event.
     pub to_us: u64,
-    /// All nodes of the cluster, with their clocks and what is lost.
+    /// All nodes of the cluster, with the offsets of their clocks and the numbers of lost events.
     pub nodes: Vec<NodeInfo>,
-    /// How the clocks were brought into line.
+    /// How the clocks were aligned.
     pub alignment: Alignment,
-    /// What is not as it should be.
+    /// The problems with the traces.
     pub problems: Vec<Problem>,
-    /// Events that do not fit to each other.
+    /// Events that contradict each other.
     pub inconsistencies: Inconsistencies,
     /// Events by kind and node. Kinds without events are left out.
     pub events: Vec<Kinds>,
-    /// Keys that arrived at another node.
+    /// Arrivals of keys at another node.
     pub relocations: u64,
     /// Replicas that were set up.
     pub replicas: u64,
-    /// Accesses to a key that had been asked for, and was gone again.
+    /// Accesses of a node that had asked for the key, which was gone again.
     pub conflicts: u64,
-    /// Accesses that were served elsewhere.
+    /// Accesses that another node served.
     pub remote: Durations,
     /// Accesses that waited for a key, or a copy, on its way.
     pub waited: Durations,
-    /// From asking for a key to its arrival.
+    /// The time from asking for a key to its arrival.
     pub relocation: Durations,
-    /// Why accesses of both kinds waited, the most frequent cause first.
+    /// The reasons why accesses of both kinds waited, in descending order of frequency.
     pub causes: Vec<Causes>,
-    /// Accesses whose causes were looked for: all, or as many as possible, evenly spread.
+    /// The number of accesses whose causes were searched: all, or as many as possible, evenly spread.
     pub causes_of: u64,
-    /// The longest of both kinds of accesses, with their causes.
+    /// The longest accesses of both kinds, with their causes.
     pub longest: Vec<Wait>,
-    /// Bytes between nodes. Links without are left out.
+    /// Bytes between nodes. Links without traffic are left out.
     pub links: Vec<Link>,
     /// Ends of epochs.
     pub epochs: Vec<Marked>,
@@ -149,7 +149,7 @@ pub struct Summary {
     pub management: Management,
     /// Shares of the time of all keys.
     pub roles: Roles,
-    /// By node.
+    /// How up to date the copies are, by node.
     pub staleness: Vec<Staleness>,
 }
 
@@ -158,9 +158,9 @@ pub struct Summary {
 pub struct Kinds {
     /// Its name, as in merged files.
     pub kind: &'static str,
-    /// All of them.
+    /// The number of events of all nodes.
     pub count: u64,
-    /// By node.
+    /// The number of events by node.
     pub by_node: Vec<u64>,
 }
 
@@ -171,8 +171,8 @@ impl Summary {
         self.links.iter().fold(0, |sum, link| sum.saturating_add(link.bytes))
     }
 
-    /// The mean time of an epoch but the first, in microseconds; of the first, if there is no other. `None`
-    /// without epochs.
+    /// The mean time of an epoch without the first one, in microseconds; if there is only one epoch, its
+    /// time. `None` without epochs.
     #[must_use]
     pub fn epoch_us(&self) -> Option<u64> {
         let (first, last) = (self.epochs.first()?, self.epochs.last()?);
@@ -181,7 +181,7 @@ impl Summary {
         Some(between.unwrap_or(first.at_us.saturating_sub(self.from_us)))
     }
 
-    /// The numbers of an allocation; of the accesses that waited the longest `waits`.
+    /// Summarises an allocation, with the `waits` accesses that waited longest.
     #[must_use]
     pub fn of(allocation: &Allocation, waits: usize) -> Self {
         let run = allocation.run();
@@ -255,7 +255,7 @@ impl Timed {
 
     fn end(self) -> Durations {
         let count = self.histogram.count();
-        // A bucket's middle may be above the longest.
+        // The middle of a bucket may be above the longest duration.
         let p99_us = self.histogram.quantile_us(0.99).min(self.max_us as f64);
         Durations { count, mean_us: self.histogram.mean_us(), p99_us, max_us: self.max_us }
     }
@@ -339,7 +339,7 @@ impl Counter {
                 self.clock_max = self.clock_max.max(*clock);
                 let Some(rounds) = self.rounds.get_mut(usize::from(node)) else { return };
                 let before = rounds.staleness.clock.replace(*clock);
-                // Until now, the node was at its clock before.
+                // Until now, the node was at its previous clock.
                 let behind = self.clock_max - before.unwrap_or(0).min(self.clock_max);
                 let most = &mut rounds.staleness.clocks_behind_max;
                 *most = (*most).max(behind.min(self.clock_max.saturating_sub(1)));

@@ -2,20 +2,20 @@
 
 use crate::replay::Place;
 
-/// Changes of all keys, in the order of keys, and of time for each.
+/// The changes of all keys, in the order of keys and, for each key, of time.
 #[derive(Debug, Default)]
 pub(crate) struct Track {
-    /// By key, the first change; one more at the end.
+    /// By key, the index of its first change; one more entry at the end.
     start: Vec<u32>,
     at: Vec<u64>,
     code: Vec<u16>,
 }
 
-/// The owner is not known.
+/// The code of an owner that is not known.
 const UNKNOWN: u16 = u16::MAX;
-/// The key is on its way.
+/// The code of a key that is on its way.
 const MOVING: u16 = u16::MAX - 1;
-/// Of a node that holds a replica, or has an intent, from then on.
+/// The bit of a code that says that the node holds a replica, or has an intent, from then on.
 const ON: u16 = 1 << 15;
 
 /// The owner as a code.
@@ -35,13 +35,13 @@ pub(crate) fn switch_code((node, is_on): (u16, bool)) -> u16 {
     node | if is_on { ON } else { 0 }
 }
 
-/// The node, and whether it holds a replica from then on.
+/// The node, and whether it holds a replica (or has an intent) from then on.
 pub(crate) fn switch_of(code: u16) -> (u16, bool) {
     (code & !ON, code & ON != 0)
 }
 
 impl Track {
-    /// What is pushed from now on belongs to the next key.
+    /// Begins the next key: later pushes belong to it.
     pub(crate) fn next_key(&mut self) {
         self.start.push(self.at.len() as u32);
     }
@@ -57,7 +57,7 @@ impl Track {
         self.code.shrink_to_fit();
     }
 
-    /// The changes of the key of that position: times and codes.
+    /// The changes of the key at the position `key`: times and codes.
     pub(crate) fn of(&self, key: usize) -> (&[u64], &[u16]) {
         let bounds = self.start.get(key).zip(self.start.get(key + 1));
         let Some((from, to)) = bounds else { return (&[], &[]) };

@@ -1,4 +1,4 @@
-//! A worker that announces what it will use, as one that trains does: some batches ahead.
+//! A worker that announces the keys that it will use some batches ahead, as a training worker does.
 
 use crate::error::BenchError;
 use crate::keys::Drawn;
@@ -8,19 +8,19 @@ use crate::settings::Settings;
 use intendant::{Clock, Element, Worker};
 use std::time::Duration;
 
-/// Batches between announcing and using, as by default in training programs.
+/// Batches between the announcement and the use of a batch, as by default in training programs.
 const AHEAD: usize = 128;
 
-/// Batches that are announced in one go, so that looking at the clocks takes no time beside it.
+/// Batches that are announced in one go, so that the time for reading the clocks is negligible.
 pub(crate) const BURST: usize = 16;
 
-/// Announces batches, and uses them at the clocks that it said.
+/// Announces batches, and uses them at the announced clocks.
 pub(crate) struct Announcer<E> {
     drawn: Drawn,
     values: Vec<E>,
     /// Batches announced so far.
     announced: usize,
-    /// What announcing took, all batches together.
+    /// The cost of announcing, all batches together.
     pub(crate) spent: Spent,
 }
 
@@ -52,7 +52,8 @@ impl<E: Element> Announcer<E> {
                 let clock = worker.clock().0 as usize;
                 let keys = self.drawn.call(clock);
                 worker.pull(keys, &mut self.values)?;
-                // Up and down, so that values stay small; much less would change none, and send no update.
+                // Updates alternate between up and down, so that values stay small. Much smaller updates
+                // would not change the values, and would not be sent.
                 self.values.fill(E::from_f64(if clock.is_multiple_of(2) { 0.25 } else { -0.25 }));
                 let _ticket = worker.push_async(keys, &self.values)?;
                 worker.advance_clock();
@@ -64,14 +65,15 @@ impl<E: Element> Announcer<E> {
         }
     }
 
-    /// The limit: appends the keys of as many batches to a list until `time` is over. Returns how many
-    /// batches, and what it took.
+    /// The limit: appends the keys of as many batches to a list until `time` is over. Returns the number of
+    /// batches and the cost.
     pub(crate) fn append(&self, time: Duration) -> (u64, Spent) {
         let (begun, mut batches) = (now(), 0);
         let (mut list, mut spent) = (Vec::new(), Spent::default());
         loop {
             let (wall, cpu) = (now(), thread_cpu_ns());
-            // Its room is there: the taker of the announcements gives back what grew.
+            // The list keeps its memory, because the reader of the announcements also returns the list that
+            // grew.
             list.clear();
             for _ in 0..BURST {
                 list.extend_from_slice(self.drawn.call(batches));

@@ -1,4 +1,4 @@
-//! The command line, as it is typed. [`crate::settings`] makes sense of it.
+//! The command line, as it is typed. [`crate::settings`] interprets it.
 
 use clap::{Parser, ValueEnum};
 use intendant::{ElementType, Technique, Transport};
@@ -76,7 +76,7 @@ pub(crate) struct Args {
 
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        // A day; and what is shorter than a microsecond measures nothing.
+        // At most a day. Less than a microsecond measures nothing.
         Ok(seconds) if (1e-6..=86_400.0).contains(&seconds) => Ok(seconds),
         _ => Err("a number of seconds above 0, at most 86400".to_owned()),
     }
@@ -108,7 +108,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// As on the command line.
+    /// The name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -124,7 +124,7 @@ impl Mode {
     }
 }
 
-/// What accesses to parameters of this node are measured beside.
+/// The limit next to which accesses to parameters of this node are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Limit {
     /// A flat array for each thread.
@@ -145,7 +145,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// As on the command line.
+    /// The name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Shared => "shared",
@@ -164,7 +164,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// As on the command line.
+    /// The name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Pull => "pull",
@@ -182,7 +182,7 @@ pub(crate) enum Dist {
 }
 
 impl Dist {
-    /// As on the command line.
+    /// The name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",

@@ -24,7 +24,8 @@ pub(crate) enum BenchError {
         /// Why it failed.
         source: io::Error,
     },
-    /// The operating system refused something, or the other node did not do what both agreed on.
+    /// The operating system reported an error, or the other node did not follow the protocol of the
+    /// measurement.
     #[error("{0}")]
     Other(String),
 }
@@ -42,7 +43,7 @@ impl BenchError {
         }
     }
 
-    /// For `map_err` at the plain connection.
+    /// The argument of `map_err` for errors of the plain connection.
     pub(crate) fn plain(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Plain { what, source }
     }

@@ -9,10 +9,10 @@ use crate::settings::Settings;
 use intendant::Element;
 use std::time::Duration;
 
-/// Heartbeats come once per second, so that a shorter round would count one more or one less.
+/// Heartbeats come once per second, so a shorter round would count one more or one less.
 const ROUND_SECONDS_MIN: f64 = 2.0;
 
-/// How often a waiting launcher checks that the cluster still runs.
+/// How often a resting node checks that the cluster still runs: as often as a waiting launcher.
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Result<Vec<Row>, BenchError> {
@@ -35,7 +35,7 @@ pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Resul
     Ok(vec![row])
 }
 
-/// Does nothing, as a worker that reads a large file.
+/// Does nothing, like a worker that reads a large file.
 fn rest<E: Element>(pair: &mut Pair<E>, time: Duration) -> Result<(), BenchError> {
     let begun = now();
     loop {

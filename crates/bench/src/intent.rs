@@ -1,4 +1,4 @@
-//! Intents: what a worker pays to announce what it will use, and what its node does about it.
+//! Intents: the cost for a worker of announcing the keys that it will use, and what its node does about them.
 
 use crate::announce::Announcer;
 use crate::error::BenchError;
@@ -16,7 +16,7 @@ pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Resul
     Ok(vec![one, row(settings, pair, &mut announcer, "intent-both", true)?])
 }
 
-/// A turn of the limit and one of ours, at the first node.
+/// A turn of the limit and one of the measurement, at the first node.
 struct Round {
     limit: Spent,
     ours: Spent,
@@ -38,7 +38,7 @@ fn row<E: Element>(
         pair.turn(|pair| if both || pair.is_first() { announcer.work(&mut pair.worker, time) } else { Ok(0) })
             .map(|loads| (loads, announcer.spent, announcer.append(time)))
     };
-    // By the end of this, keys that no other worker wants are here.
+    // By the end of this turn, keys that no other worker wants are here.
     ours(pair)?;
     let before = pair.node.management()?;
     let (mut rounds, mut announced) = (Vec::new(), 0.0);

@@ -13,12 +13,12 @@ pub(crate) const ZIPF_EXPONENT: f64 = 1.1;
 /// Keys drawn ahead, per thread; enough that no cache remembers the sequence.
 const KEYS_DRAWN: usize = 1 << 20;
 
-/// Where hot keys are in the key space: the hottest is at the place of 0.
+/// The positions of hot keys in the key space: 0 is mapped to the hottest key.
 pub(crate) fn spread(keys: u64) -> Permutation {
     Permutation::new(keys, 7)
 }
 
-/// The keys of calls, which start over when all were used.
+/// The keys of calls, which repeat when all have been used.
 pub(crate) struct Drawn {
     keys: Vec<Key>,
     batch: usize,
@@ -31,25 +31,25 @@ impl Drawn {
         Self { keys: draw(dist, keys, calls * batch, seed), batch }
     }
 
-    /// The same of the keys of a list, by their places in it.
+    /// Like [`Drawn::new`], for the keys of a list: the distribution is over their positions in the list.
     pub(crate) fn of(list: &[Key], dist: Dist, batch: usize, seed: u64) -> Self {
         let mut drawn = Self::new(dist, list.len() as u64, batch, seed);
         drawn.keys.iter_mut().for_each(|key| *key = list[key.index()]);
         drawn
     }
 
-    /// Those of a call.
+    /// The keys of a call.
     pub(crate) fn call(&self, call: usize) -> &[Key] {
         let calls = self.keys.len() / self.batch;
         &self.keys[(call % calls) * self.batch..][..self.batch]
     }
 }
 
-/// `count` different keys below `keys`, which there must be; in no particular order.
+/// `count` different keys below `keys`, in no particular order. There must be that many.
 pub(crate) fn distinct(dist: Dist, keys: u64, count: usize, seed: u64) -> Vec<Key> {
     let mut taken = vec![false; keys as usize];
     let drawn = draw(dist, keys, 4 * count, seed);
-    // The rest, if the distribution has drawn the same ones again and again.
+    // The remaining keys, if the distribution has drawn the same keys again and again.
     let order = Permutation::new(keys, seed);
     let others = (0..keys).map(|at| Key(order.apply(at)));
     drawn

@@ -1,5 +1,5 @@
-//! The limit: a gather or add over plain memory, without role or bookkeeping; and without latch, or with
-//! little else than that.
+//! The limit: a gather or add over plain memory, without roles and bookkeeping, and without a latch or with
+//! little more than a latch.
 
 use crate::args::Op;
 use intendant::{Element, Key};

@@ -40,9 +40,9 @@ struct Accesses<E> {
 }
 
 enum Limit<E> {
-    /// Of each thread: it knows no sharing.
+    /// One per thread: nothing is shared.
     Plain(Plain<E>),
-    /// Of all threads.
+    /// One for all threads.
     Latched(Arc<Latched<E>>),
 }
 
@@ -60,7 +60,8 @@ impl<E: Element> Accesses<E> {
 
 impl<E: Element> Work<E> for Accesses<E> {
     fn prepare(&mut self) {
-        // Updates of zero would be the same work; these keep the values finite however long it runs.
+        // Updates of zero would be the same work. These updates keep the values finite, however long the
+        // measurement runs.
         self.values.fill(E::from_f64(1e-30));
     }
 

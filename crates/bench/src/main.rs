@@ -1,9 +1,9 @@
-//! `intendant-bench`: what operations cost, beside what the machine allows.
+//! `intendant-bench` measures the cost of operations next to a limit of the machine.
 //!
-//! Every mode runs its own limit in the same processes, in turn with the measurement, and prints the ratio:
-//! that is the number to quote. Seconds of two runs, or of two machines, do not compare.
+//! Every mode runs its own limit in the same processes, in turn with the measurement, and prints the ratio,
+//! which is the number to quote. Seconds of different runs or machines are not comparable.
 //!
-//! Modes of one process take turns in `turns`, modes of two in `pair`.
+//! `turns` has the turns of modes with one process, `pair` the turns of modes with two.
 
 mod announce;
 mod args;
@@ -47,9 +47,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures; the exit code.
+/// Runs the measurement. Returns the exit code.
 fn run(settings: &Settings) -> Result<u8, BenchError> {
-    // Once: nodes have the same command line.
+    // Only once: the nodes have the same command line.
     if std::env::var_os("INTENDANT_LAUNCHED").is_none() {
         for option in &settings.unused {
             eprintln!("intendant-bench: note: mode {} does not use {option}", settings.mode.name());
@@ -77,7 +77,7 @@ fn run_with<E: Element>(settings: &Settings) -> Result<u8, BenchError> {
         Mode::Memory => memory::rows::<E>(settings)?,
         Mode::Sample => sample::rows::<E>(settings)?,
     };
-    // The processes that mode memory measures have said what they had to.
+    // A process that mode memory measures has already printed its number.
     if settings.resident.is_some() {
         return Ok(0);
     }
@@ -85,7 +85,7 @@ fn run_with<E: Element>(settings: &Settings) -> Result<u8, BenchError> {
     Ok(0)
 }
 
-/// What one of two nodes does.
+/// The work of one of two nodes.
 type Measure<E> = fn(&Settings, &mut Pair<E>) -> Result<Vec<Row>, BenchError>;
 
 /// Measures between two processes; the first node writes what both measured.

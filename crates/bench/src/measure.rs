@@ -14,7 +14,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// In microseconds.
+/// A duration in microseconds.
 pub(crate) fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
@@ -34,8 +34,8 @@ fn clock_ns(clock: rustix::time::ClockId) -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// Calls `work` with 0, 1, … until `time` is over, looking at the clock every `stride` calls. Returns what
-/// one call took.
+/// Calls `work` with 0, 1, … until `time` is over, looking at the clock every `stride` calls. Returns the
+/// cost of one call.
 pub(crate) fn per_call(time: Duration, stride: usize, mut work: impl FnMut(usize)) -> Spent {
     let (wall, cpu) = (now(), thread_cpu_ns());
     let mut calls = 0;
@@ -64,7 +64,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// The spread of at least one value.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -73,7 +73,7 @@ impl Spread {
     }
 }
 
-/// The value below which `share` of the sorted `values` lie.
+/// The value below which the part `share` of the sorted values lies.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(((sorted.len().max(1) - 1) as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 /// How much larger the larger model is.
 const FACTOR: u64 = 4;
 
-/// Where the operating system says how much is resident.
+/// The file in which the operating system reports how much memory is resident.
 const STATM: &str = "/proc/self/statm";
 
 pub(crate) fn rows<E: Element>(settings: &Settings) -> Result<Vec<Row>, BenchError> {
@@ -37,7 +37,7 @@ pub(crate) fn rows<E: Element>(settings: &Settings) -> Result<Vec<Row>, BenchErr
     Ok(vec![row])
 }
 
-/// Resident bytes of a process with a model of so many keys.
+/// The resident bytes of a process with a model of `keys` keys.
 fn resident(settings: &Settings, keys: u64) -> Result<f64, BenchError> {
     let failed = |what: String| BenchError::Other(format!("a process with {keys} keys: {what}"));
     let program = std::env::current_exe().map_err(|error| failed(format!("this program's path: {error}")))?;
@@ -55,7 +55,7 @@ fn resident(settings: &Settings, keys: u64) -> Result<f64, BenchError> {
     text.trim().parse().map_err(|_| failed(format!("said '{}'", text.trim())))
 }
 
-/// The measured process: starts a node and says how much is resident.
+/// The measured process: starts a node and prints how many bytes are resident.
 #[expect(clippy::print_stdout, reason = "the process that asked reads it")]
 fn println_resident<E: Element>(settings: &Settings) -> Result<(), BenchError> {
     let node = node::alone::<E>(settings)?;

@@ -1,5 +1,5 @@
-//! Two node processes, which the modes between processes measure: they are started, meet, work in turns, and
-//! tell each other what a turn took.
+//! Two node processes, for the modes that measure between processes. They start, meet, work in turns, and
+//! send each other the cost of each turn.
 
 use crate::args::Mode;
 use crate::error::BenchError;
@@ -11,7 +11,7 @@ use intendant::launch::Launch;
 use intendant::{Element, Node, NodeConfig, NodeId, Rendezvous, Worker};
 use std::time::Duration;
 
-/// Nodes of such a cluster.
+/// Number of nodes of such a cluster.
 pub(crate) const NODES: usize = 2;
 
 /// The first node, which decides how long a turn is, and prints.
@@ -19,14 +19,14 @@ const FIRST: NodeId = NodeId(0);
 
 /// What this process is.
 pub(crate) enum Part {
-    /// The one that the user started; the nodes have ended with this exit code.
+    /// The process that the user started. The nodes have ended, with this exit code.
     Launcher(u8),
     /// A node, which has yet to join.
     Node(Rendezvous),
 }
 
-/// Starts two copies of this process and waits for them, unless it is such a copy itself (or a launcher
-/// started it: then there must be two).
+/// Starts two copies of this process and waits for them, unless this process is such a copy itself, or a
+/// launcher started it. A launcher must have started two processes.
 pub(crate) fn part(mode: Mode) -> Result<Part, BenchError> {
     match Rendezvous::from_env()? {
         None => Ok(Part::Launcher(Launch::this_program(NODES)?.run()?)),
@@ -41,18 +41,18 @@ pub(crate) fn part(mode: Mode) -> Result<Part, BenchError> {
     }
 }
 
-/// What a node's part of a turn took.
+/// The cost of a node's part of a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// How often it did what it did.
+    /// Number of calls.
     pub(crate) calls: f64,
-    /// Until its own part was done.
+    /// Wall time until the node's own part was done.
     pub(crate) wall_ns: f64,
-    /// Of the whole process, until both were done.
+    /// CPU time of the whole process, until both nodes were done.
     pub(crate) cpu_ns: f64,
-    /// Of its worker's thread.
+    /// CPU time of the worker's thread.
     pub(crate) worker_cpu_ns: f64,
-    /// What it sent, without the transport's own.
+    /// Bytes that the node sent, without the transport's own bytes.
     pub(crate) bytes: f64,
 }
 
@@ -75,7 +75,7 @@ impl Load {
     }
 }
 
-/// What both nodes' parts of a turn took, by node.
+/// The cost of both nodes' parts of a turn, by node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Loads(pub(crate) [Load; NODES]);
 
@@ -85,12 +85,12 @@ impl Loads {
         self.0[0].cpu_ns + self.0[1].cpu_ns
     }
 
-    /// Until the slower node was done.
+    /// Wall time until the slower node was done.
     pub(crate) fn wall_ns(&self) -> f64 {
         self.0[0].wall_ns.max(self.0[1].wall_ns)
     }
 
-    /// Both together.
+    /// Adds the cost of other turns.
     pub(crate) fn add(&mut self, other: &Self) {
         for (load, more) in self.0.iter_mut().zip(&other.0) {
             load.calls += more.calls;
@@ -121,7 +121,7 @@ impl<E: Element> Pair<E> {
         config: NodeConfig<E>,
         at: Rendezvous,
     ) -> Result<Self, BenchError> {
-        // Before the first thread starts: they all inherit it.
+        // The process is pinned before it starts its first thread, because all threads inherit the setting.
         pin::pin(settings.cores, if at.local().1 > 1 { at.local().0 } else { 0 })?;
         let host = at.coordinator().host.clone();
         let mut node = Node::join(config, at)?;
@@ -129,7 +129,7 @@ impl<E: Element> Pair<E> {
         let raw = if node.rank() == FIRST {
             let door = Door::open(&host, node.links().unix + node.links().shm > 0)?;
             tell(&mut worker, door.text())?;
-            // The other node has connected, or the cluster has failed.
+            // After this, the other node has connected, or the cluster has failed.
             tell(&mut worker, "")?;
             door.accept()?
         } else {
@@ -146,8 +146,8 @@ impl<E: Element> Pair<E> {
         self.node.rank() == FIRST
     }
 
-    /// A turn: both nodes begin at the same time, each does its `work`, which returns how often it did it,
-    /// and waits for the other.
+    /// Runs a turn: both nodes begin at the same time; each does its `work`, which returns the number of
+    /// calls, and waits for the other.
     pub(crate) fn turn(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<u64, BenchError>,
@@ -170,8 +170,8 @@ impl<E: Element> Pair<E> {
         }
     }
 
-    /// Turns until they took `time` together, by the first node's clock: both nodes take equally many. `work`
-    /// gets a turn's number.
+    /// Runs turns until they have taken `time` together, by the first node's clock, so both nodes run equally
+    /// many turns. `work` gets the number of the turn.
     pub(crate) fn turns(
         &mut self,
         time: Duration,
@@ -193,7 +193,7 @@ impl<E: Element> Pair<E> {
     }
 }
 
-/// What each node tells the other.
+/// Sends a text to the other node. Returns the texts of both nodes.
 fn tell<E: Element>(worker: &mut Worker<E>, text: &str) -> Result<Vec<Vec<u8>>, BenchError> {
     Ok(worker.gather("address", text.as_bytes().to_vec())?)
 }

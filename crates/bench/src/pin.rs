@@ -1,11 +1,12 @@
-//! Where a node process runs. Whether two processes share a core decides about half of what a message between
-//! them takes, so both sides are placed alike, and the limit, which runs on the same threads, with them.
+//! The placement of a node process on cores. Whether two processes share a core decides about half of the
+//! cost of a message between them. So both nodes are placed alike, and the limit, which runs on the same
+//! threads, is placed with them.
 
 use crate::args::Cores;
 use crate::error::BenchError;
 
-/// Keeps this process, the `index`-th on its machine, and all threads that it starts from now on to where
-/// `cores` says.
+/// Pins this process, the `index`-th on its machine, and all threads that it starts from now on, as `cores`
+/// says.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn pin(cores: Cores, index: usize) -> Result<(), BenchError> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -16,7 +17,7 @@ pub(crate) fn pin(cores: Cores, index: usize) -> Result<(), BenchError> {
         Cores::Apart => index,
         Cores::Together => 0,
     };
-    // Only those that this process may use: there may be fewer than the machine has.
+    // Only the cores that this process may use, which may be fewer than the machine has.
     let allowed = sched_getaffinity(None).map_err(refused)?;
     let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
     let Some(core) = allowed.get(place % allowed.len().max(1)) else { return Ok(()) };
@@ -25,7 +26,7 @@ pub(crate) fn pin(cores: Cores, index: usize) -> Result<(), BenchError> {
     sched_setaffinity(None, &only).map_err(refused)
 }
 
-/// Elsewhere processes cannot be kept to a core.
+/// On other systems, processes cannot be pinned.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn pin(_cores: Cores, _index: usize) -> Result<(), BenchError> {
     Ok(())

@@ -1,5 +1,6 @@
-//! The limit of whatever sends messages: a plain connection between the two node processes, of the same kind
-//! as those of the parameter server, used by the same threads that otherwise call it.
+//! The limit of all operations that send messages: a plain connection between the two node processes. It is
+//! of the same kind as the connections of the parameter server, and the same threads use it that otherwise
+//! call the parameter server.
 
 use crate::error::BenchError;
 use crate::measure::{micros, now};
@@ -11,18 +12,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// What one write of a copy hands over. More gains nothing, and less costs system calls.
+/// Bytes of one write of a copy. Larger writes gain nothing, and smaller ones cost system calls.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// A peer that says nothing for so long is gone or stopped.
+/// A peer that is silent for this long is gone or stopped.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// First byte of a message: another one follows.
+/// First byte of a message that is followed by another one.
 const MORE: u8 = 1;
-/// First byte of a message: it is the last.
+/// First byte of the last message.
 const LAST: u8 = 0;
 
-/// A number that both nodes know, and strangers do not: the first bytes of a connection.
+/// A number that both nodes know and strangers do not know. A connection begins with it.
 type Key = [u8; 8];
 
 /// How long a connection may take to show the key.
@@ -42,11 +43,11 @@ pub(crate) struct Raw {
     buffer: Vec<u8>,
 }
 
-/// Where one node waits for the other to connect.
+/// The socket at which one node waits for the other to connect.
 #[derive(Debug)]
 pub(crate) struct Door {
     socket: Socket,
-    /// What the other node has to know.
+    /// The address and the key, as the other node needs them.
     text: String,
     key: Key,
 }
@@ -58,7 +59,8 @@ enum Socket {
 }
 
 impl Door {
-    /// On the address at which the nodes met, or, if the nodes use them, on a Unix socket.
+    /// Opens a door on the address at which the nodes met, or, if the nodes use Unix sockets, on a Unix
+    /// socket.
     pub(crate) fn open(host: &str, unix: bool) -> Result<Self, BenchError> {
         let key = RandomState::new().build_hasher().finish();
         let open = || {
@@ -74,12 +76,13 @@ impl Door {
         Ok(Self { socket, text, key: key.to_le_bytes() })
     }
 
-    /// What the other node has to know.
+    /// The address and the key, as the other node needs them.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The connection of the other node, which has connected already; strangers are hung up on.
+    /// Returns the connection of the other node, which has already connected. Connections of strangers are
+    /// closed.
     pub(crate) fn accept(self) -> Result<Raw, BenchError> {
         loop {
             let accepted = match &self.socket {
@@ -103,7 +106,7 @@ fn address(name: &str) -> io::Result<std::os::unix::net::SocketAddr> {
     std::os::unix::net::SocketAddr::from_abstract_name(name)
 }
 
-/// Other systems have no abstract names, and nodes use TCP.
+/// Other systems have no abstract names of sockets; there, nodes use TCP.
 #[cfg(not(target_os = "linux"))]
 fn address(_: &str) -> io::Result<std::os::unix::net::SocketAddr> {
     Err(ErrorKind::Unsupported.into())
@@ -144,7 +147,7 @@ impl Raw {
         Ok(Self { stream, buffer: Vec::new() })
     }
 
-    /// What a limit is called: `what`, over a connection of this kind.
+    /// The name of a limit: `what` over a connection of this kind.
     pub(crate) fn limit(&self, what: &str) -> String {
         let kind = match self.stream {
             Stream::Tcp(_) => "TCP",
@@ -172,8 +175,8 @@ impl Raw {
         }
     }
 
-    /// Sends `request` bytes and waits for `response` bytes, again and again until `time` is over. Times in
-    /// microseconds go to `times`; returns how many there were. The other end calls [`Raw::answer`].
+    /// Sends `request` bytes and waits for `response` bytes, again and again until `time` is over. Appends
+    /// the times in microseconds to `times`, and returns their number. The other end calls [`Raw::answer`].
     pub(crate) fn ask(
         &mut self,
         request: usize,
@@ -209,8 +212,8 @@ impl Raw {
         }
     }
 
-    /// Writes one stream until `time` is over and all of it was read; returns how many bytes it was. The
-    /// other end calls [`Raw::drain`].
+    /// Writes one stream until `time` is over, and waits until all of it was read. Returns its number of
+    /// bytes. The other end calls [`Raw::drain`].
     pub(crate) fn pour(&mut self, time: Duration) -> Result<u64, BenchError> {
         let (begun, mut pieces) = (now(), 0);
         loop {
@@ -237,8 +240,8 @@ impl Raw {
         }
     }
 
-    /// Sends `send` bytes and receives `receive` bytes at the same time. The other end calls it with the
-    /// numbers exchanged.
+    /// Sends `send` bytes and receives `receive` bytes at the same time. The other end calls it with the two
+    /// numbers swapped.
     pub(crate) fn exchange(&mut self, send: usize, receive: usize) -> Result<(), BenchError> {
         self.reserve(PIECE_BYTES);
         self.stream.set_nonblocking(true).map_err(BenchError::plain("cannot set its options"))?;

@@ -1,7 +1,7 @@
-//! Relocation: what it takes to move values between two processes, many at a time and one batch alone.
+//! Relocation: the cost of moving values between two processes, many at a time and one batch alone.
 //!
-//! One half of the keys is at one node, the other half at the other; then both nodes localize what the other
-//! one has, all over. So at each node as many keys arrive as leave.
+//! Each node has one half of the keys. Then both nodes localize all keys of the other node, again and again.
+//! So at each node, as many keys arrive as leave.
 
 use crate::error::BenchError;
 use crate::measure::{Spread, micros, now, quantile};
@@ -29,7 +29,7 @@ pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Resul
         in_flight: settings.in_flight,
         moved: 0,
     };
-    // Each node takes one half; wherever the keys were, from now on all of them change places.
+    // Each node takes one half, wherever the keys were before. From now on, all keys change places in a swap.
     pair.turn(|pair| mover.take_own(pair, &mut Vec::new()))?;
     let before = pair.node.management()?.relocations;
     mover.moved = 0;
@@ -43,7 +43,7 @@ pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Resul
     Ok(rows)
 }
 
-/// Both nodes take what the other one has.
+/// Both nodes take the keys of the other node.
 fn many<E: Element>(settings: &Settings, pair: &mut Pair<E>, mover: &mut Mover) -> Result<Row, BenchError> {
     let (time, batch) = (settings.turn(), settings.batch as f64);
     let mut swaps =
@@ -107,14 +107,14 @@ fn alone<E: Element>(settings: &Settings, pair: &mut Pair<E>, mover: &mut Mover)
     Ok(row)
 }
 
-/// Per key that arrives at the first node.
+/// Wall time per key that arrives at the first node.
 fn wall(loads: &Loads, batch: f64) -> f64 {
     loads.wall_ns() / (loads.0[0].calls * batch)
 }
 
 fn fill(rounds: &[(Loads, Loads)], batch: f64, row: &mut Row) {
     let median = |of: &dyn Fn(&(Loads, Loads)) -> f64| Spread::of(rounds.iter().map(of)).median;
-    // CPU time is that of both processes, so it is divided by the keys that arrived at either.
+    // CPU time is that of both processes, so it is divided by the keys that arrived at either node.
     let cpu = |loads: &Loads| loads.cpu_ns() / ((loads.0[0].calls + loads.0[1].calls) * batch);
     row.wall_ns_per_key = median(&|(_, ours)| wall(ours, batch));
     row.limit_wall_ns_per_key = median(&|(limit, _)| wall(limit, batch));
@@ -125,17 +125,18 @@ fn fill(rounds: &[(Loads, Loads)], batch: f64, row: &mut Row) {
 
 /// Knows which half of the keys is here.
 struct Mover {
-    /// In batches.
+    /// Both halves of the keys, in batches.
     halves: [Vec<Vec<Key>>; 2],
     /// Whether this node's half is the second.
     swapped: bool,
     in_flight: usize,
-    /// Keys that were elsewhere.
+    /// Number of keys that were elsewhere when they were localized.
     moved: u64,
 }
 
 impl Mover {
-    /// Brings the half that is this node's by now. Times of calls go to `times`; returns how many there were.
+    /// Localizes the half that belongs to this node by now. Appends the times of calls to `times`, and
+    /// returns their number.
     fn take_own<E: Element>(&mut self, pair: &mut Pair<E>, times: &mut Vec<f64>) -> Result<u64, BenchError> {
         let mut flying: VecDeque<(Ticket, Instant)> = VecDeque::new();
         let mut finish = |pair: &mut Pair<E>, flying: &mut VecDeque<(Ticket, Instant)>| {
@@ -160,14 +161,14 @@ impl Mover {
         Ok(own.len() as u64)
     }
 
-    /// The nodes change halves.
+    /// Exchanges the halves of the nodes.
     fn swap<E: Element>(&mut self, pair: &mut Pair<E>, times: &mut Vec<f64>) -> Result<u64, BenchError> {
         self.swapped = !self.swapped;
         self.take_own(pair, times)
     }
 
-    /// The first node takes the second's half, a batch at a time, as far as it comes in `time`; then, in a
-    /// turn that does not count, the second takes back what it lost.
+    /// The first node takes batches of the second node's half, one at a time, until `time` is over. Then, in
+    /// a turn that does not count, the second node takes these batches back.
     fn one_by_one<E: Element>(
         &mut self,
         pair: &mut Pair<E>,

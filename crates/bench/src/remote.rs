@@ -1,5 +1,5 @@
-//! Remote accesses: what a worker pays for values that another process owns. If these are all that the worker
-//! uses, this is also the access to local values through messages between processes.
+//! Remote accesses: the cost for a worker of values that another process owns. If the worker uses only such
+//! values, this is also access to local values through messages between processes.
 
 use crate::args::Op;
 use crate::error::BenchError;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const PING_PONG: &str = "ping-pong of the same bytes (ratio of p50)";
 const COPY: &str = "copy of the values in one stream";
 
-/// Calls between two looks at whether the time is over.
+/// Calls between two checks whether the time is over.
 const STRIDE: usize = 8;
 
 pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Result<Vec<Row>, BenchError> {
@@ -37,7 +37,7 @@ pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Resul
     settings.ops.iter().map(|op| row(settings, pair, &mut caller, *op)).collect()
 }
 
-/// A round: a turn of the limit and one of ours.
+/// A round: a turn of the limit and one of the measurement.
 struct Round {
     limit: Loads,
     limit_us: Vec<f64>,
@@ -54,7 +54,7 @@ fn row<E: Element>(
     let synchronous = settings.in_flight == 1;
     let time = settings.turn();
     let before = pair.worker.access();
-    // Warms up, and says how many bytes a call sends in either direction.
+    // This turn warms up, and measures how many bytes a call sends in either direction.
     let sizes = ours(pair, caller, op, time, &mut Vec::new())?;
     let (request, response) = (sizes.bytes_per_call(0), sizes.bytes_per_call(1));
     let limit = |pair: &mut Pair<E>, times: &mut Vec<f64>| match synchronous {
@@ -62,7 +62,7 @@ fn row<E: Element>(
             true => pair.raw.ask(request, response, time, times),
             false => pair.raw.answer(request, response),
         }),
-        // Values flow from the owner to who pulls, and to the owner from who pushes.
+        // Values flow from the owner to a worker that pulls, and from a worker that pushes to the owner.
         false => pair.turn(|pair| match pair.is_first() == (op == Op::Push) {
             true => pair.raw.pour(time),
             false => pair.raw.drain(),
@@ -98,7 +98,7 @@ fn row<E: Element>(
 fn fill(settings: &Settings, rounds: &[Round], synchronous: bool, row: &mut Row) {
     let batch = settings.batch as f64;
     let value_bytes = settings.value_bytes() as f64;
-    // Of the limit, a call of a ping-pong stands for a batch, a byte of a copy for itself.
+    // For the limit, a call of a ping-pong stands for a batch, and a call of a copy is a byte.
     let limit_keys = |round: &Round| match synchronous {
         true => round.limit.0[0].calls * batch,
         false => round.limit.0[0].calls / value_bytes,
@@ -129,7 +129,7 @@ fn fill(settings: &Settings, rounds: &[Round], synchronous: bool, row: &mut Row)
     }
 }
 
-/// A turn of ours. The second node's worker only waits: its node answers.
+/// A turn of the measurement. The second node's worker only waits, while its node answers.
 fn ours<E: Element>(
     pair: &mut Pair<E>,
     caller: &mut Caller<E>,
@@ -140,7 +140,7 @@ fn ours<E: Element>(
     pair.turn(|pair| if pair.is_first() { caller.call(pair, op, time, times) } else { Ok(0) })
 }
 
-/// What the first node's worker asks for.
+/// The calls of the first node's worker.
 struct Caller<E> {
     drawn: Drawn,
     values: Vec<E>,
@@ -152,7 +152,8 @@ struct Caller<E> {
 }
 
 impl<E: Element> Caller<E> {
-    /// Calls until `time` is over and all are done. Their times go to `times`; returns how many there were.
+    /// Calls until `time` is over, and waits until all calls are done. Appends their times to `times`, and
+    /// returns their number.
     fn call(
         &mut self,
         pair: &mut Pair<E>,

@@ -9,7 +9,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// What was measured for one operation. Times are medians over rounds; zero is what there is none of.
+/// The measurement of one operation. Times are medians over rounds. Numbers that a mode does not have are
+/// zero.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Row {
     pub(crate) mode: &'static str,
@@ -23,21 +24,21 @@ pub(crate) struct Row {
     pub(crate) threads: usize,
     /// How the worker accesses values of its own node.
     pub(crate) local_access: &'static str,
-    /// What the limit is.
+    /// The name of the limit.
     pub(crate) limit: String,
     pub(crate) wall_ns_per_key: f64,
     pub(crate) cpu_ns_per_key: f64,
     pub(crate) limit_wall_ns_per_key: f64,
     pub(crate) limit_cpu_ns_per_key: f64,
-    /// Ours by the limit; median over rounds.
+    /// The measurement divided by the limit; median over rounds.
     pub(crate) ratio: f64,
     pub(crate) ratio_spread: Spread,
     /// All threads of a node together.
     pub(crate) keys_per_s: f64,
-    /// Of one call.
+    /// Time of one call.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
-    /// What only this mode tells.
+    /// Numbers that only this mode has.
     #[serde(flatten)]
     pub(crate) more: BTreeMap<&'static str, f64>,
 }
@@ -70,7 +71,7 @@ impl Row {
         }
     }
 
-    /// Ratios of rounds.
+    /// Sets the ratio from the ratios of the rounds.
     pub(crate) fn set_ratio(&mut self, ratios: impl IntoIterator<Item = f64>) {
         self.ratio_spread = Spread::of(ratios);
         self.ratio = self.ratio_spread.median;
@@ -101,7 +102,7 @@ impl Row {
             write!(out, "; local access: {}", self.local_access)?;
         }
         for (name, value) in &self.more {
-            // Bytes per second as readable as shares of a core.
+            // Bytes per second and shares of a core should both be readable.
             let digits = if value.abs() >= 100.0 { 0 } else { 4 };
             write!(out, "; {name} {value:.digits$}")?;
         }
@@ -109,7 +110,8 @@ impl Row {
     }
 }
 
-/// Whether the results can be written there, before anything is measured. What is there stays until they are.
+/// Checks that the results can be written to `path`, before anything is measured. The content of the file
+/// stays until the results are written.
 pub(crate) fn check(path: &Path) -> Result<(), BenchError> {
     OpenOptions::new().append(true).create(true).open(path).map(drop).map_err(cannot_write(path))
 }
@@ -129,7 +131,7 @@ pub(crate) fn write(settings: &Settings, rows: &[Row]) -> Result<(), BenchError>
         )?;
         rows.iter().try_for_each(|row| row.write(&mut out))
     };
-    // A reader that has seen enough is no error.
+    // A reader that closes the pipe because it has seen enough is not an error.
     match { table }() {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             return Err(BenchError::Other(format!("cannot print: {error}")));

@@ -1,4 +1,4 @@
-//! Samples: what it takes to draw keys by each scheme and to read their values, where all of them are local.
+//! Samples: the cost of drawing keys by each scheme and of reading their values, where all values are local.
 
 use crate::args::{Dist, Op};
 use crate::error::BenchError;
@@ -14,7 +14,7 @@ use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
 use rand_pcg::Pcg64Mcg;
 
-/// Keys that are read directly at the start of a turn, for the scheme that uses such keys again.
+/// Calls that read keys directly at the start of a turn, for the scheme that uses such keys again.
 const DIRECT_CALLS: usize = 8;
 
 pub(crate) fn rows<E: Element>(settings: &Settings) -> Result<Vec<Row>, BenchError> {
@@ -52,7 +52,7 @@ fn row<E: Element>(settings: &Settings, scheme: Scheme) -> Result<Row, BenchErro
     Ok(row)
 }
 
-/// Of all keys, unless they are alike.
+/// The weights of all keys; `None` if the keys are equally likely.
 fn weights(settings: &Settings) -> Option<Vec<f64>> {
     match settings.dist {
         Dist::Uniform => None,
@@ -67,11 +67,11 @@ fn weights(settings: &Settings) -> Option<Vec<f64>> {
     }
 }
 
-/// What a thread draws.
+/// The samples of a thread.
 struct Samples<E> {
     id: DistributionId,
     batch: usize,
-    /// The sizes in which a handle is drawn.
+    /// The sizes of the portions in which the samples of a handle are pulled.
     portions: Vec<usize>,
     direct: Drawn,
     keys: Vec<Key>,

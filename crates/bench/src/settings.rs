@@ -1,4 +1,4 @@
-//! What the command line means for its mode: defaults, and what makes no sense there.
+//! The meaning of the command line for its mode: defaults, and the refusal of what makes no sense there.
 
 use crate::args::{Access, Args, Cores, Dist, Limit, Mode, Op};
 use crate::error::BenchError;
@@ -20,7 +20,7 @@ pub(crate) struct Settings {
     pub(crate) access: Access,
     pub(crate) technique: Technique,
     pub(crate) float: ElementType,
-    /// Calls under way at the same time; 1 is a synchronous call after the other.
+    /// Calls under way at the same time; 1 means one synchronous call after the other.
     pub(crate) in_flight: usize,
     pub(crate) transport: Transport,
     /// Whether nodes read in each other's windows.
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     pub(crate) rounds: usize,
     pub(crate) json: Option<PathBuf>,
     pub(crate) resident: Option<u64>,
-    /// Options that were given and mean nothing here.
+    /// Options that were given, although the mode does not use them.
     pub(crate) unused: Vec<&'static str>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
 const MODEL_BYTES_MAX: u64 = 1 << 40;
 
 impl Settings {
-    /// The defaults of the mode where nothing was said.
+    /// Interprets the command line. Options that were not given have the defaults of the mode.
     ///
     /// # Errors
     /// If the mode cannot measure what was asked for.
@@ -46,7 +46,7 @@ impl Settings {
         use Mode::{Idle, Intent, Local, Memory, Relocate, Remote, Sample, Sync, Window};
         let mode = args.mode;
         let access = args.local_access.unwrap_or(Access::Shared);
-        // The same measurement, of keys that the user calls local.
+        // With `ipc`, mode local is the same measurement, of keys that the user calls local.
         let as_remote = mode == Remote || mode == Local && access == Access::Ipc;
         let unused = [
             ("--op", args.op.is_some(), matches!(mode, Local | Remote | Window)),
@@ -82,7 +82,7 @@ impl Settings {
             threads,
             keys: args.keys.unwrap_or(match mode {
                 Memory => 4_000_000,
-                // In the nearest cache: a slower memory would hide the difference.
+                // The values fit into the nearest cache: a slower memory would hide the difference.
                 Window => 128,
                 Local | Remote | Relocate | Sync | Intent | Idle | Sample => 100_000,
             }),
@@ -117,7 +117,7 @@ impl Settings {
             )));
         }
         let least = match mode {
-            // Each node changes different keys, or the nodes exchange what they hold.
+            // The nodes exchange at least a batch each, or each node adds to a batch of different keys.
             Mode::Relocate => 2 * *batch as u64,
             Mode::Sync => *batch as u64,
             // Two sizes, one four times the other.
@@ -145,14 +145,14 @@ impl Settings {
             }
     }
 
-    /// The time of one turn, of the limit or of the measurement: there are two in each round, and a round to
-    /// warm up.
+    /// The time of one turn, of the limit or of the measurement. There are two turns in each round, and one
+    /// more round to warm up.
     pub(crate) fn turn(&self) -> Duration {
         Duration::from_secs_f64(self.seconds / (2 * (self.rounds + 1)) as f64)
     }
 }
 
-/// Whether the technique does what the mode measures.
+/// Checks that the technique does what the mode measures.
 fn check_technique(mode: Mode, technique: Technique) -> Result<(), BenchError> {
     let does = |technique: &Technique| {
         let policy = technique.policy();

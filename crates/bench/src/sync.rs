@@ -1,6 +1,6 @@
-//! Static replicas: what it takes to bring those of two processes in step.
+//! Static replicas: the cost of synchronising the replicas of two processes.
 //!
-//! In a round each node adds to some keys, and then all copies get what both have added.
+//! In a round, each node adds to some keys, and then all copies get the updates of both nodes.
 
 use crate::error::BenchError;
 use crate::keys::distinct;
@@ -13,14 +13,14 @@ use intendant::{Assignment, Element, Key, NodeConfig, StaticReplicaPace};
 
 const EXCHANGE: &str = "exchange of the same bytes, after a plain add and before a plain add of what came";
 
-/// What is added to each element. Much less would not change them, and copies that did not change are in
-/// step.
+/// The update of each element. Much smaller updates would not change the elements, and copies that did not
+/// change need no synchronisation.
 const STEP: f64 = 0.25;
 
-/// Sets of keys that take turns, of rounds in which a node does not add to all keys.
+/// Sets of keys that take turns in rounds in which a node does not add to all keys.
 const SETS: usize = 64;
 
-/// All keys have static replicas, brought in step when workers ask.
+/// All keys have static replicas, which are synchronised when workers ask.
 pub(crate) fn configure<E: Element>(config: &mut NodeConfig<E>) {
     config.cluster.replication.assignment = Assignment::all();
     config.cluster.replication.pace = StaticReplicaPace::Asked;
@@ -49,7 +49,7 @@ fn row<E: Element>(
     };
     let mut plain = Plain::new(settings.keys, settings.len);
     let before = pair.node.management()?;
-    // How many rounds fit into a turn is found out once, and both nodes know it.
+    // The nodes determine once how many rounds fit into a turn. Both get the same number.
     let first = pair.turn(|pair| adder.ours(pair, 2, &mut Vec::new()))?;
     let count = |loads: &Loads| {
         let wall_ns = loads.wall_ns() / loads.0[0].calls;
@@ -95,25 +95,25 @@ fn row<E: Element>(
     Ok(row)
 }
 
-/// What a node's worker adds.
+/// The updates of a node's worker.
 struct Adder<E> {
     sets: Vec<Vec<Key>>,
-    /// Up, and down again.
+    /// The update up, and the update down again.
     steps: [Vec<E>; 2],
     /// Rounds so far.
     begun: usize,
 }
 
 impl<E: Element> Adder<E> {
-    /// What the next round adds to which keys. When all sets had their turn, it is taken back: values stay
-    /// small.
+    /// The keys and the updates of the next round. When all sets have had their turn, the updates are taken
+    /// back, so that values stay small.
     fn next(&mut self) -> (&[Key], &[E]) {
         let (set, cycle) = (self.begun % self.sets.len(), self.begun / self.sets.len());
         self.begun += 1;
         (&self.sets[set], &self.steps[cycle % 2])
     }
 
-    /// Times of bringing in step go to `times`.
+    /// Runs rounds. Appends the times of synchronisation to `times`.
     fn ours(&mut self, pair: &mut Pair<E>, rounds: usize, times: &mut Vec<f64>) -> Result<u64, BenchError> {
         for _ in 0..rounds {
             let (keys, values) = self.next();

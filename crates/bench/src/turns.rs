@@ -12,23 +12,24 @@ const CALLS_TIMED: usize = 20_000;
 /// Keys between two looks at the clock.
 const STRIDE_KEYS: usize = 4096;
 
-/// What a thread does in its turns. Both calls get their number.
+/// The work of a thread in its turns. Both kinds of calls get the number of the call.
 pub(crate) trait Work<E: Element> {
-    /// Before a turn of either kind.
+    /// Is called before a turn of either kind.
     fn prepare(&mut self) {}
     /// A call of the limit.
     fn limit(&mut self, call: usize);
-    /// A call of ours.
+    /// A call of the measurement.
     fn ours(&mut self, worker: &mut Worker<E>, call: usize) -> Result<(), BenchError>;
 }
 
-/// One thread's results: per round, a call of the limit and one of ours; and single calls in microseconds.
+/// One thread's results: per round, the cost of a call of the limit and of a call of the measurement; and the
+/// times of single calls in microseconds.
 struct Thread {
     rounds: Vec<(Spent, Spent)>,
     calls_us: Vec<f64>,
 }
 
-/// Runs `work` on each worker of a node, and fills in what it took per key.
+/// Runs `work` on each worker of a node, and fills in the cost per key.
 pub(crate) fn measure<E: Element, W: Work<E> + Send>(
     settings: &Settings,
     node: &mut Node<E>,
@@ -76,7 +77,7 @@ fn thread<E: Element>(
     let stride = (STRIDE_KEYS / settings.batch).max(1);
     let mut rounds = Vec::new();
     let mut failed = None;
-    // The first round warms up. A thread that has failed goes on to come to the barriers: the others wait
+    // The first round warms up. A thread that has failed still comes to the barriers, because the others wait
     // there.
     for measured in std::iter::once(false).chain((0..settings.rounds).map(|_| true)) {
         work.prepare();
@@ -97,7 +98,7 @@ fn thread<E: Element>(
         return Err(error);
     }
     let mut calls_us = Vec::with_capacity(CALLS_TIMED);
-    // Long calls are timed for as long as a turn, and at least one.
+    // Long calls are timed for the duration of a turn, and at least one call is timed.
     let begun = now();
     while calls_us.len() < CALLS_TIMED && (calls_us.is_empty() || begun.elapsed() < turn) {
         let start = now();

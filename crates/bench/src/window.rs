@@ -1,5 +1,5 @@
-//! Reads of values in the memory of another process: what a mirror costs its readers and its writer, beside a
-//! plain copy.
+//! Reads of values in the memory of another process: the cost of a mirror for its readers and its writer,
+//! next to a plain copy.
 
 use crate::args::Op;
 use crate::error::BenchError;
@@ -19,7 +19,7 @@ const COPY: &str = "a plain copy of the values from one flat array of this proce
 /// How long the nodes may take to map each other's memory.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Writes that a mirror is lent: it does not end.
+/// Writes after which a mirror ends: so many that it does not end.
 const LENT: u64 = u64::MAX;
 
 /// Calls between two looks at the clock.
@@ -57,7 +57,7 @@ pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Resul
 /// Mirrors of all values, in the memory of each node.
 struct Memory {
     own: Segment,
-    /// Of the other node.
+    /// The memory of the other node.
     other: View,
     drawn: Drawn,
     value_bytes: usize,
@@ -133,7 +133,7 @@ fn row(settings: &Settings, op: &str, rounds: &[(Spent, Spent)]) -> Row {
     row.limit_cpu_ns_per_key = median(|(limit, _)| limit.cpu_ns);
     row.wall_ns_per_key = median(|(_, ours)| ours.wall_ns);
     row.cpu_ns_per_key = median(|(_, ours)| ours.cpu_ns);
-    // Of CPU time: what other programs take does not count.
+    // The ratio is of CPU time, so the time of other programs does not count.
     row.set_ratio(rounds.iter().map(|(limit, ours)| ours.cpu_ns / limit.cpu_ns));
     row.keys_per_s = 1e9 / row.wall_ns_per_key;
     row

@@ -1,6 +1,6 @@
 //! Addresses, and the stores that they name.
 //!
-//! A place in an object store is an address, `s3://BUCKET/PREFIX`. It is carried as a path, so that places of
+//! A place in an object store is an address, `s3://BUCKET/PREFIX`. It is stored as a path, so that places of
 //! both kinds are named, joined and printed alike.
 
 use crate::CheckpointError;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// The scheme of an address.
 fn scheme(path: &Path) -> Option<&str> {
-    // A name that is no text can still be that of a folder.
+    // A name that is not valid UTF-8 can still be that of a folder.
     let (scheme, _) = path.to_str()?.split_once("://")?;
     (!scheme.contains('/')).then_some(scheme)
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Whether a file is there with its size.
+/// Checks that a file exists and has its size.
 pub(crate) fn size_of(store: &dyn Store, path: &Path, part: &Part) -> Option<CheckpointError> {
     match store.size(path) {
         Err(error) => Some(error),
@@ -21,14 +21,14 @@ fn missing(path: &Path) -> CheckpointError {
     CheckpointError::damaged(path, None, "it is missing")
 }
 
-/// A file that was cut off differs where it ends.
+/// The error for a file of the wrong size, at the byte where it ends or should end.
 fn cut_off(path: &Path, part: &Part, bytes: u64) -> CheckpointError {
     let reason = format!("it has {bytes} bytes, and was written with {}", part.bytes);
     CheckpointError::damaged(path, bytes.min(part.bytes), reason)
 }
 
-/// In what a file differs from what its manifest says of it: a missing end, and each stretch of blocks that
-/// are not as they were written.
+/// The differences between a file and its manifest: a wrong size, and each run of consecutive blocks that are
+/// not as they were written.
 pub(crate) fn sums_of(path: &Path, part: &Part) -> Vec<CheckpointError> {
     if let Err(error) = fs::metadata(path)
         && error.kind() == ErrorKind::NotFound

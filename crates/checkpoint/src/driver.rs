@@ -1,10 +1,10 @@
-//! What a worker does for the cuts of its run, as a program of operations: between meetings it trains. At a
-//! meeting it votes, and copies what its node owns if a cut is due. At the end it waits until the last cut is
-//! a checkpoint.
+//! The program of a worker for the cuts of its run, as a sequence of operations. Between meetings the worker
+//! trains. At a meeting it votes, and copies the values that its node owns if a cut is due. At the end it
+//! waits until the last cut is a checkpoint.
 //!
 //! The program has no I/O, threads or clocks. An interpreter executes each operation ([`CutOp`]) and passes
-//! what came of it ([`CutEvent`]) and its time to [`CutDriver::step`], which returns the next one. There are
-//! two: training threads, and simulated clusters in virtual time.
+//! its result ([`CutEvent`]) and the time to [`CutDriver::step`], which returns the next operation. There are
+//! two interpreters: training threads, and simulated clusters in virtual time.
 //!
 //! ```text
 //! Meet ─► Begin ─► AskPart ─► Tell ─► Settled ─► AwaitCommit ─► Commit or GiveUp ─┬─► Train or Ends
@@ -24,7 +24,7 @@ use crate::manifest::Part;
 use crate::protocol::{End, Protocol, Seat, Settled, Vote, Written};
 use std::time::Duration;
 
-/// What a worker does next.
+/// The next operation of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CutOp {
     /// The leader takes a number greater than `after` for a cut. Answer: [`CutEvent::Begun`].
@@ -32,70 +32,70 @@ pub enum CutOp {
         /// The greatest number that a cut of this run has had.
         after: u64,
     },
-    /// The first worker of a node looks what became of its node's part of the pending cut. Answer:
+    /// The first worker of a node looks up the outcome of its node's part of the pending cut. Answer:
     /// [`CutEvent::Part`].
     AskPart {
-        /// Whether it waits until that is known.
+        /// Whether it waits until the outcome is known.
         waits: bool,
     },
-    /// All workers tell each other their votes. Answer: [`CutEvent::Votes`].
+    /// All workers exchange their votes. Answer: [`CutEvent::Votes`].
     Tell(Vote),
-    /// The first worker of a node: the pending cut is settled, and what became of the part is forgotten.
+    /// The pending cut is settled, and the first worker of a node drops the outcome of its part.
     Settled {
         /// The cut.
         cut: u64,
-        /// Whether the run can go on from the copies that nodes hold of it. If so, older copies are dropped;
-        /// if not, those of this cut are.
+        /// Whether the run can go on from the copies that nodes hold of it. If so, the node drops older
+        /// copies; if not, it drops those of this cut.
         is_copied: bool,
     },
     /// The leader waits until the cut that it has ordered to commit is a checkpoint, or cannot be one.
     /// Answer: [`CutEvent::Committed`].
     AwaitCommit,
-    /// The leader orders that a cut becomes a checkpoint. It does not wait for it.
+    /// The leader orders that a cut becomes a checkpoint. It does not wait for the commit.
     Commit {
         /// The cut.
         cut: u64,
         /// The part of each node, in order.
         parts: Vec<Part>,
-        /// The best model so far that is kept, with this cut.
+        /// The best model so far that is kept, if this cut is committed.
         best: Option<Best>,
     },
-    /// The leader orders that what is left of a cut is removed.
+    /// The leader orders that the rest of a cut is removed.
     GiveUp {
         /// The cut.
         cut: u64,
-        /// Why it becomes no checkpoint: a sentence.
+        /// The reason for which it becomes no checkpoint, as a sentence.
         reason: String,
     },
     /// All workers wait until no change of a value is in flight.
     Rest,
-    /// The first worker of a node copies what the node owns.
+    /// The first worker of a node copies the values that the node owns.
     Copy {
         /// The cut.
         cut: u64,
         /// Whether the copy will be written. If not, it is made for other nodes alone.
         is_written: bool,
     },
-    /// All workers tell each other what they have trained so far. None trains on before all nodes have their
+    /// All workers tell each other the state of their training. None trains on before all nodes have their
     /// copies.
     Share,
-    /// The worker keeps what the run needs, besides the values, to go on at the cut: the leader for the
-    /// manifest, and in a run with copies the first worker of each node.
+    /// The worker keeps the state that the run needs besides the values to go on at the cut. The leader keeps
+    /// it for the manifest; in a run with copies, the first worker of each node keeps it as well.
     Record {
         /// The cut.
         cut: u64,
     },
-    /// The first worker of a node orders that the copy is written. It does not wait for it.
+    /// The first worker of a node orders that the copy is written. It does not wait for that.
     Write {
         /// The cut.
         cut: u64,
     },
-    /// The meeting is over. The worker trains, and meets again after so many batches.
+    /// The meeting is over. The worker trains, and meets the others again after `batches` batches.
     Train {
         /// Batches to the next meeting.
         batches: u64,
     },
-    /// The meeting is over, and the training ends. [`CutEvent::End`] goes on.
+    /// The meeting is over, and the training ends. The worker passes [`CutEvent::End`] next.
     Ends(End),
     /// All workers wait for each other: no node leaves before the last cut is a checkpoint.
     Leave,
@@ -103,7 +103,7 @@ pub enum CutOp {
     Left,
 }
 
-/// What came of an operation, or happens to a worker that trains.
+/// The result of an operation, or an event at a worker that trains.
 #[derive(Debug)]
 pub enum CutEvent {
     /// The worker meets all others.
@@ -112,17 +112,17 @@ pub enum CutEvent {
     End,
     /// The cut has this number, or cannot be made.
     Begun(Result<u64, CheckpointError>),
-    /// What became of the part, if that is known.
+    /// The outcome of the part, if it is known.
     Part(Option<Written>),
     /// The votes of all workers, in the order of node and worker.
     Votes(Vec<Vote>),
-    /// What became of the commit; `None` if it never comes to an end.
+    /// The outcome of the commit; `None` if the commit never ends.
     Committed(Option<Result<(), CheckpointError>>),
     /// The operation is done.
     Done,
 }
 
-/// Where a worker is when it meets the others.
+/// The state of a worker when it meets the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meeting {
     /// Batches that were trained since the last meeting.
@@ -131,11 +131,11 @@ pub struct Meeting {
     pub must: bool,
     /// The epoch that has just ended, from 0, if its model is the best one so far.
     pub best: Option<usize>,
-    /// Why the node is to end, if it is.
+    /// The reason for which the node is to end, if it is to end.
     pub end: Option<End>,
 }
 
-/// How a run makes cuts.
+/// The rules by which a run makes cuts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CutRules {
     /// Seconds between two cuts.
@@ -145,13 +145,13 @@ pub struct CutRules {
     /// Whether nodes hold copies of each other's values: then the run depends on its cuts, and the first
     /// meeting makes one.
     pub copies: bool,
-    /// Batches before the first meeting; `None` is the protocol's choice.
+    /// Batches before the first meeting; with `None`, the protocol chooses.
     pub first_meeting: Option<u64>,
     /// The best model of an earlier run, from which this one goes on.
     pub best: Option<Best>,
 }
 
-/// What comes next.
+/// The next stage of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
     Begin,
@@ -176,18 +176,19 @@ enum Stage {
 pub struct CutDriver {
     protocol: Protocol,
     rules: CutRules,
-    /// Of use at the leader only.
+    /// Only the leader uses it.
     ledger: Ledger,
     stage: Stage,
     meeting: Meeting,
-    /// The leader: what it has begun at this meeting, and whether it has no place.
+    /// At the leader, the cut that it has begun at this meeting, and whether that cut has no place in the
+    /// folder.
     begun: Option<u64>,
     is_unsaved: bool,
     written: Option<Written>,
     settled: Option<Settled>,
     /// The cut that is made at this meeting, and whether it is written.
     cut: Option<(u64, bool)>,
-    /// Why the training ends after this meeting.
+    /// The reason for which the training ends after this meeting.
     end: Option<End>,
     /// Whether the workers vote again, because the training ends and no cut was begun.
     is_again: bool,
@@ -222,7 +223,7 @@ impl CutDriver {
         }
     }
 
-    /// After how many batches the first meeting is.
+    /// The number of batches before the first meeting.
     #[must_use]
     pub const fn first_meeting(&self) -> u64 {
         self.protocol.next_meeting()
@@ -246,25 +247,26 @@ impl CutDriver {
         self.stage == Stage::Left
     }
 
-    /// The best model so far of which there is a checkpoint, at the leader.
+    /// At the leader, the best model so far of which there is a checkpoint.
     #[must_use]
     pub const fn best(&self) -> Option<Best> {
         self.ledger.best()
     }
 
-    /// Why the last cut is no checkpoint, at the leader, after [`CutOp::Left`]. It is said once.
+    /// At the leader, after [`CutOp::Left`], the reason for which the last cut is no checkpoint. It is
+    /// returned once.
     pub fn unsaved(&mut self) -> Option<Unsaved> {
         self.ledger.unsaved()
     }
 
-    /// The number of the last cut, at the leader, after [`CutOp::Left`], if it is a checkpoint.
+    /// At the leader, after [`CutOp::Left`], the number of the last cut, if it is a checkpoint.
     #[must_use]
     pub fn saved(&self) -> Option<u64> {
         self.ledger.saved()
     }
 
-    /// The next operation. `event` is what came of the last one. A worker that trains passes
-    /// [`CutEvent::Meet`], and one whose training ends [`CutEvent::End`].
+    /// The next operation. `event` is the result of the last one. A worker that trains passes
+    /// [`CutEvent::Meet`], and a worker whose training ends passes [`CutEvent::End`].
     pub fn step(&mut self, event: CutEvent, now: Duration) -> CutOp {
         match event {
             CutEvent::Meet(meeting) => {
@@ -292,7 +294,7 @@ impl CutDriver {
         }
     }
 
-    /// All workers hear the same votes, so that all of them decide alike.
+    /// All workers get the same votes, so that all of them decide alike.
     fn hear(&mut self, votes: &[Vote]) {
         let heard = self.protocol.hear(votes);
         self.settled = heard.settled;
@@ -339,7 +341,7 @@ impl CutDriver {
             }
             Stage::Await => {
                 self.stage = Stage::Order;
-                // It is over: the same thread has written a part since.
+                // The commit is over, because the same thread has written a part since.
                 (self.settled.is_some() && self.ledger.is_committing()).then_some(CutOp::AwaitCommit)
             }
             Stage::Order => {
@@ -358,7 +360,7 @@ impl CutDriver {
                 Some(CutOp::Rest)
             }
             Stage::Decide => {
-                // A run that ends does so at a cut. If none can be begun, it ends without.
+                // A run that ends does so at a cut. If no cut can be begun, it ends without one.
                 let again = self.end.is_some() && !self.is_again;
                 self.stage = if again { Stage::Begin } else { Stage::Over };
                 self.is_again = again;

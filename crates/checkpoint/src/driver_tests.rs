@@ -3,18 +3,18 @@ use crate::protocol::Unwritten;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What becomes of a node's part of a cut, and after how many questions that is known.
+/// The outcome of a node's part of a cut, and the number of questions after which it is known.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     questions: usize,
     /// Whether the node gets the copies that it should hold.
     is_copied: bool,
-    /// Whether its disk takes the part.
+    /// Whether the part fits on its disk.
     is_written: bool,
 }
 
 impl Write {
-    /// What the node tells, of a cut that has a place or not.
+    /// The report of the node, for a cut that has a place in the folder or not.
     fn outcome(self, cut: u64, node: usize, has_place: bool) -> Written {
         let unwritten = |is_copied| Unwritten { reason: format!("of {cut} fails"), is_copied };
         if !self.is_copied {
@@ -30,14 +30,15 @@ struct Run {
     nodes: usize,
     workers: usize,
     rules: CutRules,
-    /// For each meeting: milliseconds before it, whether a cut must be made, and which node asks for an end.
+    /// For each meeting: the milliseconds before it, whether a cut must be made, and the node that asks for
+    /// an end.
     meetings: Vec<(u64, bool, Option<u16>)>,
     /// Whether the folder refuses the n-th cut that is begun, and the n-th commit.
     begins: Vec<bool>,
     commits: Vec<bool>,
     /// For each cut, the writes of all nodes.
     writes: Vec<Vec<Write>>,
-    /// Whose turn it is.
+    /// The order in which workers take their turns.
     turns: Vec<usize>,
 }
 
@@ -79,7 +80,7 @@ fn runs() -> impl Strategy<Value = Run> {
     })
 }
 
-/// What is known of a cut.
+/// The events of a cut so far.
 #[derive(Debug, Default)]
 struct Cut {
     copied: BTreeSet<usize>,
@@ -98,7 +99,8 @@ struct World<'a> {
     begun: usize,
     commits: usize,
     newest: u64,
-    /// By node: what becomes of its part, of which cut, and the questions until that is known.
+    /// By node: the cut of its part, the outcome of the part, and the number of questions until the outcome
+    /// is known.
     parts: Vec<Option<(u64, Written, usize)>>,
     committing: Option<u64>,
     cuts: BTreeMap<u64, Cut>,
@@ -112,7 +114,7 @@ fn part(cut: u64, node: usize) -> Part {
     Part { file: format!("{cut}/{node}"), bytes: 0, keys: 0, blocks: Vec::new() }
 }
 
-/// What all workers do together: they go on when each has come to it.
+/// Whether all workers execute an operation together: they go on when each of them has reached it.
 fn is_common(op: &CutOp) -> bool {
     matches!(op, CutOp::Tell(_) | CutOp::Rest | CutOp::Share | CutOp::Leave)
 }
@@ -126,7 +128,7 @@ impl World<'_> {
         self.cuts.entry(cut).or_default()
     }
 
-    /// An operation of one worker.
+    /// Executes an operation of one worker.
     fn carry_out(&mut self, worker: usize, op: CutOp) -> CutEvent {
         let (node, is_first) = (worker / self.run.workers, worker.is_multiple_of(self.run.workers));
         let is_leader = worker == 0;
@@ -208,7 +210,7 @@ impl World<'_> {
 }
 
 impl Run {
-    /// Steps all workers, in a random order, until each has come to the end of what it does now.
+    /// Steps all workers, in a random order, until each of them trains, ends or has left.
     fn go(&self, world: &mut World<'_>, drivers: &mut [CutDriver], events: Vec<CutEvent>) -> Vec<CutOp> {
         let now = world.now;
         let step = |(driver, event): (&mut CutDriver, CutEvent)| driver.step(event, now);
@@ -313,7 +315,7 @@ impl Run {
             let writes = &self.writes[*number as usize - 1];
             assert_eq!(is_copied, writes.iter().all(|write| write.is_copied), "cut {number}");
             let is_written = writes.iter().all(|write| write.outcome(*number, 0, cut.has_place).is_ok());
-            // A run without a folder commits its cuts as well: they are those it can go on from.
+            // A run without a folder commits its cuts as well: it can go on from them.
             let counts = cut.has_place || !self.rules.writes;
             assert_eq!(cut.committed.is_some(), is_written && counts, "cut {number}");
             assert_eq!(cut.given_up, !is_written && counts, "cut {number}");
@@ -333,8 +335,9 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// All workers do the same things together; each operation is that of the worker that may do it; a cut is
-    /// committed if and only if all of its parts are written, and nothing is pending when they have left.
+    /// All workers execute the same joint operations; only workers that may execute an operation do so; a cut
+    /// is committed if and only if all of its parts are written, and nothing is pending when the workers have
+    /// left.
     #[test]
     fn every_cut_comes_to_an_end_that_all_workers_know(run in runs()) {
         run.check();

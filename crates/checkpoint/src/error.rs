@@ -1,4 +1,4 @@
-//! What can be wrong with a checkpoint.
+//! Errors of checkpoints.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ pub enum CheckpointError {
         what: &'static str,
         /// The file or folder, or its address.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A file is not what its manifest says, or what a manifest must be.
+    /// A file differs from its manifest, or a manifest is malformed.
     #[error("{} is damaged{}: {reason}", path.display(), offset.map_or(String::new(), |at| format!(" at byte {at}")))]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The first byte of the block of the file that is wrong, if it could be told.
+        /// The first byte of the wrong block of the file, if it is known.
         offset: Option<u64>,
         /// What is wrong.
         reason: String,
@@ -69,7 +69,7 @@ impl CheckpointError {
         Self::Address { path: path.to_owned(), reason: reason.into() }
     }
 
-    /// The same about a file of the folder `to`, of which `from` has a copy.
+    /// The same error for a file of the folder `to`, of which `from` has a copy.
     pub(crate) fn moved(mut self, from: &Path, to: &Path) -> Self {
         let (Self::Io { path, .. }
         | Self::Damaged { path, .. }

@@ -1,7 +1,8 @@
 //! The folder of a run's checkpoints.
 //!
-//! Each checkpoint is a folder `cut-NUMBER`. It exists when its manifest does: the manifest is added, in one
-//! step, when all parts are durable. What dies before leaves a folder without manifest, which no run reads.
+//! Each checkpoint is a folder `cut-NUMBER`. The checkpoint exists when its manifest exists: the manifest is
+//! added, in one step, when all parts are durable. A process that dies before that leaves a folder without a
+//! manifest, which no run reads.
 
 use crate::manifest::{Manifest, Part};
 use crate::names::{MANIFEST, PART, number, place};
@@ -34,19 +35,20 @@ pub struct Latest {
     pub checkpoint: Checkpoint,
     /// Numbers of newer ones, which are damaged.
     pub damaged: Vec<u64>,
-    /// What is wrong with them, newest first.
+    /// The damage of these checkpoints, newest first.
     pub skipped: Vec<CheckpointError>,
 }
 
-/// A run's claim to a folder of checkpoints. Dropping it, and the end of the process, give the folder up.
+/// A run's claim to a folder of checkpoints. Dropping the claim gives the folder up, and so does the end of
+/// the process.
 #[derive(Debug)]
 pub struct Claim {
     _lock: Option<File>,
 }
 
 impl Folder {
-    /// The folder at this path, or at an address in an object store. It need not exist yet, and nothing is
-    /// asked of a store.
+    /// The folder at this path, or at an address in an object store. The folder need not exist yet, and the
+    /// call makes no request to a store.
     ///
     /// # Errors
     /// If the address is not supported, or the settings of its store are wrong.
@@ -104,7 +106,7 @@ impl Folder {
         self.with_manifest(false)
     }
 
-    /// Whether there are parts in the folder itself: it is a cut then, not a folder of checkpoints.
+    /// Whether there are parts in the folder itself. It is then a cut, not a folder of checkpoints.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -112,18 +114,18 @@ impl Folder {
         Ok(self.store.names(&self.path)?.iter().any(|name| name.ends_with(PART)))
     }
 
-    /// Creates the folder, if there is none, and claims it for a run that will write to it: of two that do so
-    /// at the same time, each would remove what the other one has written. Object stores and file systems
-    /// without locks permit it.
+    /// Creates the folder, if there is none, and claims it for a run that will write to it. If two runs wrote
+    /// to it at the same time, each would remove the files of the other. Object stores and file systems
+    /// without locks do not prevent that.
     ///
     /// # Errors
-    /// If another run has claimed it ([`CheckpointError::InUse`]), or nothing can be written to it.
+    /// If another run has claimed the folder ([`CheckpointError::InUse`]), or if it cannot be written to.
     pub fn claim(&self) -> Result<Claim, CheckpointError> {
         self.store.prepare(&self.path)?;
         Ok(Claim { _lock: self.store.claim(&self.path)? })
     }
 
-    /// Starts a cut, with a greater number than all that are there, which no other run gets.
+    /// Starts a cut. Its number is greater than those of all cuts in the folder, and no other run gets it.
     ///
     /// # Errors
     /// If its place cannot be created.
@@ -131,8 +133,8 @@ impl Folder {
         self.begin_after(0)
     }
 
-    /// As [`Folder::begin`], with a number greater than `last` as well: a run gives no number twice, also if
-    /// it has removed a cut.
+    /// As [`Folder::begin`], with a number that is also greater than `last`, so that a run uses no number
+    /// twice, even if it has removed a cut.
     ///
     /// # Errors
     /// If its place cannot be created.
@@ -152,7 +154,7 @@ impl Folder {
     /// Writes the part called `name` of a cut that was begun, and makes it durable.
     ///
     /// # Errors
-    /// If it cannot be written. Nothing of the part is left then, if that can be helped.
+    /// If it cannot be written. Nothing of the part is left then, if possible.
     pub fn write<E: Element>(&self, cut: u64, name: &str, rows: &Rows<E>) -> Result<Part, CheckpointError> {
         let path = self.place(cut).join(format!("{name}{PART}"));
         self.store.write(&path, &|path| rows.write(path))
@@ -166,8 +168,8 @@ impl Folder {
         self.store.commit(&self.place(manifest.cut), &manifest.to_file())
     }
 
-    /// Removes a cut that will not be committed, or a checkpoint. Its manifest goes first. In a local folder,
-    /// files stay that are neither parts nor manifests.
+    /// Removes a cut that will not be committed, or a checkpoint, beginning with its manifest. In a local
+    /// folder, files that are neither parts nor manifests stay.
     ///
     /// # Errors
     /// If something of it cannot be removed, or other files are in its folder.
@@ -176,11 +178,11 @@ impl Folder {
     }
 
     /// Removes all checkpoints but the newest `kept` and those with the best models of their runs
-    /// ([`Manifest::best`]), and what unfinished cuts before the newest one left. Those that are `damaged` do
-    /// not count, and are removed once a newer one exists.
+    /// ([`Manifest::best`]), and the files of unfinished cuts before the newest checkpoint. Checkpoints that
+    /// are `damaged` do not count, and are removed once a newer one exists.
     ///
     /// # Errors
-    /// If something cannot be removed. All else is.
+    /// If something cannot be removed. Everything else is removed.
     pub fn keep(&self, kept: usize, damaged: &[u64]) -> Result<(), CheckpointError> {
         let mut committed = self.cuts()?;
         committed.retain(|cut| !damaged.contains(cut));
@@ -190,9 +192,9 @@ impl Folder {
         for cut in kept {
             match Checkpoint::read_manifest(&*self.store, &self.place(*cut)) {
                 Ok(manifest) => best.extend(manifest.best),
-                // Nothing is removed because something cannot be read now.
+                // A manifest that cannot be read now is no reason to remove a checkpoint.
                 Err(error @ CheckpointError::Io { .. }) => return Err(error),
-                // One whose manifest is damaged keeps no other.
+                // A checkpoint whose manifest is damaged keeps no other checkpoint.
                 Err(_) => {}
             }
         }
@@ -212,8 +214,8 @@ impl Folder {
     /// Opens the newest checkpoint that is whole; `None` if there is no checkpoint.
     ///
     /// # Errors
-    /// If there are checkpoints and none is whole: what is wrong with the newest one. If a later version has
-    /// written the newest one. If something cannot be read now.
+    /// The damage of the newest checkpoint, if there are checkpoints and none is whole. Also if a later
+    /// version has written the newest one, or if something cannot be read now.
     pub fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
         let mut looks = 0;
         loop {
@@ -227,26 +229,29 @@ impl Folder {
         }
     }
 
-    /// Looks for the newest checkpoint that is whole; whether another run has removed one meanwhile.
+    /// Looks for the newest checkpoint that is whole. The second value says whether another run has removed a
+    /// checkpoint meanwhile.
     fn look(&self) -> Result<(Result<Option<Latest>, CheckpointError>, bool), CheckpointError> {
         let (mut damaged, mut skipped, mut vanished) = (Vec::new(), Vec::new(), false);
         for cut in self.cuts()?.into_iter().rev() {
             let error = match self.open(cut) {
                 Ok(checkpoint) => return Ok((Ok(Some(Latest { checkpoint, damaged, skipped })), vanished)),
-                // It is whole, for whom can read it: an earlier one in its place would lose work.
+                // The checkpoint is whole for a program that can read it. Using an earlier one in its place
+                // would lose work.
                 Err(error @ CheckpointError::Version { .. }) => return Err(error),
                 Err(error) => error,
             };
-            // A part is missing while a checkpoint is removed: its manifest went before.
+            // A part may be missing because a run is removing the checkpoint. Then the manifest has been
+            // removed before.
             if !self.store.has(&self.place(cut).join(MANIFEST))? {
                 vanished = true;
                 continue;
             }
-            // What cannot be read now is not damaged.
+            // A checkpoint that cannot be read now is not damaged.
             if matches!(error, CheckpointError::Io { .. }) {
                 return Err(error);
             }
-            // The checkpoint of another number may be whole: a user has moved it here.
+            // A checkpoint with another number may be whole: a user has moved it to this place.
             if !self.is_moved(cut) {
                 damaged.push(cut);
             }
@@ -259,7 +264,7 @@ impl Folder {
         Ok((found, vanished))
     }
 
-    /// Whether the manifest in the place of a checkpoint is that of another one.
+    /// Whether the manifest in the place of a checkpoint is that of another checkpoint.
     fn is_moved(&self, cut: u64) -> bool {
         Checkpoint::read_manifest(&*self.store, &self.place(cut)).is_ok_and(|manifest| manifest.cut != cut)
     }

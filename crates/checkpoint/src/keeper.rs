@@ -1,5 +1,4 @@
-//! What the leader's node does with cuts that are settled: it makes them checkpoints, and removes those that
-//! are not needed any more.
+//! The leader's node makes settled cuts checkpoints, and removes checkpoints that are not needed any more.
 
 use crate::{CheckpointError, Folder, Manifest};
 
@@ -8,8 +7,8 @@ use crate::{CheckpointError, Folder, Manifest};
 pub struct Keeper {
     folder: Folder,
     kept: usize,
-    /// Checkpoints that cannot be used: of an earlier run, and those that could not be committed. What a
-    /// store does with a request that it did not answer in time is not known.
+    /// Numbers of checkpoints that cannot be used: those of an earlier run, and those that could not be
+    /// committed. A store may still execute a request that it did not answer in time.
     damaged: Vec<u64>,
 }
 
@@ -23,7 +22,7 @@ impl Keeper {
     /// Commits a cut: from now on it is a checkpoint.
     ///
     /// # Errors
-    /// If it cannot be committed. It is not used then, and what is left of it is removed.
+    /// If it cannot be committed. The cut is not used then, and the rest of it is removed.
     pub fn commit(&mut self, manifest: &Manifest) -> Result<(), CheckpointError> {
         let committed = self.folder.commit(manifest);
         if committed.is_err() {
@@ -38,15 +37,16 @@ impl Keeper {
         self.give_up(cut);
     }
 
-    /// Removes a cut that becomes no checkpoint. What cannot be removed goes after the next checkpoint.
+    /// Removes a cut that becomes no checkpoint. Files that cannot be removed now are removed after the next
+    /// checkpoint.
     pub fn give_up(&self, cut: u64) {
         let _ = self.folder.remove(cut);
     }
 
-    /// After a commit: removes what is not needed any more.
+    /// Removes, after a commit, the checkpoints and cuts that are not needed any more.
     ///
     /// # Errors
-    /// If something cannot be removed. All else is.
+    /// If something cannot be removed. Everything else is removed.
     pub fn tidy(&self) -> Result<(), CheckpointError> {
         self.folder.keep(self.kept, &self.damaged)
     }

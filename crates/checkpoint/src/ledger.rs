@@ -1,8 +1,8 @@
-//! The leader's ledger of cuts: what became of each attempt to make one.
+//! The leader's ledger of cuts: the outcome of each attempt to make one.
 //!
-//! An attempt goes through *begun* (it has a number), *copied* (training goes on, parts are written),
-//! *settled* (all nodes have told) and *committed*. It can fail at each of them, and what became of it is
-//! known later than the next one begins. So everything is kept by attempt: neither the failure nor the
+//! An attempt is *begun* (it has a number), *copied* (training goes on, parts are written), *settled* (all
+//! nodes have reported) and *committed*. It can fail at each of these steps, and the next attempt may begin
+//! before the outcome is known. So the ledger keeps the outcome by attempt: neither the failure nor the
 //! success of an earlier cut counts as that of the last one.
 
 use crate::CheckpointError;
@@ -19,17 +19,18 @@ pub struct Best {
 }
 
 impl Best {
-    /// As a manifest names the cut, and the state of its run the epoch, from 1.
+    /// The best model from the cut that a manifest names, and from the epoch that the state of its run names,
+    /// which counts from 1.
     #[must_use]
     pub fn of(cut: Option<u64>, epoch: Option<usize>) -> Option<Self> {
         Some(Self { cut: cut?, epoch: epoch?.checked_sub(1)? })
     }
 }
 
-/// Why an attempt made no checkpoint.
+/// The reason for which an attempt made no checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum Unsaved {
-    /// The folder refused it, at the beginning or at the commit.
+    /// The folder refused the cut, when it was begun or at the commit.
     #[error(transparent)]
     Refused(#[from] CheckpointError),
     /// A node could not write its part.
@@ -37,7 +38,7 @@ pub enum Unsaved {
     GivenUp(String),
 }
 
-/// What the leader does with a cut that is settled.
+/// The action of the leader for a cut that is settled.
 #[derive(Debug)]
 pub(crate) enum Order {
     Commit { cut: u64, parts: Vec<Part>, best: Option<Best> },
@@ -49,18 +50,18 @@ pub(crate) enum Order {
 struct Committing {
     attempt: u64,
     cut: u64,
-    /// The best model if it fails.
+    /// The best model if the commit fails.
     best_before: Option<Best>,
 }
 
 /// See the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// How often a cut was begun, or could not be.
+    /// Number of attempts, including those that could not begin.
     attempts: u64,
     /// The greatest number that a cut of this run has had.
     newest: u64,
-    /// The attempt whose parts are being written, and its model if that is the best one so far.
+    /// The attempt whose parts are being written, and its model if this is the best one so far.
     pending: Option<(u64, Option<Best>)>,
     committing: Option<Committing>,
     /// The newest attempt that made no checkpoint, and why.
@@ -76,7 +77,7 @@ impl Ledger {
         Self { attempts: 0, newest: 0, pending: None, committing: None, lost: None, saved: None, best }
     }
 
-    /// The best model so far of which there is a checkpoint, or one that is being committed.
+    /// The best model so far of which a checkpoint exists or is being committed.
     pub(crate) const fn best(&self) -> Option<Best> {
         self.best
     }
@@ -86,7 +87,7 @@ impl Ledger {
         self.newest
     }
 
-    /// Another attempt has this number, or cannot be made.
+    /// Another attempt has this number, or could not begin.
     pub(crate) fn begun(&mut self, begun: Result<u64, CheckpointError>) -> Option<u64> {
         self.attempts += 1;
         match begun {
@@ -112,13 +113,13 @@ impl Ledger {
         self.pending = Some((self.attempts, best));
     }
 
-    /// Whether a commit was ordered, and what became of it was not told.
+    /// Whether a commit was ordered and its outcome is not known yet.
     pub(crate) const fn is_committing(&self) -> bool {
         self.committing.is_some()
     }
 
-    /// All nodes have told what became of their parts of the pending cut; what is to be done. What became of
-    /// the commit before it was told.
+    /// All nodes have reported the outcome of their parts of the pending cut. Returns the leader's action.
+    /// The outcome of the previous commit must be known.
     pub(crate) fn settle(&mut self, settled: Settled) -> Option<Order> {
         let (attempt, best) = self.pending.take()?;
         Some(match settled {
@@ -135,7 +136,8 @@ impl Ledger {
         })
     }
 
-    /// What became of the commit that was ordered; `None` if its thread has ended, which says why.
+    /// The outcome of the commit that was ordered; `None` if the thread that commits has ended. It then
+    /// reports the reason itself.
     pub(crate) fn committed(&mut self, committed: Option<Result<(), CheckpointError>>) {
         let Some(Committing { attempt, cut, best_before }) = self.committing.take() else { return };
         match committed {
@@ -155,7 +157,7 @@ impl Ledger {
         }
     }
 
-    /// Why the last attempt made no checkpoint, if that is known.
+    /// The reason for which the last attempt made no checkpoint, if it is known.
     pub(crate) fn unsaved(&mut self) -> Option<Unsaved> {
         let last = self.attempts;
         self.lost.take().filter(|(attempt, _)| *attempt == last).map(|(_, error)| error)

@@ -19,7 +19,7 @@ fn copied(ledger: &mut Ledger, cut: u64, best: Option<Best>) {
     ledger.copied(best);
 }
 
-/// The cut that is to be committed, and the best model then.
+/// The cut that is to be committed, and the best model with that cut.
 fn commit(order: Option<Order>) -> (u64, Option<Best>) {
     match order {
         Some(Order::Commit { cut, best, .. }) => (cut, best),

@@ -1,15 +1,15 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Folder`], where the cuts of a run lie. [`Folder::begin`] starts a cut, [`Folder::write`] writes
+//! Start at [`Folder`], which has the cuts of a run. [`Folder::begin`] starts a cut, [`Folder::write`] writes
 //! a part ([`Rows`]) of it, [`Folder::commit`] makes it a checkpoint. [`Folder::latest`] finds the newest one
 //! that is whole, and [`Checkpoint`] reads values from it by key. [`Checkpoint::verify`] names all damage,
 //! and [`Values`] reads all values.
 //!
-//! [`CutDriver`] is what a worker does for the cuts of its run, as a program of operations without I/O.
-//! [`protocol`] says when workers make a cut, and when it is committed.
+//! [`CutDriver`] is the program of a worker for the cuts of its run: operations without I/O. [`protocol`]
+//! says when workers make a cut, and when it is committed.
 //!
-//! Not in this crate: who exchanges votes and copies values, and what a run needs besides its parameters. A
-//! manifest carries the latter as JSON that only its writer understands.
+//! Not in this crate: the exchange of votes, the copying of values, and the state that a run needs besides
+//! its parameters. A manifest contains this state as JSON that only its writer understands.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -21,19 +21,18 @@ const PARTIAL: &str = "manifest.json.partial";
 enum Step {
     /// The manifest is written under its first name.
     Write,
-    /// What was written is made durable.
+    /// The content of the manifest is made durable.
     SyncManifest,
     /// The names in the folder of the cut are made durable: those of its parts, and of the manifest.
     SyncPlace,
-    /// The manifest gets its name.
+    /// The manifest gets its final name.
     Rename,
     /// The name of the folder of the cut is made durable.
     SyncParent,
 }
 
-/// The steps of a commit, in their order. If the machine stops after any of them, a manifest that has its
-/// name is whole, and so are the parts that it names: their contents were made durable when they were
-/// written.
+/// The steps of a commit, in their order. Wherever the machine stops, a manifest that has its final name is
+/// whole, and so are the parts that it names: their contents were made durable when they were written.
 const COMMIT: [Step; 6] = [
     Step::Write,
     Step::SyncManifest,
@@ -66,7 +65,7 @@ impl Store for Local {
     fn claim(&self, folder: &Path) -> Result<Option<File>, CheckpointError> {
         let path = folder.join(LOCK);
         let open = match File::options().create(true).truncate(false).write(true).open(&path) {
-            // Another user of the folder has made it: it can be locked nevertheless.
+            // Another user of the folder has made the file: it can be locked nevertheless.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => File::open(&path).map_err(|_| error),
             open => open,
         };
@@ -136,7 +135,7 @@ impl Store for Local {
             removed => removed,
         };
         gone(&place.join(MANIFEST)).map_err(refused())?;
-        // Nothing else than what a run has written.
+        // This removes only files that a run has written.
         for name in self.names(place)?.iter().filter(|name| is_written(name)) {
             gone(&place.join(name)).map_err(refused())?;
         }
@@ -147,7 +146,8 @@ impl Store for Local {
     }
 
     fn has(&self, file: &Path) -> Result<bool, CheckpointError> {
-        // An error is not an absence: what cannot be looked at must not be taken for unfinished.
+        // An error does not mean that the file is absent: a cut that cannot be read must not be taken for
+        // unfinished.
         match file.try_exists() {
             Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
             found => found.map_err(CheckpointError::io("read", file)),
@@ -181,13 +181,13 @@ impl Store for Local {
     }
 }
 
-/// Whether a name in the folder of a cut is that of a file that a run writes: a manifest, a part, or one
+/// Whether a name in the folder of a cut is that of a file that a run writes: a manifest, a part, or a file
 /// under the name that it has before it is complete.
 fn is_written(name: &str) -> bool {
     name == MANIFEST || name == PARTIAL || name.ends_with(PART) || name.starts_with(".tmp")
 }
 
-/// Opens a file to read it. A pipe is refused: to open it waits for a writer that may never come.
+/// Opens a file to read it. A pipe is refused, because opening it waits for a writer that may never come.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     if fs::metadata(path)?.is_file() {
         return File::open(path);

@@ -1,4 +1,4 @@
-//! A disk that forgets: whatever is not durable may be lost when the machine stops, and may be there.
+//! A model of a disk: when the machine stops, a change that is not durable may be lost or may be there.
 
 use super::{COMMIT, Step};
 
@@ -13,7 +13,7 @@ enum Change {
     NamesPlace,
 }
 
-/// What the disk has after some steps.
+/// The state of the disk after some steps.
 #[derive(Default)]
 struct Disk {
     /// The manifest is written under its first name, and its content is durable.
@@ -43,7 +43,7 @@ impl Disk {
         self.firm.extend(self.loose.extract_if(.., |change| which(change)));
     }
 
-    /// What is wrong if the machine stops now, and of the loose changes those of the bits of `kept` survive.
+    /// The fault if the machine stops now, and those loose changes survive whose bits are set in `kept`.
     fn fault(&self, kept: usize, is_committed: bool) -> Option<&'static str> {
         let loose = self.loose.iter().enumerate().filter(|(at, _)| kept >> at & 1 == 1);
         let there: Vec<Change> = self.firm.iter().copied().chain(loose.map(|(_, change)| *change)).collect();
@@ -59,7 +59,7 @@ impl Disk {
     }
 }
 
-/// The first fault, wherever the machine stops and whatever survives.
+/// The first fault among all places where the machine may stop and all changes that may survive.
 fn fault(steps: &[Step]) -> Option<&'static str> {
     (0..=steps.len()).find_map(|done| {
         let disk = Disk::after(&steps[..done]);

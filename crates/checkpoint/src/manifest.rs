@@ -1,6 +1,7 @@
-//! The manifest of a checkpoint: what it holds, and what each of its files must be.
+//! The manifest of a checkpoint: the checkpoint's contents, and the size and sums of each of its files.
 //!
-//! As a file it also has its own sum: the XXH3 of the file in which the digits of the sum are zeros.
+//! The file of the manifest also has its own sum: the XXH3 of the file with zeros in place of the digits of
+//! the sum.
 
 use crate::CheckpointError;
 use crate::schema::{SCHEMA, SCHEMAS};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is before the digits of the sum. The sum is the last member.
+/// The text before the digits of the sum. The sum is the last member of the JSON object.
 const SUM: &[u8] = b"\"sum\": \"";
 
 /// The digits of a sum that is not known yet.
@@ -18,9 +19,9 @@ const ZEROS: &str = "0000000000000000";
 /// A range of keys of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
-    /// What the keys stand for.
+    /// The name of what the keys stand for.
     pub name: String,
-    /// How many there are. Keys are numbered range by range, from 0.
+    /// Number of keys. Keys are numbered range by range, from 0.
     pub keys: u64,
     /// Elements per value.
     pub len: usize,
@@ -39,7 +40,7 @@ pub struct Part {
     pub file: String,
     /// Its size.
     pub bytes: u64,
-    /// Keys in it.
+    /// Number of keys in it.
     pub keys: u64,
     /// XXH3 (64 bits, 16 hexadecimal digits) of each block of [`Part::BLOCK`] bytes; the last block may be
     /// shorter.
@@ -59,7 +60,8 @@ struct Sealed<'a> {
     sum: &'a str,
 }
 
-/// What a checkpoint holds. It is written when all parts are, so that a checkpoint with a manifest is whole.
+/// The contents of a checkpoint. The manifest is written when all parts are written, so that a checkpoint
+/// with a manifest is whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`SCHEMA`].
@@ -67,16 +69,17 @@ pub struct Manifest {
     /// Number of the checkpoint; later ones have greater numbers.
     pub cut: u64,
     /// Number of the checkpoint with the best model of the run so far, which may be this one. As long as this
-    /// one is kept, that one is ([`crate::Folder::keep`]). Absent if nothing was compared.
+    /// checkpoint is kept, that one is kept as well ([`crate::Folder::keep`]). Absent if no models were
+    /// compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<u64>,
     /// Element type of the values: `f32` or `f64`.
     pub element: String,
     /// The key ranges of the model, in order.
     pub ranges: Vec<Range>,
-    /// The files. Together they have every key once.
+    /// The files. Together they contain every key once.
     pub parts: Vec<Part>,
-    /// What else the run needs to go on.
+    /// The state that the run needs to go on, apart from the parameters.
     pub run: serde_json::Value,
 }
 
@@ -93,7 +96,7 @@ impl Manifest {
         Self { schema: SCHEMA.to_owned(), cut, best: None, element: element.to_string(), ranges, parts, run }
     }
 
-    /// Keys of all ranges.
+    /// Number of keys of all ranges.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.ranges.iter().fold(0, |keys, range| keys.saturating_add(range.keys))
@@ -108,7 +111,7 @@ impl Manifest {
     /// The file `manifest.json`.
     ///
     /// # Panics
-    /// Never: all of a manifest can be serialised.
+    /// Never: every manifest can be serialised.
     #[must_use]
     pub fn to_file(&self) -> Vec<u8> {
         let sealed = Sealed { manifest: self, sum: ZEROS };
@@ -120,12 +123,13 @@ impl Manifest {
         text
     }
 
-    /// Reads what [`Manifest::to_file`] has written to the file at `path`.
+    /// Parses the text that [`Manifest::to_file`] has written to the file at `path`.
     pub(crate) fn of_file(path: &Path, text: &[u8]) -> Result<Self, CheckpointError> {
         let damaged = |reason: String| CheckpointError::damaged(path, None, reason);
         let value: serde_json::Value =
             serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
-        // The sum first: a bit of the version may have changed. Every version that has a sum has this one.
+        // This checks the sum first, because a bit of the version may have changed. Every version with a sum
+        // computes it in this way.
         let digits = digits(text);
         if let Some(digits) = digits.clone() {
             let mut zeroed = text.to_vec();
@@ -148,7 +152,7 @@ impl Manifest {
     }
 }
 
-/// Where the digits of the sum are.
+/// The position of the digits of the sum.
 fn digits(text: &[u8]) -> Option<std::ops::Range<usize>> {
     let before = text.windows(SUM.len()).rposition(|window| window == SUM)?;
     let first = before + SUM.len();

@@ -1,7 +1,7 @@
 //! A part: some keys and their values, in memory and as a safetensors file.
 //!
 //! For each range with keys in the part, the file has two tensors: `RANGE.keys`, 64-bit integers, and
-//! `RANGE.values`, a row for each of them. So tools that read safetensors can read a checkpoint.
+//! `RANGE.values`, a row for each of them. So tools for safetensors can read a checkpoint.
 
 use crate::CheckpointError;
 use crate::manifest::{Part, Range};
@@ -64,7 +64,7 @@ impl<E: Element> Rows<E> {
         Self { ranges: ranges.collect() }
     }
 
-    /// Takes memory for the `one_of`-th part of all keys, and writes to it, so that the operating system has
+    /// Allocates memory for one `one_of`-th of all keys, and writes to it, so that the operating system has
     /// provided it before keys are added.
     pub fn make_room(&mut self, one_of: usize) {
         let mut first = 0;
@@ -135,14 +135,14 @@ impl<E: Element> Rows<E> {
                 File::open(path)?.sync_all()
             })
             .map_err(CheckpointError::io("write", path))?;
-        // What was written is read again: the sums are those of the file.
+        // The file is read again, so that the sums are those of the file.
         let (bytes, blocks) = sums(path)?;
         let file = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
         Ok(Part { file, bytes, keys: self.keys(), blocks })
     }
 }
 
-/// The permissions of files beside a file: those of their folder, without that to search it.
+/// The permissions for a file: those of its folder, without the permission to search it.
 fn mode_of_files(path: &Path) -> io::Result<Permissions> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok(Permissions::from_mode(fs::metadata(folder)?.permissions().mode() & 0o666))

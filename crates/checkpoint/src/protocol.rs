@@ -1,11 +1,11 @@
-//! The protocol of cuts: who decides what when workers meet. It has no I/O, threads or clocks; its caller
-//! exchanges the votes, passes the time in, and writes.
+//! The protocol of cuts: the decisions of workers when they meet. It has no I/O, threads or clocks; its
+//! caller exchanges the votes, passes the time in, and writes.
 //!
-//! All workers meet between the same two batches, and each tells a [`Vote`]. The *leader*, the first worker
-//! of the first node, says whether a cut is made now, and after how many batches the next meeting is; its
-//! clock is the only one that counts. The first worker of each node tells what became of its node's part.
-//! When all nodes have told, each worker settles the cut ([`Settled`]), and the leader's caller commits it.
-//! All of them hear the same votes, so that all come to the same decisions.
+//! All workers meet between the same two batches, and each sends a [`Vote`] to all. The *leader*, the first
+//! worker of the first node, says whether a cut is made now, and after how many batches the next meeting is;
+//! its clock is the only one that counts. The first worker of each node reports the outcome of its node's
+//! part. When all nodes have reported, each worker settles the cut ([`Settled`]), and the leader's caller
+//! commits it. All workers get the same votes, so that all come to the same decisions.
 
 use crate::Part;
 use serde::{Deserialize, Serialize};
@@ -14,13 +14,14 @@ use std::time::Duration;
 /// Batches before the first meeting, when no worker knows yet how long a batch takes.
 const FIRST_MEETING: u64 = 16;
 
-/// Meetings become rarer by this factor at most: what the first batches took says little.
+/// The interval between meetings grows by at most this factor from one meeting to the next, because the time
+/// of the first batches says little.
 const RARER: u64 = 8;
 
-/// Seconds between two meetings at most: a part that is written is committed at the next one.
+/// The most seconds between two meetings: a part that is written is committed at the next meeting.
 const MEETING_SECONDS_MAX: f64 = 5.0;
 
-/// Which worker of the run.
+/// The position of a worker in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// Its node, from 0.
@@ -31,57 +32,59 @@ pub struct Seat {
     pub workers: usize,
 }
 
-/// What a node's part of a cut is, once it is durable, or why it cannot be written.
+/// A node's part of a cut, once it is durable, or the reason for which it cannot be written.
 pub type Written = Result<Part, Unwritten>;
 
-/// Why a node's part of a cut cannot be written.
+/// The reason for which a node's part of a cut cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unwritten {
     /// The rest of a sentence that begins with the node.
     pub reason: String,
-    /// Whether the node holds the copies of other nodes' parts that it should, although the disk is full.
+    /// Whether the node holds the copies of other nodes' parts that it should hold, although the disk is
+    /// full.
     pub is_copied: bool,
 }
 
-/// Why the run ends early, or goes on with other nodes.
+/// The reason for which the run ends early, or goes on with other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// A signal asks for it.
     Signal(i32),
-    /// The run is to go on with so many of its nodes, and with those that want to join.
+    /// The run is to go on with this many of its nodes, and with the processes that want to join.
     Nodes(u16),
 }
 
-/// What a worker tells the others at a meeting.
+/// The message of a worker to all others at a meeting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
-    /// The leader: the cut that is due, by its number.
+    /// From the leader: the number of the cut that is made now, if any.
     cut: Option<u64>,
-    /// The leader: whether nodes copy their parts of it, and write none, because it has no place.
+    /// From the leader: whether nodes copy their parts of it, and write none, because the cut has no place in
+    /// the folder.
     is_unsaved: bool,
-    /// The leader: batches to the next meeting.
+    /// From the leader: batches to the next meeting.
     next: u64,
-    /// The first worker of a node whose part of the pending cut is written, or could not be.
+    /// From the first worker of a node: the outcome of the node's part of the pending cut, once it is known.
     written: Option<Written>,
-    /// The workers of a node that was asked to end the run.
+    /// From the workers of a node that was asked to end the run: the reason.
     end: Option<End>,
 }
 
 impl Vote {
-    /// The same for a cut that has no place: nodes copy their parts, and write none.
+    /// The same vote, for a cut that has no place in the folder: nodes copy their parts, and write none.
     #[must_use]
     pub fn without_place(self, is_unsaved: bool) -> Self {
         Self { is_unsaved, ..self }
     }
 
-    /// The same of a node that was asked to end the run.
+    /// The same vote, of a node that was asked to end the run.
     #[must_use]
     pub fn asking_for_end(self, end: Option<End>) -> Self {
         Self { end, ..self }
     }
 }
 
-/// What becomes of the pending cut.
+/// The outcome of the pending cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// All its parts are durable: the leader's caller commits it.
@@ -97,10 +100,10 @@ pub enum Settled {
         cut: u64,
         /// The first node that could not write its part.
         node: usize,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// Whether all nodes hold the copies that they should: the cut is no checkpoint, but a run that loses
-        /// nodes can go on from it.
+        /// Whether all nodes hold the copies that they should hold: the cut is no checkpoint, but a run that
+        /// loses nodes can go on from it.
         is_copied: bool,
     },
 }
@@ -112,7 +115,7 @@ impl Settled {
         *cut
     }
 
-    /// Whether all nodes hold the copies that they should.
+    /// Whether all nodes hold the copies that they should hold.
     pub(crate) const fn is_copied(&self) -> bool {
         match self {
             Self::Complete { .. } => true,
@@ -121,10 +124,10 @@ impl Settled {
     }
 }
 
-/// What was decided at a meeting.
+/// The decisions of a meeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// What becomes of the cut that was pending, if all nodes have told.
+    /// The outcome of the cut that was pending, if all nodes have reported.
     pub settled: Option<Settled>,
     /// The cut that all workers make now.
     pub cut: Option<u64>,
@@ -135,7 +138,7 @@ pub struct Heard {
     pub end: Option<End>,
 }
 
-/// The protocol at one worker. Times are those since an arbitrary moment, of the worker's own clock.
+/// The protocol at one worker. Times are those of the worker's own clock, since an arbitrary moment.
 #[derive(Clone, Debug)]
 pub struct Protocol {
     seat: Seat,
@@ -143,7 +146,8 @@ pub struct Protocol {
     seconds: f64,
     /// The cut whose parts are being written.
     pending: Option<u64>,
-    /// Whether the run depends on its cuts, and whether it has none yet: then each meeting begins one.
+    /// Whether the run depends on its cuts, and whether it has no cut yet. If both are true, each meeting
+    /// begins a cut.
     depends: bool,
     is_bare: bool,
     last_cut: Duration,
@@ -153,7 +157,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The protocol at a worker of a run that makes a cut every so many seconds.
+    /// The protocol at a worker of a run that makes a cut every `seconds` seconds.
     #[must_use]
     pub const fn new(seat: Seat, seconds: f64, now: Duration) -> Self {
         Self {
@@ -168,13 +172,15 @@ impl Protocol {
         }
     }
 
-    /// The same with a first meeting after so many batches, which is the same number at all workers.
+    /// The same protocol, with the first meeting after `batches` batches. The number must be the same at all
+    /// workers.
     #[must_use]
     pub const fn meeting_after(self, batches: u64) -> Self {
         Self { interval: if batches == 0 { 1 } else { batches }, ..self }
     }
 
-    /// The same of a run that depends on its cuts from the beginning: the first meeting makes one.
+    /// The same protocol, of a run that depends on its cuts from the beginning: the first meeting makes a
+    /// cut.
     #[must_use]
     pub const fn cutting_first(self) -> Self {
         Self { depends: true, is_bare: true, ..self }
@@ -186,13 +192,13 @@ impl Protocol {
         self.seat.node == 0 && self.seat.worker == 0
     }
 
-    /// Whether this worker tells what becomes of its node's part.
+    /// Whether this worker reports the outcome of its node's part.
     #[must_use]
     pub const fn is_first_of_node(&self) -> bool {
         self.seat.worker == 0
     }
 
-    /// After how many batches the next meeting is.
+    /// The number of batches to the next meeting.
     #[must_use]
     pub const fn next_meeting(&self) -> u64 {
         self.interval
@@ -204,36 +210,36 @@ impl Protocol {
         self.pending
     }
 
-    /// Whether the vote at the next meeting tells what became of this node's part.
+    /// Whether the vote at the next meeting reports the outcome of this node's part.
     #[must_use]
     pub const fn tells_of_part(&self) -> bool {
         self.is_first_of_node() && self.pending.is_some()
     }
 
-    /// Whether a cut is to be begun. If one `must` be made (of the best model so far, and at the end of the
-    /// training), all nodes wait for their parts of the pending one before they vote, so that it is settled
-    /// first.
+    /// Whether this worker is to begin a cut. If a cut `must` be made (of the best model so far, or at the
+    /// end of the training), all nodes wait for their parts of the pending cut before they vote, so that the
+    /// pending cut is settled first.
     #[must_use]
     pub fn is_due(&self, now: Duration, must: bool) -> bool {
         let since = now.saturating_sub(self.last_cut).as_secs_f64();
-        // One at a time: the copy of a cut takes as much memory as its values.
+        // Usually one cut is pending at a time, because the copy of a cut takes as much memory as its values.
         self.is_leader() && (must || self.is_bare || since >= self.seconds && self.pending.is_none())
     }
 
-    /// A cut was begun, or could not be: the next one is due so many seconds from now.
+    /// A cut was begun, or could not be: the next one is due `seconds` seconds from now.
     pub const fn begun(&mut self, now: Duration) {
         self.last_cut = now;
     }
 
-    /// What this worker tells at a meeting. `batches` were trained since the last one; `cut` is what was
-    /// begun. Only the leader's count.
+    /// The vote of this worker at a meeting. `batches` batches were trained since the last meeting; `cut` is
+    /// the number of the cut that was begun. Only the values of the leader count.
     #[must_use]
     pub fn vote(&self, now: Duration, batches: u64, cut: Option<u64>, written: Option<Written>) -> Vote {
         let (cut, next) = if self.is_leader() { (cut, self.next(now, batches)) } else { (None, 0) };
         Vote { cut, is_unsaved: false, next, written: self.of_pending(written), end: None }
     }
 
-    /// What this worker tells after the last meeting, at which only the pending cut is settled.
+    /// The vote of this worker after the end of the training, with which only the pending cut is settled.
     #[must_use]
     pub fn last_vote(&self, written: Option<Written>) -> Vote {
         Vote { written: self.of_pending(written), ..Vote::default() }
@@ -243,7 +249,7 @@ impl Protocol {
         written.filter(|_| self.tells_of_part())
     }
 
-    /// The leader says how many batches the next meeting is away.
+    /// The leader's number of batches to the next meeting.
     fn next(&self, now: Duration, batches: u64) -> u64 {
         let lap = now.saturating_sub(self.last_meeting).as_secs_f64().max(1e-6);
         let goal = (self.seconds / 4.0).min(MEETING_SECONDS_MAX);
@@ -251,8 +257,8 @@ impl Protocol {
         (wanted as u64).clamp(1, self.interval.saturating_mul(RARER))
     }
 
-    /// Hears the votes of all workers, in the order of node and worker. If there are none, nothing is
-    /// decided. If a cut is settled, the caller forgets what became of its part.
+    /// Takes the votes of all workers, in the order of node and worker. If there are no votes, nothing is
+    /// decided. If a cut is settled, the caller drops the outcome of its part.
     pub fn hear(&mut self, votes: &[Vote]) -> Heard {
         let nothing = Vote::default();
         let leader = votes.first().unwrap_or(&nothing);
@@ -274,7 +280,8 @@ impl Protocol {
     fn settle(&mut self, votes: &[Vote]) -> Option<Settled> {
         let cut = self.pending.filter(|_| !votes.is_empty())?;
         let of_nodes = votes.iter().step_by(self.seat.workers).map(|vote| vote.written.clone());
-        // All of them: what one node writes late would else be taken for its part of the next cut.
+        // All nodes must have reported. Otherwise a part that a node writes late would be taken for its part
+        // of the next cut.
         let written: Vec<Written> = of_nodes.collect::<Option<_>>()?;
         self.pending = None;
         let is_copied = written.iter().all(|part| part.as_ref().map_or_else(|why| why.is_copied, |_| true));

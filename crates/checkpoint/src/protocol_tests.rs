@@ -2,12 +2,12 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What the thread that writes a node's parts does: each takes until some later meeting, or fails.
+/// The behaviour of the thread that writes a node's parts: a part is written by some later meeting, or fails.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     meetings: usize,
     fails: bool,
-    /// Whether the node has the copies that it should.
+    /// Whether the node has the copies that it should have.
     is_copied: bool,
 }
 
@@ -19,7 +19,7 @@ struct Run {
     seconds: f64,
     /// Milliseconds of the leader's clock until each meeting.
     meetings: Vec<u64>,
-    /// What other workers' clocks add to it.
+    /// The differences of the other workers' clocks to the leader's.
     skews: Vec<u64>,
     /// Whether the folder refuses the cut that is begun at a meeting.
     refused: Vec<bool>,
@@ -51,12 +51,13 @@ fn runs() -> impl Strategy<Value = Run> {
     })
 }
 
-/// A part that says whose it is.
+/// A part whose name contains its cut and its node.
 fn part(cut: u64, node: usize) -> Part {
     Part { file: format!("{cut}/{node}"), bytes: 0, keys: 0, blocks: Vec::new() }
 }
 
-/// The parts that nodes write: by node, the cut, the meetings until it is written, and what becomes of it.
+/// The parts that nodes write: by node, the cut, the number of meetings until the part is written, and its
+/// outcome.
 type Writers = Vec<Option<(u64, usize, Written)>>;
 
 fn written(writers: &Writers, node: usize, waits: bool) -> Option<Written> {
@@ -65,8 +66,8 @@ fn written(writers: &Writers, node: usize, waits: bool) -> Option<Written> {
 }
 
 impl Run {
-    /// Runs the protocol, checks it after every meeting, and returns the cuts that were begun and what became
-    /// of each.
+    /// Runs the protocol, checks it after every meeting, and returns the number of cuts that were begun and
+    /// the outcome of each.
     fn check(&self) -> (u64, BTreeMap<u64, Settled>) {
         let seat = |worker| Seat {
             node: (worker / self.workers) as u16,
@@ -120,7 +121,7 @@ impl Run {
         (begun, settled)
     }
 
-    /// All workers hear the votes, and come to the same decisions.
+    /// All workers get the votes, and come to the same decisions.
     fn hear(
         &self,
         protocols: &mut [Protocol],
@@ -163,8 +164,8 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// All workers agree; a cut is committed only if all parts *of it* are written; a part that is late is
-    /// never one of the next cut; each cut is settled before the workers leave.
+    /// All workers agree; a cut is committed only if all parts *of it* are written; a part that is late never
+    /// counts for the next cut; each cut is settled before the workers leave.
     #[test]
     fn workers_agree_and_commit_what_is_whole(run in runs()) {
         let (begun, settled) = run.check();
@@ -194,13 +195,13 @@ fn meetings_follow_the_leaders_clock() {
         leader.leave(second(at));
         leader.next_meeting()
     };
-    // A quarter of 8 s, at 4 batches per second.
+    // The next meeting is after a quarter of 8 s, at 4 batches per second.
     assert_eq!(meet(&mut leader, 104, 16), 8);
-    // Much faster: but not more than 8 times rarer.
+    // Batches become much faster, but meetings become at most 8 times rarer.
     assert_eq!(meet(&mut leader, 104, 8), 64);
-    // Much slower: after each batch.
+    // Batches become much slower, so workers meet after each batch.
     assert_eq!(meet(&mut leader, 1_000, 64), 1);
-    // Not more than 5 s between meetings, however rare cuts are.
+    // There are at most 5 s between meetings, however rare cuts are.
     let mut rare = Protocol::new(ALONE, 1e6, second(0));
     assert_eq!(meet(&mut rare, 4, 16), 20);
 }
@@ -245,6 +246,6 @@ fn an_end_that_one_node_is_asked_for_is_heard_by_all() {
             assert_eq!(protocol.hear(&votes).end, end);
         }
     }
-    // A cut is made then, however long ago the last one was.
+    // In this case a cut is made, however long ago the last one was.
     assert!(!all[0].is_due(Duration::ZERO, false) && all[0].is_due(Duration::ZERO, true));
 }

@@ -1,4 +1,4 @@
-//! Reading a checkpoint: all of it is checked before anything of it is used.
+//! Reads a checkpoint. All of it is checked before any value is used.
 
 mod windows;
 
@@ -15,7 +15,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Longer headers are not ours: a part has two tensors for each range.
+/// The most bytes of a header. Our headers are shorter: a part has two tensors for each range.
 const HEADER_BYTES_MAX: u64 = 1 << 24;
 
 /// Keys of a part that are in memory at once.
@@ -38,7 +38,7 @@ pub struct Checkpoint {
 #[derive(Debug)]
 struct Table {
     file: File,
-    /// Of the first row.
+    /// The offset of the first row in the file.
     offset: u64,
     /// Elements per row.
     len: usize,
@@ -46,13 +46,13 @@ struct Table {
 }
 
 impl Table {
-    /// Reads neighbouring rows; `bytes` are as long as they.
+    /// Reads neighbouring rows; `bytes` has the length of these rows.
     fn read(&self, row: u32, row_bytes: usize, bytes: &mut [u8]) -> std::io::Result<()> {
         self.file.read_exact_at(bytes, self.offset + u64::from(row) * row_bytes as u64)
     }
 }
 
-/// What is wrong with a checkpoint: the first thing, and all others.
+/// The damage of a checkpoint: the first error, and all others.
 type Damages = (CheckpointError, Vec<CheckpointError>);
 
 /// Folders of checkpoints are paths or addresses.
@@ -60,7 +60,7 @@ impl Checkpoint {
     /// Whether there is a manifest in a folder: it is a checkpoint, whole or damaged.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If the folder cannot be read.
     pub fn is_in(folder: &Path) -> Result<bool, CheckpointError> {
         address::store_of(folder)?.has(&folder.join(MANIFEST))
     }
@@ -68,7 +68,7 @@ impl Checkpoint {
     /// Reads the manifest of the checkpoint in a folder, and nothing else.
     ///
     /// # Errors
-    /// If there is none, it is damaged, or of another version.
+    /// If there is no manifest, or it is damaged or of another version.
     pub fn manifest_in(folder: &Path) -> Result<Manifest, CheckpointError> {
         Self::read_manifest(&*address::store_of(folder)?, folder)
     }
@@ -78,8 +78,8 @@ impl Checkpoint {
         Manifest::of_file(&path, &store.read(&path)?)
     }
 
-    /// Reads the manifest of the checkpoint in a folder, and compares the sizes of the parts with it: what is
-    /// known without reading the parts. The second value is what is wrong with them.
+    /// Reads the manifest of the checkpoint in a folder, and compares the sizes of the parts with it. This
+    /// finds the damage that can be known without reading the parts. The second value is this damage.
     ///
     /// # Errors
     /// As [`Checkpoint::manifest_in`].
@@ -98,7 +98,7 @@ impl Checkpoint {
     /// Opens the checkpoint in a folder, and checks all of it.
     ///
     /// # Errors
-    /// If a file is missing or not as it was written, or a key has no value or two.
+    /// If a file is missing or not as it was written, or if a key has no value or two values.
     pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
         Self::verify(folder).map_err(|(first, _)| first)
     }
@@ -107,8 +107,8 @@ impl Checkpoint {
     /// all damage is named.
     ///
     /// # Errors
-    /// What is wrong, the first and all others. Of parts whose sums are right, what makes them no checkpoint
-    /// nevertheless is looked for only if all sums are right, and ends the search.
+    /// The damage: the first error and all others. Only if the sums of all parts are right, the contents of
+    /// the parts are checked as well; the first error in them ends the search.
     pub fn verify(folder: &Path) -> Result<Self, Damages> {
         let store = address::store_of(folder).map_err(alone)?;
         Self::verify_in(&*store, folder)
@@ -125,7 +125,7 @@ impl Checkpoint {
             .collect();
         let mut verified = None;
         let check = |local: &Path| {
-            // What is wrong with a copy is wrong with what was copied.
+            // An error in a copy is reported as an error in the original.
             let there = |(first, others): Damages| {
                 let moved = |error: CheckpointError| error.moved(local, folder);
                 (moved(first), others.into_iter().map(moved).collect())
@@ -149,12 +149,12 @@ impl Checkpoint {
         Self::of_whole_files(folder, manifest, element).map_err(alone)
     }
 
-    /// What a manifest says must fit together; the element type.
+    /// Checks that a manifest is consistent. Returns its element type.
     fn check_manifest(folder: &Path, manifest: &Manifest) -> Result<ElementType, CheckpointError> {
         let of_manifest = |reason: String| CheckpointError::damaged(&folder.join(MANIFEST), None, reason);
         let element: ElementType =
             manifest.element.parse().map_err(|error| of_manifest(format!("{error}")))?;
-        // A copy may have any other name.
+        // The folder of a copy may have any name that is not that of another cut.
         if let Some(cut) = number(folder).filter(|cut| *cut != manifest.cut) {
             let is = manifest.cut;
             return Err(of_manifest(format!(
@@ -178,7 +178,8 @@ impl Checkpoint {
         let of_manifest = |reason: String| CheckpointError::damaged(&folder.join(MANIFEST), None, reason);
         let keys =
             usize::try_from(manifest.keys()).map_err(|_| of_manifest("it has too many keys".to_owned()))?;
-        // A key and its value take more than this: what follows is in proportion to the files.
+        // A key and its value take more than 8 bytes. So the memory allocated below is in proportion to the
+        // files.
         if let Some(part) = manifest.parts.iter().find(|part| part.keys > part.bytes / 8) {
             let Part { file, bytes, keys, .. } = part;
             return Err(of_manifest(format!("{file} of {bytes} bytes cannot have {keys} keys")));
@@ -194,7 +195,7 @@ impl Checkpoint {
         }
     }
 
-    /// Adds the places of the values of a part, whose sums are right.
+    /// Adds the places of the values of a part whose sums are right.
     fn add(&mut self, folder: &Path, part: &Part) -> Result<(), CheckpointError> {
         let path = part_path(folder, part)?;
         let file = crate::local::open(&path).map_err(CheckpointError::io("read", &path))?;
@@ -257,7 +258,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// What the checkpoint holds.
+    /// The contents of the checkpoint.
     #[must_use]
     pub const fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -327,7 +328,7 @@ fn part_path(folder: &Path, part: &Part) -> Result<PathBuf, CheckpointError> {
     }
 }
 
-/// The header of a part, and the offset of what follows it.
+/// The header of a part, and the offset of the data after it.
 fn header(file: &File, path: &Path) -> Result<(u64, Metadata), CheckpointError> {
     let mut len = [0; 8];
     file.read_exact_at(&mut len, 0).map_err(CheckpointError::io("read", path))?;
@@ -352,12 +353,12 @@ struct Tensor<'a> {
     path: &'a Path,
     name: &'a str,
     info: &'a TensorInfo,
-    /// Where the tensors of the file begin.
+    /// The offset at which the tensors of the file begin.
     start: u64,
 }
 
 impl Tensor<'_> {
-    /// The number of its rows, if it has this type, rows of this shape, and as many rows as its part may.
+    /// The number of its rows, if the tensor has this type, rows of this shape, and at most `rows_max` rows.
     fn checked(&self, dtype: Dtype, row: &[usize], rows_max: u64) -> Result<u64, CheckpointError> {
         let Self { path, name, info, .. } = self;
         match info.shape.split_first() {

@@ -1,11 +1,11 @@
 //! Checkpoints in S3-compatible stores.
 //!
-//! An object appears as a whole or not at all, so parts and manifests need no other names while they are
-//! written. Two things are created only where there is nothing: the manifest, and an object that takes the
+//! An object appears as a whole or not at all, so parts and manifests need no temporary names while they are
+//! written. Two objects are created only if they do not exist: the manifest, and an object that takes the
 //! number of a cut when the cut begins. So two runs never write into one cut.
 //!
-//! Parts are staged in files of the system's temporary folder: they are written and summed there before they
-//! are uploaded, and checked and read there after they were downloaded. No value is read over the network.
+//! Parts are staged in files of the system's temporary folder: they are written and summed there before the
+//! upload, and checked and read there after the download. No value is read over the network.
 
 mod settings;
 mod transfer;
@@ -31,10 +31,10 @@ use transfer::Failure;
 /// The object that takes the number of a cut.
 const BEGUN: &str = "begun";
 
-/// What it says to people who look into the bucket.
+/// Its text, for people who look into the bucket.
 const BEGUN_SAYS: &[u8] = b"A checkpoint was begun here. With manifest.json, it is one.\n";
 
-/// Time for what moves no part.
+/// The time limit of requests that transfer no part.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A bucket.
@@ -43,13 +43,13 @@ pub(crate) struct Remote {
     /// The server, for errors.
     endpoint: String,
     client: AmazonS3,
-    /// Started by the first request. Its only thread keeps connections alive; requests are awaited by the
-    /// threads that make them.
+    /// The first request starts it. Its only thread keeps connections alive; the threads that make requests
+    /// await the answers themselves.
     runtime: OnceLock<Runtime>,
 }
 
 impl std::fmt::Debug for Remote {
-    // Nothing of the client: it has credentials.
+    // The output has nothing of the client, which has credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remote").field("bucket", &self.bucket).field("endpoint", &self.endpoint).finish()
     }
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Without waiting, e.g. for the address of a server that does not exist.
+            // This does not wait, e.g. for the look-up of a server that does not exist.
             runtime.shutdown_background();
         }
     }
@@ -87,7 +87,7 @@ impl Remote {
         }
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).thread_name("intendant-store").enable_all().build()?;
-        // Another thread may have started one meanwhile.
+        // Another thread may have started a runtime meanwhile.
         Ok(self.runtime.get_or_init(|| runtime).block_on(future))
     }
 
@@ -103,7 +103,7 @@ impl Remote {
         }
     }
 
-    /// Awaits that a part is copied. Each of its requests ends by itself.
+    /// Awaits the copy of a part. It needs no time limit, because each of its requests has one.
     fn transfer(&self, copy: impl Future<Output = Result<(), Failure>>) -> io::Result<()> {
         self.wait(copy)?.map_err(|failure| match failure {
             Failure::Store(error) => self.explain(&error),
@@ -111,15 +111,15 @@ impl Remote {
         })
     }
 
-    /// What an error says to whom the request matters. Errors of the client begin with what a user knows, and
-    /// quote answers of the server in XML.
+    /// Turns an error of the client into one for the user. The client's errors begin with facts that the user
+    /// knows, and quote answers of the server in XML.
     fn explain(&self, error: &Error) -> io::Error {
         let said = error.to_string();
         let quoted = |name: &str| {
             let (_, rest) = said.split_once(&format!("<{name}>"))?;
             rest.split_once('<').map(|(text, _)| text.to_owned())
         };
-        // Of lists, the client tells the status only in the text.
+        // For requests that list objects, the client's errors have the status only in the text.
         let is_refusal = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. })
             || said.contains("status code: 403")
             || said.contains("status code: 401");
@@ -172,7 +172,7 @@ fn of_staging(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}, in the temporary folder {} (TMPDIR)", temporary.display()))
 }
 
-/// The same for an error about the copy of a file.
+/// The same for an error that concerns the local copy of a file.
 fn staged(error: CheckpointError, from: &Path, to: &Path) -> CheckpointError {
     match error.moved(from, to) {
         CheckpointError::Io { what, path, source } => {
@@ -191,12 +191,13 @@ fn is_missing<T>(result: &io::Result<T>) -> bool {
 
 impl Store for Remote {
     fn prepare(&self, _: &Path) -> Result<(), CheckpointError> {
-        // There are no folders, only objects whose names begin alike.
+        // A bucket has no folders, only objects whose names begin alike.
         Ok(())
     }
 
     fn claim(&self, _: &Path) -> Result<Option<File>, CheckpointError> {
-        // Nothing tells a run that has died from one that lives. No two runs write into one cut.
+        // Nothing distinguishes a run that has died from one that lives. A claim is not needed, because no
+        // two runs write into one cut.
         Ok(None)
     }
 
@@ -230,7 +231,8 @@ impl Store for Remote {
         let part = write(&copy).map_err(|error| staged(error, folder.path(), parent))?;
         let opened =
             File::open(&copy).map_err(|error| CheckpointError::io("stage", file)(of_staging(error)))?;
-        // Nothing is left of it if this process is killed while it uploads, which may take long.
+        // The temporary file is unlinked here, so that nothing is left of it if this process is killed during
+        // the upload, which may take long.
         drop(folder);
         let uploaded = self.transfer(transfer::upload(&self.client, &key, opened, part.bytes));
         uploaded.map_err(CheckpointError::io("write", file))?;
@@ -243,8 +245,8 @@ impl Store for Remote {
         let create = self.client.put_opts(&key, manifest.to_vec().into(), PutMode::Create.into());
         let committed = match self.ask(create) {
             Err(error) => {
-                // The answer may be lost, of this request or of one that the client has repeated: what counts
-                // is what is there now.
+                // The answer to this request, or to one that the client has repeated, may be lost. So the
+                // object that is there now decides.
                 if self.read(&path).is_ok_and(|found| found == manifest) {
                     return Ok(());
                 }
@@ -268,7 +270,7 @@ impl Store for Remote {
             }
             let listed = self.ask(self.client.list(Some(&prefix)).try_collect::<Vec<_>>())?;
             let mut keys: Vec<Key> = listed.into_iter().map(|object| object.location).collect();
-            // The number is taken until nothing else is left of the cut.
+            // The object that takes the number goes last, when nothing else is left of the cut.
             keys.sort_by_key(|key| key.filename() == Some(BEGUN));
             for key in keys {
                 let gone = self.ask(self.client.delete(&key));
@@ -309,7 +311,7 @@ impl Store for Remote {
         let folder = self.staging(place)?;
         for name in files {
             let file = place.join(name);
-            // A file that is missing is found missing by `check`.
+            // `check` reports a missing file.
             let Some(bytes) = self.size(&file)? else { continue };
             let copy = File::create(folder.path().join(name));
             let copy = copy.map_err(|error| CheckpointError::io("stage", &file)(of_staging(error)))?;

@@ -3,5 +3,5 @@
 /// The version of the format.
 pub const SCHEMA: &str = "intendant.checkpoint/1";
 
-/// What the schema of every version begins with.
+/// The prefix of the schema of every version.
 pub(crate) const SCHEMAS: &str = "intendant.checkpoint/";

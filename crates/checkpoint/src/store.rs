@@ -1,4 +1,4 @@
-//! Where checkpoints lie: in local folders, or in an object store.
+//! The places of checkpoints: local folders, or object stores.
 
 use crate::CheckpointError;
 use crate::manifest::Part;
@@ -6,23 +6,23 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::path::Path;
 
-/// What a place for checkpoints does.
+/// The operations of a place for checkpoints.
 pub(crate) trait Store: Debug + Send + Sync {
     /// Makes a folder ready for cuts.
     fn prepare(&self, folder: &Path) -> Result<(), CheckpointError>;
 
-    /// Claims a folder that is ready for cuts for a run, as long as what is returned lives; nothing where
-    /// that is not possible.
+    /// Claims a folder that is ready for cuts for a run, as long as the returned value lives. Returns `None`
+    /// if the store cannot claim folders.
     fn claim(&self, folder: &Path) -> Result<Option<File>, CheckpointError>;
 
-    /// Names of what is in a folder; none if it does not exist.
+    /// Names of the entries of a folder; none if the folder does not exist.
     fn names(&self, folder: &Path) -> Result<Vec<String>, CheckpointError>;
 
     /// Takes the place of a cut; `false` if another run has it.
     fn take(&self, place: &Path) -> Result<bool, CheckpointError>;
 
-    /// Lets `write` write a file, and makes it durable. If it cannot be written, nothing of it is left, if
-    /// that can be helped.
+    /// Lets `write` write a file, and makes it durable. If the file cannot be written, no part of it is left,
+    /// if possible.
     fn write(
         &self,
         file: &Path,
@@ -32,7 +32,7 @@ pub(crate) trait Store: Debug + Send + Sync {
     /// Adds the manifest to a cut, in one step, when all parts are durable.
     fn commit(&self, place: &Path, manifest: &[u8]) -> Result<(), CheckpointError>;
 
-    /// Removes what a run has written of a cut; its manifest goes first.
+    /// Removes the files of a cut that a run has written, beginning with the manifest.
     fn remove(&self, place: &Path) -> Result<(), CheckpointError>;
 
     /// Whether there is such a file.
@@ -44,8 +44,8 @@ pub(crate) trait Store: Debug + Send + Sync {
     /// The content of a small file.
     fn read(&self, file: &Path) -> Result<Vec<u8>, CheckpointError>;
 
-    /// Hands `check` a local folder with these files of a cut, those that exist. What `check` has opened
-    /// stays readable.
+    /// Passes `check` a local folder with those of these files of a cut that exist. Files that `check` has
+    /// opened stay readable.
     fn stage(
         &self,
         place: &Path,

@@ -1,4 +1,4 @@
-//! The clock for decisions and counts of code without I/O.
+//! The clock whose times are passed to code without I/O, for its decisions and counts.
 //!
 //! Channels read it at every input, so its functions are inlined: they are then compiled, and optimised, with
 //! the channel. This crate itself is compiled without optimisation.
@@ -17,14 +17,14 @@ fn instant() -> Instant {
 }
 
 impl MonotonicClock {
-    /// A clock that shows 0 now.
+    /// A clock whose time is 0 now.
     #[must_use]
     #[inline]
     pub fn start() -> Self {
         Self(instant())
     }
 
-    /// What it shows.
+    /// The time of the clock.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Tick {

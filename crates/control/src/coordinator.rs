@@ -1,16 +1,15 @@
-//! The coordinator as a state machine: seats, open gathers, silent nodes, and how the
-//! cluster ends.
+//! The coordinator as a state machine: seats, open gathers, silent nodes, and the end of the cluster.
 //!
 //! The caller calls one method, and then executes the actions in `out`, in order. A cluster ends once,
-//! because all nodes have left or by a failure, and all nodes get the same reason. Node 0's own seat gets it
-//! *last*, when the other streams have ended or a short time has passed: its process hosts the coordinator,
-//! and must not end before the others know the reason.
+//! because all nodes have left or because of a failure, and all nodes get the same reason. Node 0's own seat
+//! gets the reason *last*, when the other streams have ended or a short time has passed: its process hosts
+//! the coordinator, and must not end before the others know the reason.
 //!
-//! While the cluster is forming, a node that differs from node 0 ends it: that node will not return with
-//! other settings, and the others would wait for it in vain. Once the cluster is complete, refused nodes do
-//! not disturb it.
+//! While the cluster is forming, a node that differs from node 0 ends the cluster: that node will not return
+//! with other settings, and the others would wait for it in vain. Once the cluster is complete, refused nodes
+//! do not disturb it.
 //!
-//! It has no streams and no clock. The server checks tokens before it calls this module.
+//! The coordinator has no streams and no clock. The server checks tokens before it calls this module.
 
 use crate::failure::{Failure, FailureKind, shorten};
 use crate::gathers::Gathers;
@@ -25,15 +24,16 @@ use intendant_transport::socket::InvalidUnixName;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// How long reports of broken data connections are held back. A node that died breaks its own stream at once,
-/// so a node that is still accused after this time is accused by the data plane only.
+/// How long the coordinator holds reports of broken data connections back. A node that died breaks its own
+/// stream at once, so a node that is still accused after this time has lost data connections only.
 pub(super) const REPORT_US: u64 = 1_500_000;
 
-/// How long node 0's own seat waits for the others to take note of the end. A stopped process never does.
+/// How long node 0's own seat waits until the others have taken note of the end. A stopped process never
+/// does.
 pub(super) const FAREWELL_US: u64 = 500_000;
 
-/// How long a missing node may follow a process that claims its rank with another token. A stranger or a
-/// process left over from another run should not end a cluster whose nodes all join.
+/// How long after a process has claimed the rank of a missing node with another token that node may still
+/// join. A stranger or a process left over from another run should not end a cluster whose nodes all join.
 pub(super) const TOKEN_GRACE_US: u64 = 3_000_000;
 
 /// Node 0's own introduction, with which joining nodes are compared.
@@ -53,7 +53,7 @@ pub(super) struct Expected {
 /// Work for the shell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
-    /// Put the message on the node's stream; order is kept.
+    /// Send the message on the node's stream, in order.
     Send {
         /// The node.
         to: NodeId,
@@ -67,7 +67,7 @@ pub(super) enum Action {
     },
     /// A sentence for the log.
     Note(String),
-    /// A sentence for the log that its reader may have to act on.
+    /// A warning for the log: its reader may have to act.
     Warning(String),
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Action {
 pub(super) enum Hangup {
     /// It was closed or broke.
     Gone,
-    /// It carried something that is not a message of this protocol.
+    /// It carried data that are not a message of this protocol.
     Garbage,
 }
 
@@ -84,7 +84,7 @@ pub(super) enum Hangup {
 enum Presence {
     Absent,
     Present,
-    /// Said goodbye; its stream is still open.
+    /// It has said goodbye; its stream is still open.
     Left,
     /// Its stream has ended.
     Ended,
@@ -133,7 +133,8 @@ pub(super) struct Coordinator {
     beats: BeatTimer,
     reports: Vec<Report>,
     reports_due: Tick,
-    /// A missing node whose rank a process claimed with another token: when it is given up.
+    /// A missing node whose rank a process claimed with another token, and the time at which the coordinator
+    /// gives the node up.
     shut_out: Option<(Tick, NodeId)>,
 }
 
@@ -157,7 +158,7 @@ impl Coordinator {
     /// A node asks for a seat.
     ///
     /// # Errors
-    /// The refusal to send it. If the cluster is still forming, it is over then.
+    /// The refusal to send to the node. A cluster that is still forming is over then.
     pub(super) fn join(
         &mut self,
         now: Tick,
@@ -440,7 +441,7 @@ impl Coordinator {
         }
     }
 
-    /// The node that was shut out for its token and is still missing now that its time is over.
+    /// The node that was shut out for its token, if it is still missing and its time is over.
     fn missing_for_its_token(&mut self, now: Tick) -> Option<NodeId> {
         let (due, node) = self.shut_out?;
         if self.seats[node.index()].presence != Presence::Absent {
@@ -529,7 +530,7 @@ impl Coordinator {
         self.reports.push(Report { reporter, accused, reason });
     }
 
-    /// The node that most others have lost; among equals the one reported first.
+    /// The node that most other nodes have lost. Among several such nodes, the one that was reported first.
     fn most_accused(&self) -> Failure {
         let reporters = |accused: NodeId| {
             let reports = self.reports.iter().filter(|report| report.accused == accused);
@@ -617,7 +618,7 @@ impl ClusterEnd {
     }
 }
 
-/// Bytes of a setting's value that are repeated in a message.
+/// The most bytes of a setting's value that a message repeats.
 const VALUE_BYTES_MAX: usize = 200;
 
 /// The first setting that two nodes do not have in common, with both values.

@@ -82,7 +82,8 @@ impl Cluster {
         out
     }
 
-    /// Lets time pass in usual turns, with beats of `beating`; what was sent other than beats.
+    /// Lets time pass in usual turns, with beats of the nodes `beating`. Returns what the coordinator sent
+    /// other than beats.
     fn pass(&mut self, us: u64, beating: &[u16]) -> Vec<Action> {
         let end = self.now.after(us);
         let mut sent = Vec::new();
@@ -100,7 +101,7 @@ impl Cluster {
     }
 }
 
-/// Who is told of which failure, in order, leaving out the log.
+/// The nodes that are told of a failure, and the failure, in order. Lines of the log are left out.
 fn failures(actions: &[Action]) -> Vec<(u16, Failure)> {
     actions
         .iter()
@@ -158,7 +159,7 @@ fn each_difference_is_refused_with_both_values_and_no_member_is_affected() {
         let refused = empty.refusal(Join { data_address: address.into(), ..base() });
         assert_eq!(refused.0, Why::Address, "{address}");
     }
-    // Nodes without a data plane have nothing to reach.
+    // Nodes without a data plane have no data address.
     let bare =
         Join { element: 0, channels: 0, data_address: String::new(), data_socket: String::new(), ..base() };
     assert_eq!(Cluster::joining(2).refusal(bare.clone()).0, Why::Element);
@@ -429,7 +430,7 @@ fn a_difference_ends_a_forming_cluster_at_once_by_name() {
     assert_eq!(pair, (setting("1"), setting("2")));
 }
 
-/// As [`forming_with`], without a look at who knows of the end.
+/// As [`forming_with`], but does not check which nodes know of the end.
 fn forming_with_any_rank(difference: fn(&mut Join)) -> (Refused, Vec<(u16, Failure)>) {
     let mut cluster = Cluster::joining(3);
     let mut out = Vec::new();
@@ -445,7 +446,7 @@ fn forming_with_any_rank(difference: fn(&mut Join)) -> (Refused, Vec<(u16, Failu
 fn another_token_ends_a_forming_cluster_unless_the_node_comes_with_the_right_one() {
     let mut cluster = Cluster::joining(2);
     cluster.coordinator.join(cluster.now, join(0, 2), &mut Vec::new()).unwrap();
-    // Neither a rank that is there, nor another number of nodes.
+    // Neither the rank of a node that has joined nor another number of nodes has an effect.
     cluster.coordinator.shut_out(cluster.now, 0, 2);
     cluster.coordinator.shut_out(cluster.now, 1, 3);
     cluster.coordinator.shut_out(cluster.now, 7, 2);

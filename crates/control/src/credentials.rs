@@ -5,7 +5,7 @@ use intendant_transport::Token;
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
-/// Name of the metadata entry that carries the token.
+/// Name of the metadata entry with the token.
 const TOKEN_HEADER: &str = "authorization";
 
 /// The problem of a node with a token in a cluster without one.

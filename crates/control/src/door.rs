@@ -1,12 +1,12 @@
-//! Accepts connections for the coordinator, and closes those that do not show the token.
+//! Accepts connections for the coordinator, and closes connections that do not show the token.
 //!
 //! A connection costs a descriptor, and every process that reaches the port can open one. A connection has a
-//! few seconds to send a request that passes the token's check ([`Pass::stamp`]). The number of connections
-//! that have not yet is bounded: a new one replaces the oldest, because a node shows its token at once. If
-//! descriptors run out nevertheless, new connections are delayed.
+//! few seconds to send a request that passes the check of the token ([`Pass::stamp`]). The number of
+//! connections that have not passed it yet is bounded. A new connection replaces the oldest of them, because
+//! a node shows its token at once. If descriptors run out nevertheless, new connections are delayed.
 //!
 //! The server, not this module, checks the token. With TLS, a connection reaches the server once its other
-//! end has shown a certificate; the same time is allowed for that.
+//! end has shown a certificate, for which it has the same time.
 
 use intendant_core::Tick;
 use intendant_core::lock;
@@ -33,8 +33,8 @@ const PROBATION: Duration = Duration::from_secs(3);
 /// Pause after the system refused to accept: asking again sooner frees no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts on `listener`, on the runtime that calls, for as long as the stream is read. At most
-/// `strangers_max` of the connections are unstamped.
+/// Accepts connections on `listener`, on the caller's runtime, as long as the returned stream is read. At
+/// most `strangers_max` of the connections have no stamp.
 pub(super) fn open(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -83,7 +83,7 @@ async fn accept(
         if sender.is_closed() {
             return;
         }
-        // In a task of its own: a caller that says nothing does not delay others.
+        // Each connection has a task of its own, so that a caller that sends nothing does not delay others.
         let (tls, sender, refusals) = (tls.clone(), sender.clone(), Arc::clone(&refusals));
         tokio::spawn(async move {
             if let Some((wire, probation)) = admit(stream, caller, tls.as_ref(), probation, &refusals).await {
@@ -94,13 +94,14 @@ async fn accept(
     }
 }
 
-/// Refused connections in the log.
+/// Limits the lines about refused connections in the log.
 struct Refusals {
     throttle: Mutex<Throttle>,
     opened: tokio::time::Instant,
 }
 
-/// The first bytes of a connection, which decide about TLS. `None` if it is refused or takes too long.
+/// Reads the first bytes of a connection, which decide whether it uses TLS. Returns `None` if the connection
+/// is refused or takes too long.
 async fn admit(
     stream: TcpStream,
     caller: SocketAddr,
@@ -117,7 +118,7 @@ async fn admit(
         Ok(admitted) => Some((admitted, probation)),
         Err(error) => {
             let now = Tick(refusals.opened.elapsed().as_micros() as u64);
-            // Connections that end by themselves do not use up what refusals may say.
+            // Connections that end by themselves do not use up the lines that refusals may log.
             let pass = if error.is_final() { lock(&refusals.throttle).pass(now) } else { None };
             match pass {
                 Some(suppressed) => {
@@ -158,7 +159,7 @@ struct Probation {
     expelled: oneshot::Receiver<()>,
 }
 
-/// A connection, which breaks when its time is over and it has no stamp.
+/// A connection that breaks when its time is over and it has no stamp.
 pub(super) struct Connection {
     wire: Admitted,
     pass: Pass,
@@ -175,7 +176,8 @@ impl Connection {
             return Ok(());
         }
         let Probation { over, expelled } = probation;
-        // Both may be asked again after the first error; a channel that has spoken must not be polled again.
+        // Both futures may be polled again after the first error. A channel that has delivered its message
+        // must not be polled again.
         let expelled = expelled.is_terminated() || Pin::new(expelled).poll(context).is_ready();
         if expelled || over.as_mut().poll(context).is_ready() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the connection did not show a token"));

@@ -1,4 +1,4 @@
-//! Why a cluster ended, and why a node was not let in.
+//! The reasons for which a cluster ends, and for which a node cannot join.
 
 use crate::introduction::DataPlane;
 use crate::proto::{Failed, Refused, Setting, failed, refused};
@@ -7,17 +7,17 @@ use intendant_transport::TlsError;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Why a cluster ended before all nodes had left. Every node of the cluster gets the same one, unless the
-/// coordinator could not be asked any more.
+/// Why a cluster ended before all nodes had left. Every node of the cluster gets the same failure, unless it
+/// could not reach the coordinator any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What happened.
     pub kind: FailureKind,
-    /// The node to blame: the one that was lost, or that ended the cluster. `None` if no node is to blame,
-    /// e.g. for a link.
+    /// The node to blame: the node that was lost, or that ended the cluster. `None` if no node is to blame,
+    /// e.g. if a link is.
     pub node: Option<NodeId>,
-    /// The rest of the sentence that starts with the node, e.g. "stopped answering for 5.0 s"; a whole
-    /// sentence without a node; the application's own words for [`FailureKind::Aborted`].
+    /// The rest of the sentence that starts with the node, e.g. "stopped answering for 5.0 s". Without a
+    /// node, a whole sentence. For [`FailureKind::Aborted`], the application's own words.
     pub reason: String,
 }
 
@@ -41,9 +41,8 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// The exit code that programs end with: 4 if a peer was lost, 2 if the user has to change something,
-    /// else
-    /// 1.
+    /// The exit code with which programs end: 4 if a peer was lost, 2 if the user has to change something,
+    /// else 1.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
@@ -120,7 +119,7 @@ impl Failure {
     }
 }
 
-/// Bytes of a reason that a node gives for ending the cluster.
+/// The most bytes of the reason that a node gives for ending the cluster.
 pub(super) const REASON_BYTES_MAX: usize = 4096;
 
 /// Cuts a reason to a length that fits into a message and into a line of a log.
@@ -142,18 +141,18 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Why a node could not join. None of these touches a cluster that is complete; a mismatch ends one that is
-/// still forming.
+/// The reason for which a node could not join. None of these errors affects a complete cluster; a mismatch
+/// ends a cluster that is still forming.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// The token is missing or another one.
+    /// The token is missing, or differs from the cluster's.
     #[error(
         "the coordinator at {coordinator} refused this node's token ({ours}); give every node of a cluster \
          the same INTENDANT_TOKEN or INTENDANT_TOKEN_FILE, or none of them any"
     )]
     Token {
-        /// Where the coordinator is.
+        /// The coordinator's address.
         coordinator: String,
         /// How this node's token differs.
         ours: &'static str,
@@ -161,12 +160,12 @@ pub enum JoinError {
     /// This node and the coordinator do not agree on a TLS connection.
     #[error("this node cannot join the cluster at {coordinator}: {error}")]
     Tls {
-        /// Where the coordinator is.
+        /// The coordinator's address.
         coordinator: String,
-        /// Why not, and what to do.
+        /// The cause, and what to do.
         error: TlsError,
     },
-    /// Another protocol.
+    /// The node has another protocol.
     #[error(
         "the cluster speaks protocol {cluster} (intendant {cluster_version}), this node {ours} (intendant \
          {our_version}); start all nodes from the same build"
@@ -181,7 +180,7 @@ pub enum JoinError {
         /// This node's software version.
         our_version: String,
     },
-    /// Another number of nodes.
+    /// The node was started for another number of nodes.
     #[error(
         "the cluster has {cluster} nodes, this node was started for {ours}; start all with the same \
          WORLD_SIZE"
@@ -212,7 +211,7 @@ pub enum JoinError {
         /// Its value on this node.
         ours: String,
     },
-    /// Another model layout.
+    /// The node has another model layout.
     #[error(
         "the cluster's layout has digest {cluster:016x}, this node's {ours:016x}: data or configuration \
          differ; start all nodes with the same key ranges, value lengths, key order and seed"
@@ -223,7 +222,7 @@ pub enum JoinError {
         /// Digest of this node's layout.
         ours: u64,
     },
-    /// Another element type.
+    /// The node has another element type.
     #[error("the cluster's values are {cluster}, this node's {ours}; start all nodes with the same --float")]
     Element {
         /// The cluster's element type.
@@ -231,7 +230,7 @@ pub enum JoinError {
         /// This node's element type.
         ours: ElementType,
     },
-    /// Another number of channels.
+    /// The node has another number of channels.
     #[error(
         "the cluster has {cluster} channels per node, this node {ours}; start all nodes with the same number"
     )]
@@ -284,17 +283,17 @@ pub enum JoinError {
          MASTER_ADDR and MASTER_PORT those of node 0?"
     )]
     Unreachable {
-        /// Where it should be.
+        /// Its expected address.
         coordinator: String,
         /// How long this node tried.
         seconds: u64,
         /// The error of the last attempt.
         detail: String,
     },
-    /// Something else answered.
+    /// A program that is no coordinator answered.
     #[error("what answers at {coordinator} is not a coordinator of this protocol: {detail}")]
     NotACoordinator {
-        /// Where it is.
+        /// Its address.
         coordinator: String,
         /// Its answer.
         detail: String,
@@ -311,14 +310,14 @@ pub enum JoinError {
         /// The address.
         address: SocketAddr,
     },
-    /// The coordinator's address cannot be listened on.
+    /// Node 0 cannot listen on the coordinator's address.
     #[error(
         "node 0 cannot listen on {address}: {source}; MASTER_ADDR must be an address of the machine of node 0"
     )]
     Listen {
         /// The address.
         address: String,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
     /// The cluster would be reachable from other machines without a token.
@@ -332,7 +331,7 @@ pub enum JoinError {
         /// The address.
         address: SocketAddr,
     },
-    /// The socket that the launcher left is not one.
+    /// The descriptor that the launcher left is not a listening socket.
     #[error(
         "INTENDANT_LISTEN_FD={fd}: {detail}; it is set by the launcher for node 0 only, do not set it by hand"
     )]
@@ -376,7 +375,7 @@ impl JoinError {
         }
     }
 
-    /// The exit code that programs end with: 4 if a node is missing, 2 if the user has to change something,
+    /// The exit code with which programs end: 4 if a node is missing, 2 if the user has to change something,
     /// else 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

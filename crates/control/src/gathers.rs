@@ -1,9 +1,8 @@
-//! The gathers that are open: the contributions of each node, by name.
+//! The open gathers: the contributions of each node, by name.
 //!
 //! A round of a name needs no number. A node contributes once, gets the contributions of all nodes, and only
 //! then may contribute again; messages to and from a node keep their order. So every message for a name
-//! belongs to its open round, and a contribution to a round that has this node's already is a fault of that
-//! node.
+//! belongs to the open round of that name. A node that contributes twice to a round breaks the protocol.
 //!
 //! This module has no streams and no clock. The coordinator sends the messages that [`Gathers::contribute`]
 //! returns.
@@ -13,20 +12,21 @@ use bytes::Bytes;
 use intendant_core::{NodeId, Tick};
 use std::collections::BTreeMap;
 
-/// Bytes that one node may contribute to one round.
+/// The most bytes that one node may contribute to one round.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of a piece. Small enough that beats behind it are not late even at 10 Mbit/s.
+/// The most bytes of a piece. It is so small that beats behind it are not late even at 10 Mbit/s.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// Bytes of a message on the control plane: two pieces with room to spare. Longer ones are refused before
-/// memory is taken.
+/// The most bytes of a message on the control plane: two pieces with room to spare. Longer messages are
+/// refused before memory is allocated.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of a name.
+/// The most bytes of a name.
 pub(super) const NAME_BYTES_MAX: usize = 200;
 
-/// Names that may be open at once: far beyond any program, and a bound on what a faulty node costs.
+/// The most names that may be open at the same time: far more than any program needs, and a bound on the cost
+/// of a faulty node.
 const OPEN_MAX: usize = 1024;
 
 /// Time before a round that stays open is mentioned in the log; doubled each time.
@@ -66,7 +66,7 @@ impl Gathers {
         Self { nodes, open: BTreeMap::new() }
     }
 
-    /// Takes a piece of a contribution. If it completes the round: the messages to every node.
+    /// Takes a piece of a contribution. If it completes the round, returns the messages for every node.
     ///
     /// # Errors
     /// If node `from` broke the protocol; the rest of the sentence that starts with its name.
@@ -112,8 +112,8 @@ impl Gathers {
         Ok(self.open.remove(&name).map(|round| pack(&name, round.payloads)))
     }
 
-    /// A round that `node` has not contributed to and another node waits in: its name and the lowest such
-    /// node.
+    /// A round to which `node` has not contributed and in which another node waits. Returns its name and the
+    /// lowest waiting node.
     pub(super) fn waiting_for(&self, node: NodeId) -> Option<(&str, NodeId)> {
         self.open.iter().filter(|(_, round)| !round.payloads[node.index()].complete).find_map(
             |(name, round)| {
@@ -206,7 +206,7 @@ impl Assembly {
         Self { payloads: vec![Vec::new(); nodes], complete: 0 }
     }
 
-    /// Appends pieces; whether everything is there.
+    /// Appends pieces. Returns whether all contributions are complete.
     ///
     /// # Errors
     /// If the coordinator names a node that does not exist; the rest of the sentence that starts with its

@@ -1,4 +1,4 @@
-//! Asks a coordinator from outside for the state of its cluster. Takes no seat and changes nothing.
+//! Asks a coordinator from outside for the state of its cluster. It takes no seat and changes nothing.
 
 use crate::credentials::{authorised, root_cause};
 use crate::gathers::MESSAGE_BYTES_MAX;
@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(3);
 pub struct Health {
     /// Its phase.
     pub state: State,
-    /// Its random number.
+    /// The cluster's random number.
     pub cluster: u64,
     /// Software version of the coordinator.
     pub version: String,
@@ -26,7 +26,7 @@ pub struct Health {
     pub members: Vec<MemberHealth>,
     /// Gathers that wait for a node.
     pub gathers: Vec<GatherHealth>,
-    /// Why it failed, if it did.
+    /// The reason for which it failed, if it did.
     pub failure: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub enum State {
     Closed,
     /// It failed.
     Failed,
-    /// Something that this version does not know.
+    /// A phase that this version does not know.
     Unknown,
 }
 
@@ -51,15 +51,15 @@ pub enum State {
 pub struct MemberHealth {
     /// The node.
     pub node: NodeId,
-    /// Whether it is there.
+    /// Whether it has joined and is still connected.
     pub presence: Presence,
     /// Its data address; empty before it joins.
     pub data_address: String,
-    /// Time since it was heard.
+    /// Time since the coordinator heard it.
     pub silent: Duration,
 }
 
-/// Whether a node is there.
+/// Whether a node has joined and is still connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It has not joined.
@@ -79,7 +79,7 @@ pub struct GatherHealth {
     pub name: String,
     /// The missing nodes.
     pub missing: Vec<NodeId>,
-    /// Since when it waits.
+    /// How long it has been waiting.
     pub waiting: Duration,
 }
 
@@ -90,7 +90,7 @@ pub enum HealthError {
     /// The coordinator did not answer.
     #[error("no coordinator answers at {address}: {detail}")]
     Unreachable {
-        /// Where it should be.
+        /// Its expected address.
         address: String,
         /// The error of the attempt.
         detail: String,
@@ -98,9 +98,9 @@ pub enum HealthError {
     /// The coordinator and this process do not agree on a TLS connection.
     #[error("the coordinator at {address} cannot be asked: {error}")]
     Tls {
-        /// Where it is.
+        /// Its address.
         address: String,
-        /// Why not, and what to do.
+        /// The cause, and what to do.
         error: TlsError,
     },
     /// The coordinator refused the token.
@@ -109,7 +109,7 @@ pub enum HealthError {
          INTENDANT_TOKEN_FILE"
     )]
     Token {
-        /// Where it is.
+        /// Its address.
         address: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a node sends to the coordinator when it joins, and the answer.
+//! The message that a node sends to the coordinator when it joins, and the answer.
 
 use intendant_core::ElementType;
 use intendant_transport::Address;
@@ -10,7 +10,7 @@ pub struct DataPlane {
     pub element: ElementType,
     /// Number of channels per node.
     pub channels: u16,
-    /// Where the other nodes reach it.
+    /// The address at which the other nodes reach it.
     pub address: Address,
 }
 
@@ -24,8 +24,8 @@ pub struct Introduction {
     pub version: String,
     /// Digest of the layout and of everything else that must be equal.
     pub layout: u64,
-    /// Further settings by name, causes before what follows from them: of two nodes, the first difference is
-    /// reported.
+    /// Further settings by name. A setting comes before the settings that follow from it, because only the
+    /// first difference between two nodes is reported.
     pub settings: Vec<(String, String)>,
     /// Its data plane; `None` on all nodes if the cluster has none.
     pub data: Option<DataPlane>,
@@ -36,6 +36,6 @@ pub struct Introduction {
 pub struct Roster {
     /// A random number that no other cluster has.
     pub cluster: u64,
-    /// Where the nodes' data planes are reached, by rank; empty if the cluster has none.
+    /// The addresses at which the nodes' data planes are reached, by rank; empty if the cluster has none.
     pub nodes: Vec<Address>,
 }

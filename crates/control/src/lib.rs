@@ -5,7 +5,7 @@
 //! argument. `watch` detects silent peers, `signs` reports that data arrives. `server` at the coordinator and
 //! `member` at each node connect them to streams and a clock. `listen` opens the coordinator's socket, `door`
 //! accepts on it, `wire` is a connection with TLS or without. [`standby`] connects the decisions of
-//! `intendant-views`, for runs whose nodes change. `failure` lists the reasons for which a cluster fails.
+//! `intendant-views`, for runs whose nodes change. `failure` has the reasons for which a cluster fails.
 //! [`health`] queries a coordinator from outside.
 //!
 //! Guarantees: a node whose process ends is named at once; a node that is stopped or unreachable is named
@@ -83,7 +83,8 @@ impl Control {
             .name("intendant-control".into())
             .spawn(run)
             .map_err(JoinError::Start)?;
-        // Dropping it on an error waits for the thread: node 0 must not end before the others know why.
+        // If this returns an error, the drop waits for the thread: node 0 must not end before the others know
+        // the reason.
         let control = Self { shared, thread: Some(thread) };
         let roster =
             joined.recv().unwrap_or_else(|_| Err(JoinError::Start(io::Error::other("its thread ended"))))?;
@@ -95,10 +96,10 @@ impl Control {
         self.shared.rank
     }
 
-    /// Waits until every node has called this with the same name; returns their payloads by rank.
-    /// Different names may be waited for at the same time by different threads, and a name may be used again
-    /// and again. At most 16 MiB per node, 200 bytes of name; the coordinator holds all payloads of a round
-    /// in memory.
+    /// Waits until every node has called this with the same name; returns their payloads by rank. Different
+    /// threads may wait for different names at the same time, and a name may be used again and again. A
+    /// payload has at most 16 MiB, and a name 200 bytes. The coordinator holds all payloads of a round in
+    /// memory.
     ///
     /// # Errors
     /// The failure of the cluster; [`FailureKind::Misuse`] if the call itself is wrong, with no effect.
@@ -106,13 +107,13 @@ impl Control {
         self.shared.gather(name, payload)
     }
 
-    /// Why the cluster ended early, if it did.
+    /// The reason for which the cluster ended early, if it did.
     pub fn failure(&self) -> Option<Failure> {
         self.shared.failure()
     }
 
-    /// Calls `callback` once if the cluster fails, or now if it has. It runs on the control thread and must
-    /// not block.
+    /// Calls `callback` once if the cluster fails, or now if it has failed. The callback runs on the control
+    /// thread and must not block.
     pub fn on_failure(&self, callback: impl FnOnce(&Failure) + Send + 'static) {
         self.shared.on_failure(Box::new(callback));
     }
@@ -124,21 +125,21 @@ impl Control {
     }
 
     /// The data plane lost its connection to `node`. Returns at once. Within about two seconds the cluster
-    /// fails, with the coordinator's decision if it has one (the node that died first breaks connections of
-    /// nodes that are merely ending because of it), else naming `node`. Has no effect once this node is
-    /// leaving.
+    /// fails. If the coordinator has decided, the failure is its decision: a node that dies also breaks
+    /// connections of nodes that only end because of it. Otherwise the failure names `node`. Has no effect
+    /// once this node is leaving.
     pub fn report_lost(&self, node: NodeId, reason: &str) {
         self.shared.report_lost(node, reason);
     }
 
-    /// Ends the whole cluster. Waits, 1.5 s at most, until the coordinator has passed it on. The failure
-    /// names this node.
+    /// Ends the whole cluster. Waits, for 1.5 s at most, until the coordinator has told the other nodes. The
+    /// failure names this node.
     pub fn abort(&self, reason: &str) {
         self.shared.abort(reason);
     }
 
-    /// Leaves the cluster without a word, as a process does that dies: the others lose this node. The
-    /// failure of this node names it.
+    /// Leaves the cluster without notice, as a process that dies does: the others lose this node. The failure
+    /// that this node reports names this node.
     pub fn drop_out(&self, reason: &str) {
         self.shared.drop_out(reason);
     }
@@ -161,7 +162,8 @@ impl std::fmt::Debug for Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.shared.stop.notify_one();
-        // A failure callback may hold the last handle; its thread cannot wait for itself.
+        // A failure callback may hold the last handle. It runs on the control thread, which cannot wait for
+        // itself.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()

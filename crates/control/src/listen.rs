@@ -36,7 +36,7 @@ pub(super) fn open(rendezvous: &Rendezvous) -> Result<TcpListener, JoinError> {
     Ok(listener)
 }
 
-/// What the user should know about a cluster whose connections leave the machine without encryption.
+/// A warning for the user, if the cluster's connections leave the machine without encryption.
 fn unencrypted(address: SocketAddr, tls: bool) -> Option<String> {
     (!address.ip().is_loopback() && !tls).then(|| {
         format!(
@@ -79,7 +79,7 @@ fn bind(at: &Endpoint) -> Result<TcpListener, JoinError> {
 }
 
 /// Takes the listening socket that the launcher left at `fd`. An inherited descriptor has its close-on-exec
-/// flag clear; taking it sets the flag, so that it is not passed on, and cannot be taken twice.
+/// flag clear; taking it sets the flag, so that the descriptor is not passed on, and cannot be taken twice.
 fn inherit(fd: i32) -> Result<TcpListener, String> {
     // SAFETY: the borrow is used for two fcntl calls only, which report a descriptor that is not open as an
     // error.

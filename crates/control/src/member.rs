@@ -39,11 +39,11 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The reason of a failure if the coordinator's process died.
 const GONE: &str = "closed its connection without leaving";
 
-/// A wait for other nodes that is long enough for a line in the log. The next line follows after twice as
-/// long, and so on.
+/// A wait for other nodes that is so long is mentioned in the log. The next line follows after twice as long,
+/// and so on.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long the stream stays open after the node gave up, so that the coordinator learns of that.
+/// How long the stream stays open after the node gave up, so that the coordinator learns of it.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 type Callback = Box<dyn FnOnce(&Failure) + Send>;
@@ -62,7 +62,7 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// To the coordinator; `None` once the cluster is over for this node.
+    /// The sender to the coordinator; `None` once the cluster is over for this node.
     line: Option<mpsc::UnboundedSender<FromMember>>,
     end: Option<End>,
     leaving: bool,
@@ -211,7 +211,7 @@ impl Shared {
         self.lock().line = None;
     }
 
-    /// The cluster is over for this node; the first reason stays.
+    /// The cluster is over for this node. If there are several reasons, the first one stays.
     fn finish(&self, end: End) {
         let mut state = self.lock();
         state.line = None;
@@ -238,10 +238,10 @@ pub(super) struct Stream {
 /// Reaches the coordinator, which may not be up yet, and sends `introduction`. Node 0 knows its `own`
 /// coordinator's address.
 ///
-/// A connection that stands is not given up for a new one: node 0 may still be reading its data while the
-/// launcher's socket already accepts for it, and a `Join` left behind in an abandoned connection would take
-/// this node's seat. One that breaks is replaced, unless its port refuses connections now: then node 0 was
-/// there and has died.
+/// The node does not give an open connection up for a new one. Node 0 may still be reading its data while the
+/// launcher's socket already accepts for it, and a `Join` in an abandoned connection would take this node's
+/// seat later. The node replaces a connection that breaks, unless the port refuses connections now: then node
+/// 0 was there and has died.
 pub(super) async fn connect(
     shared: &Shared,
     rendezvous: &Rendezvous,
@@ -303,7 +303,7 @@ pub(super) async fn connect(
     }
 }
 
-/// A wait that is mentioned in the log, ever more rarely.
+/// A wait that is mentioned in the log at ever longer intervals.
 struct Waiting {
     mention: tokio::time::Instant,
     patience: Duration,
@@ -335,13 +335,13 @@ impl Waiting {
     }
 }
 
-/// No connection stands.
+/// No attempt to connect succeeded.
 struct Undialled {
     /// The error of the last attempt.
     detail: String,
     /// Whether there is an address, and the machine of every address refuses the connection.
     refused: bool,
-    /// Why another attempt would fail as well.
+    /// The error of TLS because of which another attempt would fail as well.
     tls: Option<TlsError>,
 }
 
@@ -386,7 +386,7 @@ enum SeatReply {
     Broken(String),
 }
 
-/// Asks for this node's seat on a connection that stands.
+/// Asks for this node's seat on an open connection.
 async fn ask(
     shared: &Shared,
     rendezvous: &Rendezvous,
@@ -463,7 +463,7 @@ pub(super) async fn attend(shared: &Shared, stream: Stream, answer: Answer) {
     let mut turns = tokio::time::interval(Duration::from_micros(TURN_US));
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        // Messages that have arrived count before a silence is judged.
+        // The node handles messages that have arrived before it judges a silence.
         let end = tokio::select! {
             biased;
             message = inbound.message() => match message {
@@ -484,7 +484,7 @@ pub(super) async fn attend(shared: &Shared, stream: Stream, answer: Answer) {
             }
             shared.finish(end);
             if member.gave_up {
-                // The coordinator hangs up once it knows.
+                // The coordinator hangs up once it knows that this node has given up.
                 let farewell = async { while let Ok(Some(_)) = inbound.message().await {} };
                 let _ = tokio::time::timeout(FAREWELL, farewell).await;
             }
@@ -500,19 +500,19 @@ fn lost_coordinator(reason: impl Into<String>) -> End {
 struct Member<'a> {
     shared: &'a Shared,
     joining: Joining,
-    /// For the thread that joins, until the cluster is complete.
+    /// Answers the thread that joins; `None` once the cluster is complete.
     answer: Option<Answer>,
     watch: Watch,
     beats: BeatTimer,
-    /// Data from node 0.
+    /// Counters of the data from node 0.
     arrived: Arrived,
     started: Tick,
     waiting: Waiting,
-    /// The coordinator has sent nothing to this node for too long.
+    /// Whether this node has given up, because the coordinator has sent nothing for too long.
     gave_up: bool,
 }
 
-/// Where the nodes are reached, if all of it can be read.
+/// The addresses at which the nodes are reached, if all of them can be parsed.
 fn addresses(complete: &Complete) -> Option<Vec<Address>> {
     // A coordinator of an older version sends no names.
     let names = complete.data_sockets.iter().map(String::as_str).chain(std::iter::repeat(""));
@@ -562,7 +562,7 @@ impl Member<'_> {
         }
     }
 
-    /// This node does not get in.
+    /// This node cannot join.
     fn turn_away(&mut self, error: JoinError) -> End {
         if let Some(answer) = self.answer.take() {
             let _ = answer.send(Err(error));

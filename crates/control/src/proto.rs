@@ -1,6 +1,6 @@
 //! Messages of the control plane. `proto/control.rs` is generated from `proto/control.proto` and committed,
-//! so that a build needs no compiler of protocols. `cargo xtask-protocol` compares the two and generates the
-//! code anew.
+//! so that a build needs no protocol compiler. `cargo xtask-protocol` compares the two files, and generates
+//! the code anew.
 #![allow(
     missing_docs,
     unreachable_pub,

@@ -1,4 +1,5 @@
-//! The coordinator's shell: streams, the clock, and the token. It decides nothing; [`Coordinator`] does.
+//! The coordinator's shell: it connects the coordinator to streams and a clock, and checks the token. The
+//! decisions are those of [`Coordinator`].
 
 use crate::clock::MonotonicClock;
 use crate::coordinator::{Action, Coordinator, Expected, Hangup};
@@ -23,29 +24,31 @@ use tonic::{Code, Request, Response, Status, Streaming};
 /// How long a stream may be open before its first message.
 const JOIN_MESSAGE: Duration = Duration::from_secs(3);
 
-/// How long the process of node 0 stays for other nodes that do not know of the end yet.
+/// How long the process of node 0 stays alive for other nodes that do not know of the end yet.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Streams per connection. A node needs one, a tool one.
+/// The most streams per connection. A node needs one, and a tool needs one.
 const STREAMS_MAX: u32 = 8;
 
-/// Bytes of a request's headers; the longest that a node sends, with a token, take a few hundred.
+/// The most bytes of a request's headers. The longest headers that a node sends, with a token, take a few
+/// hundred.
 const HEADERS_BYTES_MAX: u32 = 8 << 10;
 
-/// How often a connection is asked whether its other end is still there. For tools only: nodes beat.
+/// How often the server asks whether the other end of a connection is still there. Only tools need this:
+/// nodes beat.
 const PING: Duration = Duration::from_secs(30);
 
-/// How long it may take to answer.
+/// How long the other end may take to answer.
 const PONG: Duration = Duration::from_secs(20);
 
-/// Connections that have not shown the token yet, beyond one per node.
+/// The most connections that have not shown the token yet, in addition to one per node.
 const STRANGERS_MAX: usize = 128;
 
 /// A coordinator and the streams of its nodes.
 pub(super) struct Hub {
     inner: Mutex<Inner>,
     token: Option<Token>,
-    /// Every connection from outside can cause a line in the log.
+    /// Limits the lines in the log, because every connection from outside can cause one.
     refusals: Mutex<Throttle>,
     clock: MonotonicClock,
     changed: Notify,
@@ -60,7 +63,7 @@ struct Inner {
 type Line = mpsc::UnboundedSender<Result<ToMember, Status>>;
 
 impl Hub {
-    /// Serves on `listener`, on the runtime that calls.
+    /// Serves on `listener`, on the caller's runtime.
     pub(super) fn start(
         listener: tokio::net::TcpListener,
         clock: MonotonicClock,
@@ -114,7 +117,7 @@ impl Hub {
         hub
     }
 
-    /// Waits until all nodes know how the cluster ended, but not for long.
+    /// Waits until all nodes know how the cluster ended, for [`DRAIN`] at most.
     pub(super) async fn drain(&self) {
         let finished = async {
             while !self.lock().coordinator.finished() {
@@ -139,7 +142,7 @@ impl Hub {
             match action {
                 Action::Send { to, message } => {
                     if let Some(line) = &lines[to.index()] {
-                        // The task that reads the stream notices if it has ended.
+                        // If the stream has ended, the task that reads it notices.
                         let _ = line.send(Ok(ToMember { kind: Some(message) }));
                     }
                 }
@@ -178,13 +181,13 @@ impl Hub {
                 self.warn(format_args!("node {rank} {why}"));
                 let _ = line.send(Ok(ToMember { kind: Some(to_member::Kind::Refused(*refused)) }));
                 drop(line);
-                // The other end closes once it has read the refusal; resetting the stream before could lose
-                // it.
+                // The other end closes the stream once it has read the refusal. If this end reset the stream
+                // earlier, the refusal could be lost.
                 let _ = tokio::time::timeout(JOIN_MESSAGE, inbound.message()).await;
                 return;
             }
         };
-        // From here on the seat's line is the only one: hanging up ends the stream.
+        // From here on, the seat has the only sender of the stream, so that hanging up ends the stream.
         drop(line);
         self.with(|_, _, _| ());
         let how = self.listen(rank, &mut inbound).await;
@@ -203,7 +206,7 @@ impl Hub {
         Err(self.shut_out(metadata, problem))
     }
 
-    /// Notes that a process has another token than the cluster. The status that it gets.
+    /// Notes that a process has another token than the cluster. Returns the status for the process.
     fn shut_out(&self, metadata: &MetadataMap, problem: &'static str) -> Status {
         let number = |name| metadata.get(name)?.to_str().ok()?.parse::<u32>().ok();
         match (number(RANK_HEADER), number(NODES_HEADER)) {
@@ -216,7 +219,7 @@ impl Hub {
         Status::unauthenticated(problem)
     }
 
-    /// Logs a warning unless there were many of its kind.
+    /// Logs a warning, unless there were many such warnings.
     fn warn(&self, sentence: std::fmt::Arguments<'_>) {
         match lock(&self.refusals).pass(self.clock.now()) {
             Some(suppressed) => tracing::warn!("coordinator: {sentence}{suppressed}"),
@@ -233,7 +236,8 @@ impl Hub {
                 Ok(None) => return Hangup::Gone,
                 Err(status) => {
                     tracing::debug!("coordinator: the stream of node {rank} broke: {status}");
-                    // Too long, or not decodable; all other codes are a lost connection.
+                    // These codes mean a message that is too long or cannot be decoded. All other codes mean
+                    // a lost connection.
                     let garbage = matches!(status.code(), Code::OutOfRange | Code::Internal);
                     return if garbage { Hangup::Garbage } else { Hangup::Gone };
                 }
@@ -253,7 +257,7 @@ impl Service for Seats {
         request: Request<Streaming<FromMember>>,
     ) -> Result<Response<Self::MemberStream>, Status> {
         if self.0.token.is_none() && given_token(request.metadata()).is_some() {
-            // Its data plane would refuse this one's connections.
+            // The data plane of that process would refuse the connections of this one.
             return Err(self.0.shut_out(request.metadata(), NO_TOKEN_HERE));
         }
         let (line, outbound) = mpsc::unbounded_channel();

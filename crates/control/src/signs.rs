@@ -1,4 +1,4 @@
-//! Data as a sign of life: whether bytes of a node have arrived on the data plane lately.
+//! Data as a sign of life: detects whether bytes of a node have arrived on the data plane lately.
 //!
 //! Heartbeats and data share the links. On a full link, heartbeats are late, and data keeps arriving.
 

@@ -1,8 +1,8 @@
 //! The shell of `intendant-views`: the sockets by which a process answers others in all views, and by which
-//! it [finds](intendant_views::find) the next one. It decides nothing.
+//! it [finds](intendant_views::find) the next view. It decides nothing.
 //!
-//! A process opens its [`Standby`] before the first view and keeps it to its end. Others reach it at one
-//! address, whatever becomes of the clusters in which it is a node.
+//! A process opens its [`Standby`] before the first view and keeps it until the process ends. Other processes
+//! reach it at one address, whatever becomes of the clusters in which it is a node.
 
 use crate::clock::MonotonicClock;
 use crate::credentials::{NO_TOKEN_HERE, authorised, given_token, root_cause};
@@ -39,13 +39,13 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// How long a piece of values may take.
 const PIECE: Duration = Duration::from_secs(5);
 
-/// How often a run is asked that is between two views.
+/// How often [`scale`] asks a run that is between two views.
 const SCALE_TRIES: u32 = 100;
 
-/// Bytes of a message at most.
+/// The most bytes of a message.
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
 
-/// Connections that have not shown the token yet, at most.
+/// The most connections that have not shown the token yet.
 const STRANGERS_MAX: usize = 128;
 
 /// Pieces of values.
@@ -53,14 +53,15 @@ pub type Pieces = Box<dyn Iterator<Item = Bytes> + Send>;
 
 /// Holds values for others.
 pub trait Holder: Send + Sync {
-    /// What another process wants, in pieces of at most some MiB. The meaning of both is the holder's own.
+    /// The values that another process wants, in pieces of at most a few MiB. The holder defines the format
+    /// of `wanted` and of the pieces.
     ///
     /// # Errors
-    /// A sentence that says why there is nothing.
+    /// A sentence that says why it has no such values.
     fn hold(&self, wanted: &[u8]) -> Result<Pieces, String>;
 }
 
-/// What a process keeps open for others in all views. See the module's description.
+/// The sockets that a process keeps open for others in all views. See the module's description.
 pub struct Standby {
     shared: Arc<Shared>,
     process: Process,
@@ -75,7 +76,7 @@ struct Shared {
     caller: Caller,
 }
 
-/// What a process needs to ask others.
+/// The state that a process needs to ask others.
 struct Caller {
     protocol: u32,
     token: Option<Token>,
@@ -88,13 +89,13 @@ struct Caller {
 pub struct Mustered {
     /// The view, and where it begins.
     pub next: Next,
-    /// Where its node 0 serves the coordinator.
+    /// The address at which its node 0 serves the coordinator.
     pub coordinator: SocketAddr,
-    /// The socket for that, at node 0.
+    /// The socket for the coordinator, at node 0.
     pub listener: Option<TcpListener>,
 }
 
-/// Why there are no values from another process.
+/// The reason for which another process sends no values.
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {detail}")]
 pub struct FetchError {
@@ -105,11 +106,11 @@ pub struct FetchError {
 }
 
 impl Standby {
-    /// Opens it on `host`, at a port that the operating system chooses. `settings` is [`Offer::settings`].
-    /// Processes with another `protocol` or token are refused.
+    /// Opens the standby on `host`, at a port that the operating system chooses. `settings` is
+    /// [`Offer::settings`]. Processes with another `protocol` or token are refused.
     ///
     /// # Errors
-    /// If the operating system refuses; also without a token, if `host` is reached from other machines.
+    /// If the operating system refuses. Also if there is no token and other machines can reach `host`.
     pub fn open(
         host: IpAddr,
         (protocol, settings): (u32, u64),
@@ -147,17 +148,17 @@ impl Standby {
         self.process
     }
 
-    /// Says who answers those that fetch values.
+    /// Sets the holder, which answers processes that fetch values.
     pub fn hold(&self, holder: Arc<dyn Holder>) {
         *lock(&self.shared.holder) = Some(holder);
     }
 
-    /// Says which cuts this process holds from now on.
+    /// Sets the cuts that this process holds from now on.
     pub fn holds(&self, cuts: Vec<HeldCut>) {
         lock(&self.shared.muster).hold(cuts);
     }
 
-    /// All nodes of this node's view hold what they should of one of its cuts.
+    /// All nodes of view `view` hold the parts of one of its cuts that they should hold.
     pub fn settle(&self, view: u64) {
         lock(&self.shared.muster).settle(view);
     }
@@ -178,13 +179,13 @@ impl Standby {
         lock(&self.shared.muster).failed(self.shared.clock.now(), blamed);
     }
 
-    /// Processes that may join this node's view, and want to.
+    /// Number of processes that want to join this node's view, and may.
     #[must_use]
     pub fn joining(&self) -> usize {
         lock(&self.shared.muster).joining(self.shared.clock.now())
     }
 
-    /// The number of nodes that was asked for since this was called last.
+    /// The number of nodes that was asked for since the last call, if any.
     #[must_use]
     pub fn take_wanted(&self) -> Option<u16> {
         lock(&self.shared.muster).take_wanted()
@@ -210,17 +211,17 @@ impl Standby {
         Ok(Mustered { next, coordinator, listener })
     }
 
-    /// Leaves: goes on to hold values until the others do not need them any more, or are gone, or the time is
-    /// over. Blocks.
+    /// Leaves the run: the process holds its values until the others do not need them any more or are gone,
+    /// or until the time is over. Blocks.
     pub fn leave(&self, within: Duration) {
         let outside = Outside { shared: &self.shared, host: self.host, listener: Mutex::default() };
         self.runtime().block_on(intendant_views::leave(&outside, within.as_micros() as u64));
     }
 
-    /// Reads what another process holds; `each` gets the pieces. Blocks.
+    /// Reads values that another process holds; `each` gets the pieces. Blocks.
     ///
     /// # Errors
-    /// If the process is not reached, or has nothing.
+    /// If the process cannot be reached, or has no such values.
     pub fn fetch(
         &self,
         from: SocketAddr,
@@ -234,7 +235,7 @@ impl Standby {
                 began = true;
                 each(piece);
             }));
-            // A connection that was used before may have broken since.
+            // The connection may have broken since its last use, so a first failure is tried again.
             match fetched {
                 Err(_) if std::mem::take(&mut is_first) && !began => {}
                 fetched => return fetched.map_err(|detail| FetchError { address: from, detail }),
@@ -277,11 +278,11 @@ impl Standby {
     }
 }
 
-/// What a search needs of the world.
+/// The sockets and the clock of a search.
 struct Outside<'a> {
     shared: &'a Shared,
     host: IpAddr,
-    /// Where the next view would meet.
+    /// The socket at which the next view would meet.
     listener: Mutex<Option<TcpListener>>,
 }
 
@@ -340,14 +341,14 @@ impl std::fmt::Debug for Standby {
     }
 }
 
-/// Why a run cannot be asked for another number of nodes.
+/// The reason for which a run could not be asked for another number of nodes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleError {
-    /// The address leads nowhere.
+    /// The address cannot be resolved.
     #[error("{address}: {detail}; it is HOST:PORT")]
     Unresolved {
-        /// What was given.
+        /// The address that was given.
         address: String,
         /// What is wrong.
         detail: String,
@@ -355,15 +356,15 @@ pub enum ScaleError {
     /// The run does not answer, or refuses.
     #[error("{address}: {detail}")]
     Unheard {
-        /// Who was asked last.
+        /// The process that was asked last.
         address: SocketAddr,
         /// What happened.
         detail: String,
     },
 }
 
-/// Asks the run that has a process at `address` ("host:port") to go on with `nodes` nodes; how many it has.
-/// Blocks for a few seconds at most.
+/// Asks the run that has a process at `address` ("host:port") to go on with `nodes` nodes. Returns the number
+/// of nodes that the run has now. Blocks for a few seconds at most.
 ///
 /// # Errors
 /// If no such process answers, or it refuses the token or the certificate.
@@ -390,7 +391,7 @@ pub fn scale(
                 Ok(Ok(Answer::Elsewhere(address))) => at = address,
                 Ok(Ok(Answer::Refused(detail))) => return Err(unheard(at, &detail)),
                 Ok(Ok(Answer::Stuck(detail))) => return Err(unheard(at, &detail)),
-                // Those that are about an offer are no answer to this question.
+                // These answers are about an offer, and do not answer this question.
                 Ok(Ok(
                     Answer::Wait
                     | Answer::Promise(_)
@@ -428,7 +429,7 @@ impl Caller {
         Ok((client, dialled))
     }
 
-    /// Asks once.
+    /// Asks a process once.
     async fn ask(&self, at: SocketAddr, asked: &Asked) -> Result<Answer, NoAnswer> {
         let content = postcard::to_stdvec(asked).expect("what is asked can be serialised");
         let (mut client, dialled) = match self.client(at).await {
@@ -480,7 +481,7 @@ impl Caller {
     }
 }
 
-/// What a status says.
+/// The text of a status.
 fn said(status: &Status) -> String {
     if matches!(status.code(), Code::NotFound | Code::Unauthenticated | Code::FailedPrecondition) {
         status.message().to_owned()
@@ -495,7 +496,7 @@ fn innermost_kind(error: &io::Error) -> Option<io::ErrorKind> {
     inner.downcast_ref::<io::Error>().map(io::Error::kind)
 }
 
-/// Serves on `listener`, on the runtime that calls, as long as it lives.
+/// Serves on `listener`, on the caller's runtime, as long as the runtime lives.
 fn serve(shared: &Arc<Shared>, listener: tokio::net::TcpListener) -> io::Result<()> {
     let incoming = door::open(listener, shared.caller.tls.clone(), STRANGERS_MAX);
     let service =
@@ -550,7 +551,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    /// A process whose machine stands still: its system accepts connections, and nothing answers.
+    /// A process whose machine is stopped: its system accepts connections, and the process does not answer.
     fn frozen(id: u64) -> (TcpListener, Process) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -563,8 +564,8 @@ mod tests {
         let (_listeners, mut members): (Vec<_>, Vec<_>) = (0..8).map(frozen).unzip();
         members.push(standby.process());
         standby.entered(&View::first(members));
-        // 3 s for the first one and for all others, 5 s of patience, 6 s of hope. One after the other, they
-        // would take 24 s instead of 6.
+        // The search takes 3 s for the first member and 3 s for all others together, then 5 s of patience and
+        // 6 s of hope. If it asked the members one after the other, they would take 24 s instead of 6 s.
         let error = standby.muster(&[], None, Duration::from_secs(29)).expect_err("it is one of nine");
         assert!(matches!(error, SearchError::Stuck(_)), "{error}");
     }

@@ -3,8 +3,8 @@
 //!
 //! A kernel acknowledges for a process that is stopped, so only bytes that the process itself sent count:
 //! messages of the control plane, and data. A process that was stopped or starved must not report the others
-//! as lost: a gap in its own turns excuses them, once, until they send again. (Without that limit, a machine
-//! that is always starved would wait for ever.)
+//! as lost: a gap in its own turns excuses each peer once, until the peer sends again. (Without this limit, a
+//! machine that is always starved would wait for ever.)
 //!
 //! Every function takes the time as an argument.
 
@@ -19,8 +19,9 @@ pub(super) const TURN_US: u64 = 250_000;
 /// Silence after which a peer counts as lost: four beats may be late or lost in a busy machine's queues.
 pub(super) const SILENCE_US_MAX: u64 = 5_000_000;
 
-/// A gap between two of our own turns beyond which we blame ourselves. Ten turns: far beyond what a loaded
-/// machine does to a thread that sleeps most of the time, and half of what peers are allowed.
+/// A gap between two of our own turns beyond which we blame ourselves. It is ten turns: far longer than a
+/// loaded machine delays a thread that sleeps most of the time, and half of the silence that peers are
+/// allowed.
 pub(super) const GAP_US_MAX: u64 = 2_500_000;
 
 /// The time of a peer's last message.
@@ -40,7 +41,7 @@ impl Watch {
         *self = Self::new(now);
     }
 
-    /// We were not there to listen: silence counts from now.
+    /// This process could not listen: silence counts from now.
     pub(super) fn excuse(&mut self, now: Tick) {
         if !self.excused {
             *self = Self { heard: now, excused: true };
@@ -52,14 +53,14 @@ impl Watch {
         now.0.saturating_sub(self.heard.0)
     }
 
-    /// If the peer is lost: the rest of the sentence that starts with its name.
+    /// If the peer is lost, the rest of the sentence that starts with its name.
     pub(super) fn overdue(&self, now: Tick) -> Option<String> {
         let silence = self.silence_us(now);
         (silence > SILENCE_US_MAX).then(|| format!("stopped answering for {:.1} s", silence as f64 / 1e6))
     }
 }
 
-/// This process's own turns: when to send a heartbeat, and whether the process was stopped.
+/// This process's own turns: says when to send a heartbeat, and whether the process was stopped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BeatTimer {
     last: Tick,
@@ -69,9 +70,9 @@ pub(super) struct BeatTimer {
 /// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// We were away: excuse the peers.
+    /// Whether this process was stopped or starved, so that the peers are to be excused.
     pub(super) away: bool,
-    /// Send a beat.
+    /// Whether a beat is to be sent.
     pub(super) beat: bool,
 }
 

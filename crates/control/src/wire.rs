@@ -1,8 +1,8 @@
 //! The connection between a node and the coordinator, with TLS or without, and how a node makes one.
 //!
-//! TLS is that of the data plane ([`intendant_transport::tls`]), below gRPC, which does not know of it. So
-//! both planes verify the same, errors stay typed, and a node learns that it is refused before it sends a
-//! message.
+//! TLS is that of the data plane ([`intendant_transport::tls`]). It is below gRPC, which does not know of it.
+//! So both planes verify certificates in the same way, errors stay typed, and a node learns that it is
+//! refused before it sends a message.
 
 use hyper_util::rt::TokioIo;
 use intendant_transport::tls::is_tls_answer;
@@ -29,9 +29,9 @@ pub(super) struct Dialled {
 }
 
 impl Dialled {
-    /// Whether this node does not use TLS, and what answered does.
+    /// Whether this node does not use TLS and the other side does.
     pub(super) fn needs_tls(&self) -> bool {
-        // Relaxed: the answer that set it has arrived through the channel.
+        // A relaxed load is enough, because the answer that set the flag has arrived through the channel.
         self.answer.tls.load(Ordering::Relaxed)
     }
 }
@@ -45,10 +45,10 @@ struct Answer {
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
-    /// Nothing answers, or the connection broke.
+    /// No answer came, or the connection broke.
     #[error("{0}")]
     Io(io::Error),
-    /// The other side and this node do not agree on TLS; another attempt would fail alike.
+    /// The other side and this node do not agree on TLS; another attempt would fail in the same way.
     #[error("{0}")]
     Tls(TlsError),
 }
@@ -71,7 +71,8 @@ pub(super) async fn dial(address: SocketAddr, tls: Option<&Tls>) -> Result<Diall
             Err(_) => return Err(late("something accepts connections there, but does not answer")),
         },
     };
-    // A channel connects again once its connection has ended. This one must not: a node has one connection.
+    // A gRPC channel connects again once its connection has ended. This one must not, because a node has one
+    // connection.
     let mut once = Some(wire);
     let connector = tower::service_fn(move |_| {
         let wire = once.take().map(TokioIo::new);
@@ -84,7 +85,7 @@ pub(super) async fn dial(address: SocketAddr, tls: Option<&Tls>) -> Result<Diall
     Ok(Dialled { channel, answer })
 }
 
-/// A connection that looks at the first byte that arrives.
+/// A connection that notes the kind of the first byte that arrives.
 fn sniffed(stream: TcpStream, answer: Arc<Answer>) -> InspectReader<TcpStream, impl FnMut(&[u8])> {
     let mut is_first = true;
     InspectReader::new(stream, move |bytes: &[u8]| {

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::json;
 
-/// A request that is not served: a status, and why, in words. The body is `{"error": …}`.
+/// The refusal of a request: a status, and the reason in words. The body is `{"error": …}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -22,7 +22,7 @@ impl Refusal {
         self.status
     }
 
-    /// Why, in words.
+    /// The reason, in words.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }

@@ -1,4 +1,4 @@
-//! The files of the page. They are in the program, so that it needs no network and no folder.
+//! The files of the page. They are embedded in the program, so that it needs neither a network nor a folder.
 
 use axum::response::{IntoResponse, Response};
 use http::header;

@@ -15,24 +15,24 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How a dashboard is started.
+/// The settings of a dashboard.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The address to listen on, `HOST:PORT`. With port 0, the operating system chooses one.
     pub listen: String,
-    /// What requests must show. Without one, only programs of this machine may ask.
+    /// The token that requests must bring. Without a token, only programs of this machine may send requests.
     pub token: Option<Token>,
     /// Further names under which the page may be opened.
     pub hosts: Vec<String>,
     /// Traces to show: folders of a run, files of nodes, merged files.
     pub traces: Vec<PathBuf>,
-    /// A node of a running cluster.
+    /// The address of a node of a running cluster, which the dashboard watches.
     pub live: Option<LiveAddress>,
-    /// The token of readers of that cluster: `Token::of_readers` of the cluster's.
+    /// The readers' token of that cluster: `Token::of_readers` of the cluster's token.
     pub live_token: Option<Token>,
-    /// Bytes of an upload.
+    /// The most bytes of an upload.
     pub upload_bytes_max: u64,
-    /// Events of a run.
+    /// The most events of a run.
     pub events_max: u64,
 }
 
@@ -58,11 +58,12 @@ pub struct Dashboard {
     address: SocketAddr,
     app: Arc<App>,
     gate: Arc<Gate>,
-    /// Given traces that were not tried yet.
+    /// The ids of the given traces that were not tried yet.
     unread: Vec<String>,
 }
 
-/// Reads the given traces up to the first one that can be shown. Returns the others.
+/// Reads the given traces up to the first one that can be shown. Returns the ids of those that it has not
+/// read.
 async fn check(library: &Arc<Library>, has_more: bool) -> Result<Vec<String>, DashboardError> {
     let (mut given, mut reasons) = (library.given().into_iter(), Vec::new());
     let mut is_any = given.len() == 0 || has_more;
@@ -89,12 +90,13 @@ fn reason(path: &Path, refusal: &Refusal) -> String {
 }
 
 impl Dashboard {
-    /// Begins to listen. Before, it reads the given traces up to the first one that can be shown, and logs
-    /// why others cannot; [`Self::serve`] reads the rest, and others are read when they are asked for.
+    /// Binds the address, and reads the given traces up to the first one that can be shown; logs why the
+    /// traces before it cannot. [`Self::serve`] reads the remaining given traces. All other runs are read
+    /// when a request asks for them.
     ///
     /// # Errors
-    /// If the address cannot be used, needs a token, a trace does not exist, or none of the given ones can be
-    /// shown and no cluster is watched.
+    /// If the address cannot be used or needs a token, if a trace does not exist, or if none of the given
+    /// traces can be shown and no cluster is watched.
     pub async fn bind(settings: Settings) -> Result<Self, DashboardError> {
         let listen = |source| DashboardError::Listen { address: settings.listen.clone(), source };
         let addresses: Vec<SocketAddr> = lookup_host(&settings.listen).await.map_err(listen)?.collect();
@@ -132,7 +134,7 @@ impl Dashboard {
             .and_then(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build())
             .map_err(system("start the threads of the server"))?;
         let served = runtime.block_on(async {
-            // Signals end it from now on, so that none is lost before it serves.
+            // Signals are caught from now on, so that none is lost before the dashboard serves.
             let mut terminate = signal(SignalKind::terminate()).map_err(system("listen for SIGTERM"))?;
             let mut interrupt = signal(SignalKind::interrupt()).map_err(system("listen for Ctrl-C"))?;
             let dashboard = Self::bind(settings).await?;
@@ -146,12 +148,12 @@ impl Dashboard {
             dashboard.serve(end).await;
             Ok(())
         });
-        // A trace that is being read would take as long as that takes.
+        // A normal shutdown would wait until a trace that is being read is complete.
         runtime.shutdown_background();
         served
     }
 
-    /// Serves until `end`, and ends requests under way.
+    /// Serves until `end`, and then finishes the requests under way.
     pub async fn serve(self, end: impl Future<Output = ()>) {
         let (library, unread) = (Arc::clone(self.app.library()), self.unread);
         let read = tokio::spawn(async move {

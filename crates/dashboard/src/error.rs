@@ -12,7 +12,7 @@ pub enum DashboardError {
     Listen {
         /// The address.
         address: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The address can be reached from other machines, and no token was given.
@@ -30,27 +30,27 @@ pub enum DashboardError {
         path.display()
     )]
     Missing {
-        /// What was named.
+        /// The path that was named.
         path: PathBuf,
     },
     /// None of the traces that were named can be shown.
     #[error("none of the traces can be shown: {}", reasons.join("; "))]
     Unusable {
-        /// Why not, trace by trace.
+        /// The reasons, trace by trace.
         reasons: Vec<String>,
     },
-    /// The operating system refused something else.
+    /// Another operation of the operating system failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl DashboardError {
-    /// Whether the caller must start it in another way.
+    /// Whether the caller must start the dashboard with other settings.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {

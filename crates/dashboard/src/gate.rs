@@ -1,4 +1,5 @@
-//! Who may ask: the check of the host, of the token, of methods and origins; the headers of all answers.
+//! Access control: checks of the host, the token, the method and the origin of a request; the headers of all
+//! answers.
 
 use crate::answer::Refusal;
 use axum::extract::{Request, State};
@@ -26,7 +27,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// What a browser shows that was not given the token.
+/// The page for a browser that does not have the token.
 const TOKEN_PAGE: &str = "<!doctype html>
 <html lang=\"en\">
 <head>
@@ -44,16 +45,16 @@ TOKEN is the content of the file that the dashboard was started with (<code>--to
 </html>
 ";
 
-/// What requests must show.
+/// The conditions that requests must meet.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// Names besides those of loopback that the header `Host` may have.
     hosts: Vec<String>,
-    /// Whether addresses of other machines may be in `Host`: if the server listens on such an address.
+    /// Whether addresses other than loopback may be in `Host`: if the server listens on such an address.
     addresses: bool,
     token: Option<Token>,
-    /// What the cookie holds: a number of this process. Cookies do not distinguish the ports of a host, so
-    /// other servers there may see it, and the token is not in it.
+    /// The content of the cookie: a random number of this process. Cookies do not distinguish the ports of a
+    /// host, so other servers of the host may see the cookie. Therefore it does not contain the token.
     session: Token,
     /// The name of the cookie.
     cookie: String,
@@ -99,7 +100,7 @@ impl Gate {
                           or start it with --allow-host NAME";
             Refusal::new(StatusCode::FORBIDDEN, reason)
         })?;
-        // Browsers name the site that a request to change something comes from.
+        // Browsers send the site from which a request to change something comes.
         if *method == Method::POST {
             let own = |origin: &str| {
                 origin.split_once("://").is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(host))
@@ -133,8 +134,8 @@ impl Gate {
         values.any(|value| Token::from_hex(value).is_ok_and(|given| self.session.matches(&given)))
     }
 
-    /// The answer to a request with the right `?token=`: a cookie, and the same address without the token,
-    /// which then is in no history and in no list of open pages.
+    /// The answer to a request with the right `?token=`: a cookie, and a redirect to the page without the
+    /// token. So the token stays out of the browser's history and its list of open pages.
     fn admit(&self, request: &Request) -> Option<Response> {
         let token = self.token.as_ref()?;
         let given = query_token(request.uri())?;
@@ -143,10 +144,10 @@ impl Gate {
         if *request.method() != Method::GET || !self.knows_host(host) || !is_right {
             return None;
         }
-        // Lax: a link with the token that was sent in a message must lead to the page. Other sites cannot
-        // upload nevertheless, see above.
+        // Lax: a link with the token, for instance in a message, must lead to the page. Other sites still
+        // cannot upload, see above.
         let cookie = format!("{}={}; HttpOnly; SameSite=Lax; Path=/", self.cookie, self.session.to_hex());
-        // Only the start page is asked for with a token, so the answer repeats nothing that was sent.
+        // Only requests for the start page have a token, so the answer repeats nothing that was sent.
         Some(
             (StatusCode::SEE_OTHER, [(header::LOCATION, "/".to_owned()), (header::SET_COOKIE, cookie)])
                 .into_response(),
@@ -170,7 +171,7 @@ fn query_token(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))
 }
 
-/// Whether a person waits for a page, and not a program for an answer.
+/// Whether the request comes from a person who wants a page, and not from a program.
 fn wants_page(request: &Request) -> bool {
     let accepts = text(request.headers(), &header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     accepts && matches!(*request.method(), Method::GET | Method::HEAD)

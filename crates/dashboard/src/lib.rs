@@ -1,9 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Dashboard::bind`] and [`Settings`]. `library` holds the runs, `api` answers questions about
-//! them, `gate` decides who may ask, `live` asks a running cluster, `web/` has the page.
+//! them, `gate` decides which requests are allowed, `live` asks a running cluster, and `web/` has the page.
 //!
-//! Absent on purpose: analysis, which is in `intendant-analysis`; commands that change a cluster.
+//! This crate deliberately has no analysis, which is in `intendant-analysis`, and no commands that change a
+//! cluster.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -1,4 +1,4 @@
-//! The runs that can be looked at, and those that are in memory.
+//! The runs that can be shown, and those of them that are in memory.
 
 mod loaded;
 mod prepared;
@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Uploads that are kept.
 pub(crate) const UPLOADS_MAX: usize = 4;
 
-/// The weight of all runs in memory together, see [`Loaded::weight`]. The run that was used last stays,
+/// The most weight of all runs in memory together, see [`Loaded::weight`]. The run that was used last stays,
 /// however large it is.
 const WEIGHT_IN_MEMORY: usize = 40_000_000;
 
@@ -34,24 +34,24 @@ enum Source {
     Uploaded,
 }
 
-/// What a run is read from.
+/// The source from which a run is read.
 #[derive(Clone, Debug)]
 enum Content {
     /// The bytes of a merged file.
     Embedded(&'static [u8]),
     Path(PathBuf),
-    /// Files in a folder that is removed when nothing uses it.
+    /// Files in a folder that is removed when nothing uses it any more.
     Uploaded(Arc<Uploaded>),
 }
 
-/// A run as it is listed.
+/// A run as an entry of the list.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Entry {
     pub(crate) id: String,
     source: Source,
     pub(crate) title: String,
     about: Option<About>,
-    /// Why it could not be read when that was last tried.
+    /// Why the last attempt to read it failed.
     error: Option<String>,
     #[serde(skip)]
     content: Content,
@@ -62,25 +62,25 @@ pub(crate) struct Entry {
 pub(crate) struct Added {
     #[serde(flatten)]
     entry: Entry,
-    /// The title of the upload that is not kept any more.
+    /// The title of the older upload that it replaces.
     dropped: Option<String>,
 }
 
-/// The runs that can be looked at.
+/// The runs that can be shown.
 #[derive(Debug)]
 pub(crate) struct Library {
     entries: Mutex<Vec<Entry>>,
-    /// Those that were read, the one that was used last at the end.
+    /// The runs that were read, in the order of their last use.
     loaded: Mutex<Vec<Arc<Loaded>>>,
     /// Only one run is read at a time. The permit belongs to the thread that reads, not to the request, which
-    /// may end before.
+    /// may end earlier.
     reading: Arc<Semaphore>,
     uploads: Mutex<u64>,
     limits: Limits,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Lists are changed by single calls, so they are whole.
+    // Each change of a list is a single call, so a list is whole even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -133,10 +133,10 @@ impl Library {
         lock(&self.entries).clone()
     }
 
-    /// A run, from memory or from its files.
+    /// Returns a run, from memory or from its files.
     ///
     /// # Errors
-    /// If there is none of that name, or it cannot be read.
+    /// If there is no run with this id, or it cannot be read.
     pub(crate) async fn open(self: &Arc<Self>, id: &str) -> Result<Arc<Loaded>, Refusal> {
         if let Some(loaded) = self.recall(id) {
             return Ok(loaded);
@@ -160,14 +160,14 @@ impl Library {
                 entry.error = error;
             }
             let loaded = loaded?;
-            // Also if the request has ended: the next one for this run will not read it again.
+            // Also if the request has ended, so that the next request for this run does not read it again.
             library.remember(&loaded);
             Ok(loaded)
         })
         .await?
     }
 
-    /// Reads a run. That takes long.
+    /// Reads a run, which takes long.
     fn read(&self, entry: &Entry) -> Result<Arc<Loaded>, Refusal> {
         let read = |path: &Path| Loaded::read(&entry.id, &entry.title, path, self.limits);
         let unusable = |error: AnalysisError| Refusal::unusable(error.to_string());
@@ -189,7 +189,7 @@ impl Library {
         loaded.map(Arc::new)
     }
 
-    /// A run that is in memory. It counts as used.
+    /// Returns a run that is in memory. It counts as used.
     fn recall(&self, id: &str) -> Option<Arc<Loaded>> {
         let mut loaded = lock(&self.loaded);
         let at = loaded.iter().position(|loaded| loaded.id == id)?;
@@ -198,7 +198,7 @@ impl Library {
         Some(found)
     }
 
-    /// Keeps a run in memory, and forgets those that were not used for longest if all weigh too much.
+    /// Keeps a run in memory. If all runs together weigh too much, forgets the least recently used ones.
     fn remember(&self, run: &Arc<Loaded>) {
         let mut loaded = lock(&self.loaded);
         loaded.push(Arc::clone(run));
@@ -208,10 +208,10 @@ impl Library {
         }
     }
 
-    /// Reads a run that was uploaded, and lists it. The oldest upload goes if there are too many.
+    /// Reads a run that was uploaded, and lists it. Removes the oldest upload if there are too many.
     ///
     /// # Errors
-    /// If it is no run.
+    /// If the upload is not a run.
     pub(crate) async fn add(self: &Arc<Self>, uploaded: Uploaded) -> Result<Added, Refusal> {
         let id = {
             let mut uploads = lock(&self.uploads);
@@ -240,7 +240,7 @@ impl Library {
     }
 }
 
-/// A place among those that may do something at once.
+/// Waits for a place among those that may work at the same time.
 ///
 /// # Errors
 /// None in practice: semaphores are not closed.
@@ -248,9 +248,9 @@ pub(crate) async fn acquire(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePer
     Arc::clone(places).acquire_owned().await.map_err(|_| Refusal::fault())
 }
 
-/// Runs what takes long apart from the tasks that serve connections. A panic is a fault of this program, and
-/// ends the request only. The place is free when the work is done, not when the request ends: the work goes
-/// on if its client leaves.
+/// Runs long work outside of the tasks that serve connections. A panic is a fault of this program, and ends
+/// only the request. The place is free when the work is done, not when the request ends: the work goes on if
+/// its client leaves.
 pub(crate) async fn blocking<T: Send + 'static>(
     place: OwnedSemaphorePermit,
     work: impl FnOnce() -> T + Send + 'static,

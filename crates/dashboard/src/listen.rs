@@ -1,4 +1,4 @@
-//! Connections: so many at once, and none that keeps the server waiting.
+//! Connections: their number is limited, and none keeps the server waiting.
 
 mod guests;
 mod paced;
@@ -17,17 +17,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
-/// For the headers of a request.
+/// How long the headers of a request may take to arrive.
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
 
-/// For requests under way when the server ends.
+/// How long requests under way may take when the server ends.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// Pause after a connection could not be accepted: the process has no file descriptors left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Bytes of the headers of a request. As long as so many bytes of answers are not sent, requests that were
-/// sent ahead stay unread, apart from one.
+/// The most bytes of the headers of a request. While this many bytes of answers are unsent, the server does
+/// not read pipelined requests, except for one.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
 /// Serves connections until `end`, and then the requests under way.

@@ -1,4 +1,4 @@
-//! A running cluster: asks every node for its numbers once per second, and keeps what they answered.
+//! A running cluster: this module asks every node for its numbers once per second, and keeps the answers.
 //!
 //! The page never asks nodes itself: it may speak to this server only.
 
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Between two questions to a node.
+/// The time between two questions to a node.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The view of a running cluster.
@@ -45,13 +45,13 @@ impl Live {
         self.address.to_string()
     }
 
-    /// What was seen after sample `since`.
+    /// The answers that arrived after sample `since`.
     pub(crate) fn answer(&self, since: u64) -> Answer {
         Answer { address: self.address(), history: self.lock().shown(since) }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, History> {
-        // A history has no state in which it would not be whole.
+        // A history is whole in every state, also after a panic.
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,7 +92,7 @@ impl Live {
         }
     }
 
-    /// The nodes that are asked. Until a node has told the addresses of all, only one is known.
+    /// The nodes that are asked. Until a node has sent the addresses of all nodes, only one address is known.
     fn peers(&self) -> Vec<(usize, LiveAddress)> {
         let peers: Vec<(usize, LiveAddress)> = self.lock().peers().into_iter().take(NODES_MAX).collect();
         if peers.is_empty() { vec![(0, self.address.clone())] } else { peers }
@@ -121,7 +121,7 @@ mod tests {
                 (address, Ok(node::Said { nodes: 2, peers, ..node::Said::default() }))
             }
         });
-        // 20 seconds of a clock that does not run.
+        // 20 seconds of virtual time.
         assert!(tokio::time::timeout(Duration::from_millis(19_500), watch).await.is_err());
         let asked = asked.take();
         assert_eq!((asked[addresses[0]], asked[addresses[1]] < 8), (20, true), "{asked:?}");

@@ -194,7 +194,7 @@ pub enum ProtocolError {
         /// The slot here.
         state: SlotState,
     },
-    /// A request for a key that the peer has or gets already.
+    /// A request for a key that the peer already has, or is about to get.
     #[error("it asks for {0:?}, which it has or gets already")]
     AsksForOwnKey(Key),
     /// A hand-over that this node does not expect.
@@ -257,8 +257,8 @@ pub enum ProtocolError {
         /// What this node is to the key.
         role: Role,
     },
-    /// A node that waits for a key as of more clocks than it has workers.
-    #[error("it waits for {0:?} as of more clocks than a node has workers")]
+    /// A node that waits for the value of a key as of more clocks than it can have workers.
+    #[error("it waits for {0:?} as of more clocks than a node can have workers")]
     TooManyClocks(Key),
     /// The end of an intent that has not begun.
     #[error("it ends an intent for {0:?} that it has not reported")]
@@ -280,7 +280,7 @@ pub enum ProtocolError {
         worker: WorkerId,
         /// The operation.
         op: OpId,
-        /// What the answer is to.
+        /// The kind of operation that the answer is for.
         answered: Kind,
     },
     /// A second answer.

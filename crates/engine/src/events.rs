@@ -19,16 +19,16 @@ pub(crate) const fn traced(kind: AccessKind) -> Access {
     }
 }
 
-/// Decisions about all keys that a channel remembers.
+/// How many decisions a channel remembers, about all keys together.
 const RECENT_MAX: usize = 1 << 12;
-/// Decisions about a watched key that a channel remembers.
+/// How many decisions a channel remembers about each watched key.
 const WATCHED_MAX: usize = 1 << 8;
 
 /// Events of a channel. By default it keeps none.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     channel: ChannelId,
-    /// If decisions are kept: only intents lead to any.
+    /// The latest decisions; `None` if the channel keeps none, because only intents lead to decisions.
     decisions: Option<Decisions>,
     trace: Option<Trace>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Events {
 /// The latest decisions.
 #[derive(Debug, Default)]
 struct Decisions {
-    /// Full once there were so many, and then overwritten from the start.
+    /// A ring: once it has [`RECENT_MAX`] events, each new event overwrites the oldest.
     recent: Vec<Event>,
     /// Where the next one is written.
     next: usize,
@@ -48,8 +48,9 @@ struct Decisions {
 struct Trace {
     filter: Filter,
     events: Vec<Event>,
-    /// The traced keys for which this node has active intent. A round looks at a key again whose intent has
-    /// ended and begun again, and at one whose intent has begun and ended: for a trace, neither has changed.
+    /// The traced keys for which this node has active intent. A round also looks at keys whose intent has
+    /// ended and begun again since the last round, or begun and ended. For a trace, nothing has changed for
+    /// these keys.
     intended: HashSet<Key, foldhash::fast::FixedState>,
 }
 
@@ -102,7 +103,7 @@ impl Events {
         }
     }
 
-    // What is kept is kept by functions of their own: callers that keep nothing stay short.
+    // Separate functions keep events, so that the code of callers that keep nothing stays short.
     #[inline(never)]
     fn keep_decision(&mut self, at: Tick, key: Key, what: What) {
         if let Some(decisions) = &mut self.decisions {
@@ -119,7 +120,7 @@ impl Events {
         }
     }
 
-    /// Notes what happens to no key in particular.
+    /// Notes an event that concerns no particular key.
     #[inline]
     pub(crate) fn note_general(&mut self, at: Tick, what: What) {
         if self.trace.is_some() {

@@ -1,4 +1,4 @@
-//! What of the engine is compiled with this crate and not again in every program.
+//! The functions of the engine that are compiled with this crate, and not again in every program.
 
 use crate::{Channel, Local, Shared};
 

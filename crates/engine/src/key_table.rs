@@ -1,8 +1,8 @@
 //! Records of some of a channel's keys.
 //!
 //! With a dense store, each key has an index entry, so that a record is found without a search, and can be
-//! prefetched: keys that come and go by the thousand would otherwise wait for memory at each step. The
-//! records themselves lie together, and the place of a record that was removed last is filled first.
+//! prefetched: keys come and go by the thousand, and code would otherwise wait for memory at each of them.
+//! The records lie together in memory, and a new record takes the place that was freed last.
 
 use crate::channel::core::Hash;
 use hashbrown::HashMap;
@@ -31,7 +31,7 @@ pub(crate) struct KeyTable<V> {
 }
 
 impl<V> KeyTable<V> {
-    /// No records. `sparse` tells whether the store is.
+    /// A table without records. `sparse` says whether the store is sparse.
     pub(crate) fn new(layout: &Arc<Layout>, sparse: bool) -> Self {
         let index = if sparse {
             Index::Sparse(HashMap::default())
@@ -85,7 +85,7 @@ impl<V> KeyTable<V> {
     /// Adds the record of a key that has none.
     pub(crate) fn insert(&mut self, key: Key, record: V) -> &mut V {
         let at = self.free.pop().map_or(self.records.len(), |at| at as usize);
-        // Where one of the next records goes.
+        // Prefetches the place of one of the next records to be added.
         if let Some(later) = self.free.len().checked_sub(RECORDS_AHEAD)
             && let Some(record) = self.records.get(self.free[later] as usize)
         {

@@ -10,9 +10,9 @@
 //! before they are sent. If the thread has little to do, nothing is delayed, unless the channel was idle.
 //!
 //! A channel that has sent nothing and got no request for a while is idle. Rounds of replicas then rest as
-//! long as those of a busy channel, and so do looks that only start rounds, because waking up costs most. A
-//! message or a request of a worker ends that at once. An update that a worker makes to a replica on the fast
-//! path does not; the next look or round sends it.
+//! long as those of a busy channel, and so do looks that only start rounds, because waking up is most of
+//! their cost. A message or a request of a worker ends that at once. An update that a worker makes to a
+//! replica on the fast path does not; the next look or round sends it.
 
 use intendant_core::Tick;
 
@@ -24,8 +24,8 @@ const REST_SHARED: u64 = 3;
 /// the rest.
 const REST_OWN: u64 = 1;
 
-/// The longest rest of looks because of busy time that other nodes cause, in µs. Several rests must fit into
-/// the time by which loaders are ahead, which is tens of milliseconds.
+/// The longest rest between looks because of busy time that other nodes cause, in µs. Several rests must fit
+/// into the time by which loaders are ahead of workers, which is tens of milliseconds.
 const LOOK_REST_MAX: u64 = 20_000;
 
 /// A channel that has not looked for longer than this, in µs, had no reason to: nothing postponed its looks.
@@ -34,14 +34,14 @@ const SLEEP_MIN: u64 = 5 * LOOK_REST_MAX;
 /// The same for rounds of copies: five per second are still enough for most models [thesis Fig. 4.11].
 const ROUND_REST_MAX: u64 = 200_000;
 
-/// How long nothing has happened when a channel is idle, in µs: longer than what workers that train do
-/// between accesses.
+/// A channel is idle if nothing has happened for this long, in µs. This is longer than training workers
+/// compute between accesses.
 const IDLE_AFTER: u64 = 800_000;
 
 /// Busy time of a channel's thread, and the time of its next look.
 #[derive(Clone, Copy, Debug)]
 pub struct LookTimer {
-    /// How many times as long as it was busy the thread rests.
+    /// The thread rests this many times as long as it was busy.
     rest: u64,
     /// Time busy since the last look, and since the last look that started a round of copies, in µs.
     since_look: u64,
@@ -54,7 +54,7 @@ pub struct LookTimer {
     sent: u64,
     /// A message or request has arrived since then.
     stirred: bool,
-    /// The round before which something happened last.
+    /// The time of the last round before which something had happened.
     active: Tick,
     idle: bool,
 }
@@ -77,7 +77,7 @@ impl LookTimer {
         }
     }
 
-    /// The thread was busy for so long, in µs.
+    /// Notes that the thread was busy for `took` µs.
     pub fn worked(&mut self, took: u64) {
         self.since_look = self.since_look.saturating_add(took);
         self.since_round = self.since_round.saturating_add(took);
@@ -90,7 +90,8 @@ impl LookTimer {
         self.worked(took);
         let factor = self.rest;
         let rest = |busy: u64| busy.saturating_mul(factor);
-        // Looks that work postponed follow each other faster: a channel that slept has rested.
+        // Looks that were postponed because of work follow each other faster than this. So the channel has
+        // slept, and does not need to rest.
         let slept = now.0.saturating_sub(std::mem::replace(&mut self.looked, now).0) > SLEEP_MIN;
         let since_look = std::mem::take(&mut self.since_look);
         let because_of_others = if slept { 0 } else { rest(since_look).min(LOOK_REST_MAX) };
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(timer.next(Tick(0)), now.after(LOOK_REST_MAX));
         // Busy time is charged once.
         assert_eq!(timer.looked(now, 0, Some(2)), Some(now));
-        // A quarter of a core in any case.
+        // The rest after a look's own work has no bound, so that looks take a quarter of a core at most.
         assert_eq!(timer.looked(now, 1_000_000, Some(3)), Some(now.after(3_000_000)));
         assert_eq!(timer.next(Tick(0)), now.after(3_000_000));
     }

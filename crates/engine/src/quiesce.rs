@@ -1,4 +1,4 @@
-//! When is nothing in flight? (Mattern's four counters.)
+//! Detects when nothing is in flight (Mattern's four-counter method).
 //!
 //! Every worker waits for its operations and then enters a meeting, to which each node contributes the report
 //! of its channels. The cluster is quiescent when two such waves in a row report nothing outstanding, the

@@ -1,4 +1,4 @@
-//! What the nodes of a cluster are set to, processes and simulated ones alike.
+//! The settings of the nodes of a cluster, for processes and for simulated nodes alike.
 
 use crate::local_access::LocalAccess;
 use crate::node::ReplicationConfig;
@@ -23,10 +23,11 @@ pub struct ClusterSettings {
     /// homes. With other locations than homes, the default order is [`Order::Chain`], and `caches` has no
     /// effect.
     pub location: Option<Location>,
-    /// How copies are kept, of techniques that have some: which keys have static replicas
-    /// ([`Technique::Nups`], [`Technique::Bips`]), when those are brought in step (these, and
+    /// How copies are kept, for techniques that have copies: which keys have static replicas
+    /// ([`Technique::Nups`], [`Technique::Bips`]), when static replicas are synchronised (the same two, and
     /// [`Technique::FullReplication`]), and how stale a read may be ([`Technique::Ssp`],
-    /// [`Technique::Essp`]). The others ignore it.
+    /// [`Technique::Essp`]). Techniques that act on
+    /// intents use those of directed replicas.
     pub replication: ReplicationConfig,
     /// Dense or sparse stores.
     pub storage: Storage,

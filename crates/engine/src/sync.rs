@@ -1,5 +1,5 @@
-//! The primitives that the list of urgent replicas is built from. Model checking compiles it against other
-//! ones (`crates/models`).
+//! The primitives that the list of urgent replicas uses. Model checking (`crates/models`) compiles the list
+//! against other primitives.
 
 pub(crate) use intendant_core::lock;
 pub(crate) use std::sync::Mutex;

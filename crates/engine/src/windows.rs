@@ -1,5 +1,5 @@
-//! Publication windows: memory of this node that other nodes of its host read, and theirs. `node/mirrors.rs`
-//! says when values are mirrored there and when mirrors are read.
+//! Publication windows: memory of this node that other nodes of its host read, and the windows of those
+//! nodes. `node/mirrors.rs` says when values are mirrored there and when mirrors are read.
 
 use intendant_core::{Element, Key, Layout, NodeId};
 use intendant_segment::mirror::{self, Rewritten};
@@ -11,18 +11,18 @@ use std::sync::Arc;
 /// The size of windows and of loans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowConfig {
-    /// Bytes of a window at most. If values need more, keys share places, and values of which there is no
-    /// room for one per shard are not mirrored. The same on all nodes.
+    /// Bytes of a window at most. If values need more, keys share places. Values of a length are not mirrored
+    /// if there is no room for one place per shard. The same on all nodes.
     pub bytes_max: usize,
-    /// Places per shard and value length at most. The same on all nodes.
+    /// Largest number of places per shard and value length. The same on all nodes.
     pub places_max: u32,
     /// How many writes a mirror follows before the value must be asked for again.
     pub lent: u64,
 }
 
 impl WindowConfig {
-    /// 64 MiB. 32 writes: one that is not read costs tens of nanoseconds, and a request costs both nodes
-    /// about a microsecond together.
+    /// 64 MiB, and loans of 32 writes: updating a mirror that no node reads costs tens of nanoseconds per
+    /// write, and a request costs both nodes together about a microsecond.
     pub const DEFAULT: Self = Self { bytes_max: 64 << 20, places_max: u32::MAX, lent: 32 };
 }
 
@@ -47,7 +47,7 @@ struct Places {
     layout: Arc<Layout>,
     /// By class of value lengths.
     regions: Vec<Region>,
-    /// Of the window.
+    /// Words of the window.
     words: usize,
 }
 
@@ -103,7 +103,7 @@ pub struct Windows {
     lent: u64,
 }
 
-/// Why a window is of no use.
+/// A window that is too small to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the window of node {node} has {words} words, and the layout needs {needed}")]
 pub struct WindowsError {
@@ -200,7 +200,7 @@ impl Windows {
 
 impl<E: Element> Mirror<E> for Windows {
     fn mirror(&self, key: Key, value: &[E]) {
-        // If the mirror has ended, the next one who latches the key finds out.
+        // If the mirror has ended, the next thread that latches the key finds out.
         self.rewrite(key, value);
     }
 }

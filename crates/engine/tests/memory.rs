@@ -122,7 +122,7 @@ fn a_round_with_updates_of_every_key_on_every_node() {
             shared.push(&mut worker, &[key], &[1.0; LEN]).expect("the key exists");
         }
     }
-    // Values take huge pages as a whole.
+    // Values take whole huge pages.
     let at_rest = models(&LIVE, start);
     PEAK.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
     (0..NODES).for_each(|node| c.handle(node, Input::Settle));

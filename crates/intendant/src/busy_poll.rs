@@ -23,7 +23,7 @@ const LOST: u32 = 4;
 const LOST_MIN: u64 = 25;
 
 /// The greatest doubt. One of 256 sleeps is then preceded by an attempt, which takes 50 µs. For a channel
-/// that sleeps a thousand times per second and polls in vain, the attempts take 13 ms of a core per second.
+/// that sleeps a thousand times per second and polls in vain, the attempts take 0.2 ms of a core per second.
 const DOUBT_MAX: u32 = 8;
 
 /// Iterations between two readings of the clock. A reading costs as much as several iterations.

@@ -1,4 +1,4 @@
-//! Which threads of a process give way where workers and channels share cores.
+//! Decides which threads of a process give way where workers and channels share cores.
 //!
 //! A channel computes little, but its own workers and all other nodes wait for it: requests, intents and
 //! copies' updates queue up behind a thread that waits for its core. A worker uses its core as long as it has

@@ -1,12 +1,12 @@
 //! The board on which workers signal intents and advance clocks, and which channels read.
 //!
-//! To signal an intent costs an append under a lock that no thread holds for long. To advance a clock costs a
+//! Signalling an intent costs an append under a lock that no thread holds for long. Advancing a clock costs a
 //! store, and a load per channel.
 //!
 //! A channel that goes to sleep first stores at which clock of a worker it must be woken ([`Board::sleep`]),
 //! and then checks clocks and signals once more. A worker first stores its clock or appends its signal, and
 //! then checks whether a channel must be woken. With sequentially consistent fences between the two steps on
-//! both sides, at least one sees the other.
+//! both sides, at least one side sees the first step of the other.
 //!
 //! While the cluster rests, channels are *held* ([`Board::hold`]): signals wait until a worker continues.
 
@@ -16,7 +16,7 @@ use intendant_core::{ChannelId, Key};
 use std::ops::Range;
 use std::sync::PoisonError;
 
-/// The clock of a worker that is finished: all its intents are over.
+/// The clock of a worker that has finished: all of its intents are over.
 pub const FINISHED: u32 = u32::MAX;
 
 /// The channel need not be woken by this worker's clock.
@@ -32,7 +32,7 @@ const HELD: u8 = 2;
 /// What one worker and one channel share.
 struct Signals {
     intents: Mutex<Signalled>,
-    /// Whether there are intents: a hint, which spares the lock.
+    /// Whether there are intents: a hint that avoids taking the lock.
     any: AtomicBool,
     /// The clock at which the channel must be woken.
     wake: AtomicU32,
@@ -80,11 +80,12 @@ impl Board {
     #[must_use]
     pub fn clock(&self, worker: usize) -> u32 {
         // Acquire: a thread that acts on a clock sees what was signalled before. The lock of the intents
-        // would do as well.
+        // would suffice as well.
         self.workers[worker].load(Ordering::Acquire)
     }
 
-    /// Wakes a channel if it sleeps in this way. False if it does not, or another thread was faster.
+    /// Wakes a channel if it is in state `state`. Returns false if it is not, or if another thread was
+    /// faster.
     fn wake(&self, channel: usize, state: u8) -> bool {
         let current = &self.states[channel];
         current.load(Ordering::Relaxed) == state
@@ -92,7 +93,7 @@ impl Board {
     }
 
     /// A worker signals that it will use `keys`, which belong to one channel, while its clock is in `window`.
-    /// True if the channel must be woken.
+    /// Returns true if the caller must wake the channel.
     ///
     /// # Panics
     /// If there is no such worker or channel.
@@ -119,7 +120,7 @@ impl Board {
         self.wake(channel, ASLEEP)
     }
 
-    /// A worker advances its clock. Clocks do not decrease. Returns the channels that must be woken.
+    /// A worker advances its clock. Clocks do not decrease. Returns the channels that the caller must wake.
     ///
     /// # Panics
     /// If there is no such worker.
@@ -141,7 +142,7 @@ impl Board {
         woken
     }
 
-    /// The cluster does not rest any more. Returns the channels that must be woken.
+    /// The cluster no longer rests. Returns the channels that the caller must wake.
     #[must_use]
     pub fn resume(&self) -> Vec<ChannelId> {
         let held = (0..self.states.len()).filter(|channel| self.wake(*channel, HELD));
@@ -175,8 +176,8 @@ impl Board {
         self.states[channel].load(Ordering::Relaxed) != AWAKE
     }
 
-    /// Moves the intents that a worker has signalled to `taken`, which is empty: its memory is for the next
-    /// ones.
+    /// Moves the intents that a worker has signalled to `taken`, which must be empty: the board uses its
+    /// memory for the next intents.
     ///
     /// # Panics
     /// If there is no such worker or channel.
@@ -212,7 +213,8 @@ impl Board {
             signals.any.load(Ordering::Relaxed)
                 || wake(worker).is_some_and(|wake| self.workers[worker].load(Ordering::Relaxed) >= wake)
         });
-        // A thread that wakes the channel meanwhile wakes it for nothing.
+        // If another thread has woken the channel meanwhile, its wake-up reaches the channel, which may sleep
+        // until then.
         !missed || !self.wake(channel, ASLEEP)
     }
 }

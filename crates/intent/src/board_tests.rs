@@ -1,4 +1,5 @@
-//! What the board does in one thread. (Its own file is compiled against other primitives as well.)
+//! The board in one thread. (These tests are not in the board's own file, which is also compiled against
+//! other primitives.)
 
 use crate::{Board, FINISHED, Signalled};
 use intendant_core::{ChannelId, Key};

@@ -1,8 +1,8 @@
 //! Quantiles of the Poisson distribution, fast for every rate.
 //!
-//! Up to a rate of [`SUMMED_MAX`] the probabilities are summed up, which is exact. Beyond it the distribution
-//! is close to a normal one, and the expansion of Cornish and Fisher up to the third cumulant is off by one
-//! at most (`tests/it/quantile.rs`).
+//! Up to a rate of [`SUMMED_MAX`], the code sums up the probabilities, which is exact. Beyond it, the
+//! distribution is close to a normal one, and the expansion of Cornish and Fisher up to the third cumulant is
+//! off by one at most (`tests/it/quantile.rs`).
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -25,8 +25,8 @@ impl PoissonQuantile {
             .then(|| Self { probability, normal: Normal::standard().inverse_cdf(probability) })
     }
 
-    /// The least k such that a Poisson variable with mean `rate` is k or less with this probability at least.
-    /// Rates that are negative or NaN count as 0.
+    /// The smallest k such that a Poisson variable with mean `rate` is at most k with at least this
+    /// probability. Rates that are negative or NaN count as 0.
     #[must_use]
     pub fn of(&self, rate: f64) -> u32 {
         if rate > SUMMED_MAX { self.expanded(rate) } else { self.summed(rate) }
@@ -37,7 +37,7 @@ impl PoissonQuantile {
         let mut mass = (-rate).exp();
         let mut below = mass;
         let mut k = 0;
-        // The sum of what is left may be lost to rounding before it reaches a probability close to 1.
+        // Rounding may lose the remaining terms before the sum reaches a probability close to 1.
         while below < self.probability && mass > 0.0 {
             k += 1;
             mass *= rate / f64::from(k);

@@ -1,13 +1,13 @@
 //! The intents that one worker has signalled on one channel.
 //!
-//! A batch may have two keys, and an intent of its own. So intents are not objects of their own: their keys
-//! lie behind each other, in memory that is used again.
+//! A batch may have as few as two keys, and each batch has its own intent. So intents are not separate
+//! objects: their keys lie one after the other, in memory that is reused.
 
 use intendant_core::Key;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Intents in the order in which they were signalled. Of each: a worker will use some keys while its clock is
-/// in `start..end`.
+/// Intents in the order in which they were signalled. Each intent says that a worker will use some keys while
+/// its clock is in `start..end`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signalled {
     keys: Vec<Key>,
@@ -35,19 +35,19 @@ impl Signalled {
         keys > 0
     }
 
-    /// Whether there are none.
+    /// Whether there are no intents.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty()
     }
 
-    /// Forgets all of them. Their memory stays, for others.
+    /// Removes all intents. Their memory is kept for others.
     pub fn clear(&mut self) {
         self.keys.clear();
         self.windows.clear();
     }
 
-    /// Keys, start and end of each.
+    /// Keys, start and end of each intent.
     pub fn iter(&self) -> impl Iterator<Item = (&[Key], u32, u32)> {
         let mut rest = &*self.keys;
         self.windows.iter().map(move |window| {
@@ -58,24 +58,24 @@ impl Signalled {
     }
 }
 
-/// The intents of one worker that are not over, by when they begin and end. A key may be in any number of
+/// The intents of one worker that are not over, ordered by their start or end. A key may be in any number of
 /// them.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    /// Not begun, by start, with their ends.
+    /// Intents that have not begun, by start, with their ends.
     ahead: Lane,
-    /// Begun, by end, with their starts.
+    /// Intents that have begun, by end, with their starts.
     begun: Lane,
 }
 
 impl Schedule {
-    /// Takes an intent in: the worker will use `keys` while its clock is in `start..end`.
+    /// Adds an intent: the worker will use `keys` while its clock is in `start..end`.
     pub fn add(&mut self, keys: &[Key], start: u32, end: u32) {
         self.ahead.add(keys, start, end);
     }
 
     /// The worker's clock is `clock`: intents that start at or before it, or before `until`, begin, and
-    /// `begin` gets their keys. Those that are over before they have begun are forgotten.
+    /// `begin` gets their keys. Intents that are over before they have begun are dropped.
     pub fn begin(&mut self, clock: u32, until: u32, mut begin: impl FnMut(&[Key])) {
         let Self { ahead, begun } = self;
         let is_due = |start| start <= clock || start < until;
@@ -99,22 +99,22 @@ impl Schedule {
         self.len() == (0, 0)
     }
 
-    /// Intents that have not begun, and that have.
+    /// The number of intents that have not begun, and of those that have.
     #[must_use]
     pub fn len(&self) -> (usize, usize) {
         (self.ahead.len(), self.begun.len())
     }
 }
 
-/// Intents by one of their clocks. Most often they come in the order of this clock: a worker's loader signals
-/// batch after batch.
+/// Intents by one of their clocks, start or end. They usually come in the order of this clock: a worker's
+/// loader signals batch after batch.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Those that came in order: their keys, from `first`, and the keys before it, which were taken.
+    /// The keys of intents that came in order. The keys before `first` were taken.
     keys: Vec<Key>,
     first: usize,
     runs: VecDeque<Run>,
-    /// Those that came later than intents with later clocks: the other clock, and the keys.
+    /// Intents that came after intents with later clocks, by their clock.
     late: BTreeMap<u32, Vec<Late>>,
 }
 
@@ -124,7 +124,7 @@ struct Late {
     keys: Box<[Key]>,
 }
 
-/// So many keys, the clock by which they are ordered, and the other clock.
+/// An intent: the number of its keys, the clock by which intents are ordered, and the other clock.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     keys: usize,
@@ -148,7 +148,8 @@ impl Lane {
             take(&self.keys[self.first..self.first + keys], clock, other);
             self.first += keys;
         }
-        // What is left moves to the front, if it is less than what was taken: a key moves once, on average.
+        // The keys that are left move to the front if they are fewer than those that were taken: a key moves
+        // once, on average.
         if self.first > self.keys.len() / 2 {
             self.keys.drain(..self.first);
             self.first = 0;
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(counts.of(1), 3, "what has started begins, however near the horizon");
         counts.round(&mut schedule, 5, 6);
         assert_eq!(counts.of(1), 1, "the end is excluded");
-        // It is extended while it is active.
+        // Another intent extends the use of the key while one is active.
         schedule.add(&[Key(1)], 6, 20);
         counts.round(&mut schedule, 9, 10);
         assert_eq!(counts.of(1), 1);
@@ -222,7 +223,7 @@ mod tests {
         counts.round(&mut schedule, 4, 8);
         assert_eq!([1, 2, 3, 4].map(|key| counts.of(key)), [1, 0, 0, 0]);
         assert_eq!(schedule.len(), (0, 1));
-        // Not even for an instant, between the beginnings and the ends of a round.
+        // It does not begin even for an instant, between the beginnings and the ends of a round.
         schedule.add(&[Key(5)], 3, 4);
         schedule.begin(4, 8, |keys| panic!("{keys:?}"));
     }

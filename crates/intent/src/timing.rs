@@ -1,18 +1,18 @@
 //! Action timing: when to act on an intent [thesis §5.3.2; AdaPS Alg. 1].
 //!
-//! A channel reads the workers' clocks once per *round*. What it decides takes effect when owners have
-//! answered. If a round is as long as that, an intent must be acted on now if the worker may reach its start
-//! before the round after next has begun: within two rounds. If rounds are shorter, that are more of them.
-//! The number of clocks that a worker advances in that time is not known. It is
-//! assumed to be Poisson distributed, its mean is estimated, and a high quantile is on the safe side.
+//! A channel reads the workers' clocks once per *round*. The channel's decisions take effect when owners have
+//! answered. If a round is as long as that, the channel must act on an intent now if the worker may reach its
+//! start before the round after next has begun: within two rounds. If rounds are shorter, it is within more
+//! rounds. The number of clocks that a worker advances in that time is not known. The channel assumes that it
+//! is Poisson distributed, estimates its mean, and uses a high quantile to be on the safe side.
 //!
-//! The estimate is smoothed over rounds in which the worker advanced its clock. In others it rests: workers
-//! wait for each other at the ends of epochs. If a round saw more clocks than the estimate, the number seen
-//! is used instead: a worker that was slowed down because the system acted too late must not keep the system
-//! slow.
+//! The estimate is smoothed over rounds in which the worker advanced its clock. In other rounds it does not
+//! change: workers wait for each other at the ends of epochs. If a round saw more clocks than the estimate,
+//! the channel uses this number instead: a worker that was slowed down because the system acted too late must
+//! not keep the system slow.
 //!
-//! The number of clocks is measured per round, independently of the round's length: a channel that was late
-//! sees more clocks.
+//! The channel counts clocks per round, independently of the round's length: a channel that was late sees
+//! more clocks.
 
 use crate::quantile::PoissonQuantile;
 
@@ -21,10 +21,10 @@ use crate::quantile::PoissonQuantile;
 pub struct TimingConfig {
     /// Weight of the last round in the estimate, above 0 and up to 1.
     pub smoothing: f64,
-    /// Probability with which an intent is acted on in time if clocks are as assumed, between 0 and 1, both
-    /// excluded.
+    /// Probability with which the channel acts on an intent in time if clocks are as assumed, between 0 and
+    /// 1, both excluded.
     pub quantile: f64,
-    /// Clocks per round before anything has been seen; above 0.
+    /// The estimate of clocks per round before the first observation; above 0.
     pub initial: f64,
 }
 
@@ -34,7 +34,7 @@ impl Default for TimingConfig {
     }
 }
 
-/// A [`TimingConfig`] that makes no sense.
+/// An invalid [`TimingConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimingError {
@@ -49,7 +49,7 @@ pub enum TimingError {
     Initial(f64),
 }
 
-/// A [`TimingConfig`] that makes sense, ready for use.
+/// A valid [`TimingConfig`], ready for use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
     config: TimingConfig,
@@ -57,7 +57,7 @@ pub struct Timing {
 }
 
 impl TimingConfig {
-    /// Whether it makes sense.
+    /// Checks that the configuration is valid.
     ///
     /// # Errors
     /// See [`TimingError`].
@@ -83,7 +83,7 @@ impl Timing {
         Ok(Self { config, quantile })
     }
 
-    /// What is known of a worker at the start, whose clock is 0.
+    /// The estimate for a worker at the start, when its clock is 0.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         Estimate { rate: self.config.initial, clock: 0 }
@@ -106,9 +106,9 @@ impl Estimate {
         self.rate
     }
 
-    /// A round begins, and the worker's clock is `clock`. Intents that start before the clock returned, which
-    /// the worker hardly reaches within `ahead` rounds, and those that have started, must be acted on in this
-    /// round.
+    /// A round begins, and the worker's clock is `clock`. Returns a clock that the worker is unlikely to
+    /// reach within `ahead` rounds. In this round, the channel must act on intents that start before the
+    /// returned clock, and on those that have started.
     pub fn round(&mut self, clock: u32, ahead: f64, timing: &Timing) -> u32 {
         let seen = f64::from(clock.saturating_sub(self.clock));
         self.clock = self.clock.max(clock);
@@ -119,7 +119,8 @@ impl Estimate {
         clock.saturating_add(timing.quantile.of(ahead * self.rate.max(seen)).max(1))
     }
 
-    /// Rounds were suspended, and begin again: what the clock did meanwhile says nothing about a round.
+    /// Rounds were suspended, and begin again: the clocks that have passed meanwhile say nothing about a
+    /// round.
     pub fn resume(&mut self, clock: u32) {
         self.clock = self.clock.max(clock);
     }

@@ -2,7 +2,7 @@
 //! channel that sleeps is woken by what it waits for. The source is compiled a second time, against loom's
 //! primitives, as in the tests of `intendant-store`.
 
-/// What `src/sync.rs` offers, made of loom's primitives.
+/// The contents of `src/sync.rs`, made of loom's primitives.
 mod sync {
     pub(crate) use loom::sync::Mutex;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
@@ -34,8 +34,8 @@ fn take(board: &Board) -> usize {
     taken.iter().count()
 }
 
-/// A channel that looks at clocks and announcements, and then sleeps until a clock comes to `wake`, or
-/// something is announced.
+/// A channel that looks at clocks and signals, and then sleeps until a clock reaches `wake` or a worker
+/// signals an intent.
 struct Look {
     clock: u32,
     taken: usize,
@@ -48,7 +48,7 @@ fn look(board: &Board, wake: u32) -> Look {
     Look { clock, taken, asleep: board.sleep(0, |_| Some(wake)) }
 }
 
-/// Whatever a worker does while a channel goes to sleep: either the channel has seen it, or stays awake, or
+/// A worker acts while a channel goes to sleep: either the channel has seen the action, or it stays awake, or
 /// the worker has been told to wake it.
 fn model(act: fn(&Board) -> usize, seen: fn(&Look) -> bool) {
     loom::model(move || {
@@ -66,7 +66,7 @@ fn model(act: fn(&Board) -> usize, seen: fn(&Look) -> bool) {
         assert!(woken <= 1, "once is enough");
         assert!(seen(&look) || !look.asleep || woken == 1, "the channel sleeps, and no thread wakes it");
         assert!(look.asleep || woken == 0 || seen(&look) || !board.is_asleep(0));
-        // Awake or woken, it finds all of it now.
+        // Awake or woken, the channel finds everything now.
         let again = self::look(&board, FINISHED);
         assert!(seen(&again) || seen(&look));
         assert!(again.taken + look.taken <= 1, "nothing is taken twice");
@@ -88,8 +88,8 @@ fn a_worker_that_finishes_is_not_overlooked() {
     model(|board| board.advance(0, FINISHED).len(), |look| look.clock == FINISHED);
 }
 
-/// What is announced before a clock advances is visible to a thread that has seen the clock; otherwise an
-/// intent would begin late for no reason.
+/// An intent that was signalled before a clock advances is visible to a thread that has seen the clock;
+/// otherwise the intent would begin late for no reason.
 #[test]
 fn who_sees_a_clock_finds_what_was_announced_before() {
     loom::model(|| {
@@ -108,7 +108,7 @@ fn who_sees_a_clock_finds_what_was_announced_before() {
     });
 }
 
-/// A worker that goes on while its channel is woken by another one, or is held: no wake-up is lost.
+/// Two workers continue while their channel is held: no wake-up is lost.
 #[test]
 fn a_channel_that_is_held_goes_on_once() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! What can go wrong with items.
+//! The errors of items.
 
 use super::Way;
 use intendant_control::{Failure, JoinError};
@@ -50,7 +50,7 @@ pub enum Error {
         /// The number of nodes.
         nodes: usize,
     },
-    /// The declarations of the nodes do not fit together.
+    /// The declarations of the nodes do not match each other.
     #[error("the items of the nodes: {0}")]
     Directory(#[from] DirectoryError),
     /// The memory for the items is refused.
@@ -70,7 +70,7 @@ pub enum Error {
         /// A node whose memory it cannot map.
         to: NodeId,
     },
-    /// Nodes are to reach each other in different ways.
+    /// Nodes are configured to reach each other in different ways.
     #[error(
         "node {one} is to reach the memory of others by {}, node {other} by {}: choose the same, or auto",
         .ways[0], .ways[1]
@@ -80,7 +80,7 @@ pub enum Error {
         one: NodeId,
         /// A node that disagrees.
         other: NodeId,
-        /// What they were told.
+        /// Their configured ways.
         ways: [Way; 2],
     },
     /// A node cannot use RDMA.
@@ -97,13 +97,13 @@ pub enum Error {
     #[cfg(feature = "verbs")]
     #[error(transparent)]
     Verbs(#[from] intendant_onesided::verbs::VerbsError),
-    /// The segment does not fit to the directory.
+    /// The segment does not fit the directory.
     #[error(transparent)]
     Start(#[from] StartError),
     /// A value cannot be set.
     #[error(transparent)]
     Set(#[from] SetError),
-    /// A node is to get a value of its own that it has not set.
+    /// A node asks for a value of its own item that it has not set.
     #[error(
         "clock {wanted} of item {key} is needed, which this node produces itself and has set up to clock {last}: \
          it would wait for itself. Set the item first"
@@ -111,12 +111,12 @@ pub enum Error {
     OwnNotSet {
         /// The item.
         key: u64,
-        /// Lowest clock that would do.
+        /// The lowest clock that suffices.
         wanted: u64,
         /// Clock of the last value that was set; 0 if there is none.
         last: u64,
     },
-    /// A value cannot be had.
+    /// A get has no value.
     #[error(transparent)]
     Get(#[from] GetError),
     /// A node cannot finish.
@@ -133,7 +133,7 @@ pub enum Error {
     Random(String),
 }
 
-/// Why RDMA was tried.
+/// The reason for trying RDMA.
 struct Before<'a>(&'a Option<(NodeId, NodeId)>);
 
 impl fmt::Display for Before<'_> {
@@ -148,18 +148,18 @@ impl fmt::Display for Before<'_> {
 }
 
 impl Error {
-    /// Whether each node finds it by what all nodes have told: then all leave in order.
+    /// Whether every node finds this error from the messages of all nodes: then all nodes leave in order.
     pub(crate) const fn is_known_to_all(&self) -> bool {
         matches!(self, Self::Elsewhere { .. } | Self::Ways { .. } | Self::NoRdma { .. })
     }
 
-    /// The exit code: 2 if the user has to change something, 4 if a node is missing, else 1.
+    /// The exit code: 2 if the user has to change something, 4 if a node is missing, otherwise 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(failure) => failure.kind.exit_code(),
             Self::Join(error) => error.exit_code(),
-            // Not what the user has asked for, but what the system refuses: descriptors, a mapping.
+            // The cause is not the user's request: the system refuses descriptors or a mapping.
             Self::Segment(SegmentError::System { .. }) => 1,
             Self::Declaration { .. }
             | Self::Name { .. }

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Lobby`]. Inside, `members` is a node's place among the others, `process` the protocol, driven
-//! over a window with blocking calls, `rdma` connects windows over RDMA.
+//! Start at [`Lobby`]. Inside, `members` is a node's place among the others, `process` is the protocol,
+//! driven over a window with blocking calls, and `rdma` connects windows over RDMA.
 #![forbid(unsafe_code)]
 
 mod error;

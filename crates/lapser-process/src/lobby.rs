@@ -1,4 +1,4 @@
-//! The way to items: nodes meet, say what they produce and consume, and map each other's memory.
+//! The start of items: nodes meet, declare what they produce and consume, and map each other's memory.
 
 use crate::error::Error;
 use crate::members::Members;
@@ -19,9 +19,10 @@ use std::time::Duration;
 /// How long mapping the memory of all nodes may take.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
 
-/// How soon a node looks again by itself. Windows lose no hint while both nodes live, so that looks at pushed
-/// items (`recheck_ns`) are only a precaution; a node that wakes in vain takes the processor from those that
-/// compute. What is not pushed is read at once, and then at the pace of `reread_ns_min` and `reread_ns_max`.
+/// How soon a node looks again by itself. Windows lose no hint while both nodes live, so looks at pushed
+/// items (`recheck_ns`) are only a precaution; a node that wakes in vain takes the processor from nodes that
+/// compute. A node reads an item that is not pushed at once, and then at the pace of `reread_ns_min` and
+/// `reread_ns_max`.
 const PACE: Pace =
     Pace { reread_ns_min: 5_000, reread_ns_max: 1_000_000, recheck_ns: 20_000_000, torn_reads_max: 10_000 };
 
@@ -35,7 +36,7 @@ pub struct Lobby {
     encrypts: bool,
 }
 
-/// What nodes tell each other of RDMA: an address follows, or the reason why there is none.
+/// The first byte of a node's message about RDMA: an address follows, or the reason why there is none.
 const ADDRESS: u8 = 0;
 const REASON: u8 = 1;
 
@@ -59,7 +60,7 @@ impl Lobby {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             layout: 0,
             settings,
-            // The nodes reach each other's memory, and find it by gathers.
+            // The nodes access each other's memory, and use gathers to find it.
             data: None,
         };
         let (control, roster) = Control::join(rendezvous, introduction)?;
@@ -67,10 +68,10 @@ impl Lobby {
         Ok(Self { members: Members::new(rank, nodes, Membership::Control(control)), secret, encrypts })
     }
 
-    /// Nodes of this process, for one thread each, in rank order.
+    /// Makes nodes within this process, for one thread each, in rank order.
     ///
     /// # Errors
-    /// For no node, and for more than 65,536.
+    /// If `nodes` is 0 or more than 65,536.
     pub fn local(nodes: usize) -> Result<Vec<Self>, Error> {
         if !(1..=1 << 16).contains(&nodes) {
             return Err(Error::Nodes { nodes }.into());
@@ -96,7 +97,7 @@ impl Lobby {
         self.members.nodes
     }
 
-    /// Waits until every node has called this with the same name; their payloads by rank.
+    /// Waits until every node has called this with the same name. Returns their payloads by rank.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -104,13 +105,13 @@ impl Lobby {
         self.members.gather(name, payload)
     }
 
-    /// Something that ends the cluster from any thread.
+    /// A handle with which any thread can end the cluster.
     #[must_use]
     pub fn aborter(&self) -> Aborter {
         Aborter::new(&self.members.membership, &self.members.health)
     }
 
-    /// Leaves instead of starting; all nodes do.
+    /// Leaves instead of starting. All nodes must do so.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended otherwise.
@@ -118,21 +119,21 @@ impl Lobby {
         self.members.leave()
     }
 
-    /// Starts over the memory of this host. The incarnation of `declared` is drawn here.
+    /// Starts over the memory of this host. This method draws the incarnation of `declared`.
     ///
     /// # Errors
-    /// If the declarations of the nodes do not fit together, if the memory does not fit into this machine, or
-    /// if a node is on another host ([`Error::Elsewhere`]). Then the run has ended on all nodes.
+    /// If the declarations of the nodes do not match each other, if the memory does not fit into this
+    /// machine, or if a node is on another host ([`Error::Elsewhere`]). Then the run has ended on all nodes.
     pub fn start(self, variant: Variant, declared: Declaration) -> Result<Process<MappedWindow>, Error> {
         self.start_over(variant, declared, Self::map)
     }
 
-    /// Starts over the memory of this host or over RDMA, as `way` says. Nodes that are told [`Way::Auto`]
-    /// follow the others.
+    /// Starts over the memory of this host or over RDMA, as `way` says. Nodes with [`Way::Auto`] follow the
+    /// others.
     ///
     /// # Errors
-    /// As [`Lobby::start`]; if nodes are told different ways ([`Error::Ways`]), or if a node cannot use
-    /// RDMA and the others cannot do without ([`Error::NoRdma`]). Then the run has ended on all nodes.
+    /// As [`Lobby::start`]; if nodes have different ways ([`Error::Ways`]), or if a node cannot use RDMA and
+    /// the others cannot do without it ([`Error::NoRdma`]). Then the run has ended on all nodes.
     pub fn start_by(
         self,
         way: Way,
@@ -142,8 +143,8 @@ impl Lobby {
         self.start_over(variant, declared, |lobby, directory| lobby.reach(way, directory))
     }
 
-    /// Starts over a window that `connect` makes: one whose segment has as many words as the directory says
-    /// ([`Directory::words`]).
+    /// Starts over a window that `connect` makes. Its segment must have as many words as the directory
+    /// requires ([`Directory::words`]).
     ///
     /// # Errors
     /// As [`Lobby::start`], and those of `connect`.
@@ -161,7 +162,7 @@ impl Lobby {
         })();
         let started = match started {
             Ok((directory, window, node)) => {
-                // From here on others write here.
+                // From here on, other nodes may write to this node's memory.
                 self.gather("intendant:items", &[]).map(|_| (directory, window, node))
             }
             Err(error) => Err(error),
@@ -191,10 +192,10 @@ impl Lobby {
         Ok(Directory::new(settings, &all).map_err(Error::from)?)
     }
 
-    /// A window, by the way that the nodes agree on.
+    /// Makes a window, by the way on which the nodes agree.
     fn reach(&self, way: Way, directory: &Directory) -> Result<AnyWindow, Error> {
         let told = self.gather("intendant:ways", &[&[way as u8], &random()?.to_le_bytes()[..]].concat())?;
-        // Nodes of one version send what is understood here.
+        // Nodes of the same version send only messages that this node understands.
         let told: Vec<(Way, u64)> = told
             .iter()
             .map(|bytes| {
@@ -224,7 +225,8 @@ impl Lobby {
         directory.words(self.rank().index()).unwrap_or(0).max(1)
     }
 
-    /// Connects the nodes over RDMA. `run` is a number that they share, and `elsewhere` why it is tried.
+    /// Connects the nodes over RDMA. `run` is a number that they share, and `elsewhere` is the reason for
+    /// trying RDMA.
     fn over_rdma(
         &self,
         directory: &Directory,
@@ -240,7 +242,8 @@ impl Lobby {
         if !self.encrypts || elsewhere.is_none() {
             prepared = rdma::prepare(words, (self.rank(), self.nodes()), run);
         }
-        // All nodes tell, also those that cannot: so all of them know why there is no window.
+        // All nodes send a message, including those that cannot use RDMA, so all of them know why there is no
+        // window.
         let told = match &prepared {
             Ok((_, address)) => [&[ADDRESS], &address[..]].concat(),
             Err(reason) => [&[REASON], reason.as_bytes()].concat(),
@@ -251,14 +254,14 @@ impl Lobby {
             Some((_, reason)) => Some(String::from_utf8_lossy(reason).into_owned()),
             None => Some("it does not say why".to_owned()),
         };
-        // The reason of this node first: its user can do something about it here.
+        // This node's own reason comes first: its user can do something about it here.
         let own = std::iter::once(self.rank().index());
         let refused = own.chain(0..self.nodes()).find_map(|node| Some((node, reason(told.get(node)?)?)));
         match (prepared, refused) {
             (Ok((endpoint, _)), None) => {
                 let addresses: Vec<&[u8]> = told.iter().map(|bytes| &bytes[1..]).collect();
                 let window = rdma::connect(endpoint, &addresses);
-                // A node that has ended is the reason of what went wrong here.
+                // If a node has ended, that is the cause of an error here.
                 self.members.check()?;
                 Ok(window?)
             }
@@ -284,7 +287,7 @@ impl Lobby {
         let secret = Secret::new(self.secret()?);
         let goes_on = || self.members.check().is_ok();
         let connected = host.connect_while(segment, rank, &names, secret, CONNECT_DEADLINE, &goes_on);
-        // A node that has ended is the reason of what went wrong here, and the coordinator knows it.
+        // If a node has ended, that is the cause of an error here, and the coordinator knows it.
         self.members.check()?;
         let window = connected.map_err(Error::from)?;
         let unmapped: Vec<u8> = (0..self.nodes() as u16)
@@ -300,8 +303,8 @@ impl Lobby {
         Ok(window)
     }
 
-    /// What only processes of this cluster know: derived from its token, or, without one, drawn by node 0. A
-    /// cluster without a token is open to all processes of the host anyway.
+    /// A secret that only processes of this cluster know: derived from the cluster's token or, without a
+    /// token, drawn by node 0. A cluster without a token is open to all processes of the host anyway.
     fn secret(&self) -> Result<[u8; TOKEN_BYTES], Error> {
         if let Some(secret) = self.secret {
             return Ok(secret);

@@ -1,4 +1,4 @@
-//! A node's place among the others, with or without a process of its own.
+//! A node's place among the others, whether or not it has a process of its own.
 
 use crate::error::Error;
 use crossbeam_channel::{Receiver, bounded};
@@ -12,14 +12,14 @@ use std::time::Duration;
 /// ([`intendant_control::Control::report_lost`]).
 const VERDICT: Duration = Duration::from_secs(5);
 
-/// Bytes of a payload that is gathered at once: a half of what the control plane carries.
+/// The most bytes of a payload in one gather of the control plane: half of what it carries.
 const PIECE_BYTES: usize = 8 << 20;
 
-/// Bytes of a payload at most: more than any machine sends. A node that announces more is not of this
+/// The most bytes of a payload: more than any machine sends. A node that announces more is not of this
 /// version.
 const PAYLOAD_BYTES_MAX: u64 = 1 << 40;
 
-/// The nodes, as one of them sees them. A node that ends without [`Members::leave`] is lost to the others.
+/// One node's view of all nodes. A node that ends without [`Members::leave`] is lost to the others.
 pub(crate) struct Members {
     pub(crate) rank: NodeId,
     pub(crate) nodes: usize,
@@ -34,7 +34,7 @@ impl Members {
         let health = Arc::new(Health::default());
         let (fail, failed) = bounded(1);
         health.on_failure(move |failure| {
-            // There is room for the only failure.
+            // The channel has room for the only failure.
             let _ = fail.try_send(failure.clone());
         });
         membership.watch(&health);
@@ -46,7 +46,7 @@ impl Members {
         Ok(self.health.check()?)
     }
 
-    /// Payloads of all nodes, by rank. They may be longer than the control plane carries at once.
+    /// Gathers the payloads of all nodes, by rank. They may be longer than the control plane carries at once.
     pub(crate) fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let gather = |name: &str, piece: &[u8]| self.membership.gather(name, name, piece.to_vec());
         let wrong = |node: usize, what: String| Error::Gathered { node, name: name.to_owned(), what };
@@ -71,8 +71,8 @@ impl Members {
         Ok(all)
     }
 
-    /// The window says that a node has ended. Waits for what the coordinator says: it may have ended because
-    /// of another one.
+    /// Handles the window's report that a node has ended. Waits for the verdict of the coordinator: the node
+    /// may have ended because of another node.
     pub(crate) fn lost(&self, node: usize, reason: &str) -> Error {
         let node = NodeId(node as u16);
         self.membership.lost(node, reason);
@@ -80,7 +80,7 @@ impl Members {
         self.health.check().err().unwrap_or(failure).into()
     }
 
-    /// Ends the cluster because of an error of this node; its own failures are known.
+    /// Ends the cluster because of an error of this node. A failure of the cluster itself is already known.
     pub(crate) fn give_up(&self, error: &Error) {
         if self.health.check().is_ok() {
             self.membership.abort(&error.to_string());
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use intendant_membership::Group;
 
-    /// What node 0 gathers if node 1, which is no node of this version, sends these parts.
+    /// The result of node 0's gather if node 1, which is not of this version, sends these parts.
     fn gathered(parts: &[&[u8]]) -> Result<Vec<Vec<u8>>, Error> {
         let group = Group::new(2);
         let membership = |rank| Membership::Group { rank: NodeId(rank), group: Arc::clone(&group) };

@@ -12,31 +12,32 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// How long a node sleeps before it looks whether the cluster has ended: a node that stands still closes
-/// nothing, and only the control plane notices it.
+/// How long a node sleeps before it checks whether the cluster has ended: a node that hangs closes nothing,
+/// and only the control plane notices it.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A value to get: one of a clock of at least `clock - slack`, or at least 0.
+/// A value to get, with a clock of at least `clock - slack`, or at least 0 if that is negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Get {
     /// The key.
     pub key: u64,
     /// The clock.
     pub clock: u64,
-    /// By how much it may be older.
+    /// By how much the value may be older.
     pub slack: u64,
 }
 
-/// What a node has moved, in bytes of whole slots (values, and 32 bytes each).
+/// The bytes that a node has moved, as whole slots (the values, and 32 bytes for each).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes written to other nodes.
     pub written_bytes: u64,
-    /// Bytes read from other nodes, those of torn and stale reads included.
+    /// Bytes read from other nodes, including torn and stale reads.
     pub read_bytes: u64,
 }
 
-/// A node that sets items and gets those of others. One thread has it, so that calls block that thread only.
+/// A node that sets items and gets those of others. It belongs to one thread, and its calls block only that
+/// thread.
 ///
 /// A node that is dropped without [`Process::finish`] is lost to the others: their calls fail.
 pub struct Process<W: Window> {
@@ -77,32 +78,33 @@ impl<W: Window> Process<W> {
         self.members.nodes
     }
 
-    /// Where all items lie.
+    /// The places of all items.
     #[must_use]
     pub const fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// What the protocol has done on this node.
+    /// Counts of the protocol's work on this node.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.driver.node.stats()
     }
 
-    /// What this node has moved.
+    /// The bytes that this node has moved.
     #[must_use]
     pub const fn traffic(&self) -> Traffic {
         self.driver.traffic
     }
 
-    /// Something that ends the cluster from any thread.
+    /// A handle with which any thread can end the cluster.
     #[must_use]
     pub fn aborter(&self) -> Aborter {
         Aborter::new(&self.members.membership, &self.members.health)
     }
 
-    /// Waits until every node has called this with the same name; their payloads by rank. It goes through the
-    /// control plane: for what is exchanged once, not in every iteration.
+    /// Waits until every node has called this with the same name. Returns their payloads by rank. The
+    /// payloads go through the control plane, so this is for data that is exchanged once, not in every
+    /// iteration.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -110,7 +112,8 @@ impl<W: Window> Process<W> {
         self.members.gather(name, payload)
     }
 
-    /// Sets an item that this node produces. Returns when the value is stored; its way to others goes on.
+    /// Sets an item that this node produces. Returns when the value is stored; the writes to other nodes go
+    /// on.
     ///
     /// # Errors
     /// If this node does not produce the item, the value has another length, or `clock` is not above the last
@@ -125,11 +128,11 @@ impl<W: Window> Process<W> {
     }
 
     /// Sets several items, each once, in this order. `fill` appends the value of the item at a place in
-    /// `keys`. A consumer is woken once, when the last value that it needs has been written to it, and not by
-    /// each of them.
+    /// `keys`. A consumer is woken once, when the last value that it needs has been written to it, instead of
+    /// once per value.
     ///
     /// # Errors
-    /// As [`Process::set`]; the items before have been set then.
+    /// As [`Process::set`]; the items before the refused one have been set then.
     pub fn set_all(
         &mut self,
         keys: &[u64],
@@ -138,7 +141,7 @@ impl<W: Window> Process<W> {
     ) -> Result<(), Error> {
         let Self { members, driver, value, .. } = self;
         members.check()?;
-        // So that no set waits for a write that has ended.
+        // The node first learns which writes have ended, so that no set waits for one of them.
         driver.catch_up(members)?;
         driver.node.begin_batch();
         let set = keys.iter().enumerate().try_for_each(|(at, key)| {
@@ -153,16 +156,17 @@ impl<W: Window> Process<W> {
     }
 
     /// Gets several items. `take` is called for each, in any order, with its place in `wants`, the clock and
-    /// the value that came. Own items can be got as well.
+    /// the value that came. A node can get its own items as well.
     ///
-    /// Items of one producer should be in the order in which it sets them. The last one of each stretch of
-    /// them is got first, and the others when it has come: so items that are not there yet are not read in
-    /// vain. Any other order is right as well, and slower.
+    /// Items of one producer should be in the order in which it sets them. The node gets the last item of
+    /// each stretch of them first, and the others when that item has come, so it does not read in vain items
+    /// that are not there yet. Any other order is also correct, but slower.
     ///
     /// # Errors
-    /// If this node neither consumes nor produces an item, or produces it and has not set what it is to get,
-    /// for which it would wait for itself; if a producer has finished with an older value; [`Error::Failed`]
-    /// with the node if a producer is gone before its value came. `take` may have been called for some items.
+    /// If this node neither consumes nor produces an item, or produces it and has not set the wanted value,
+    /// for which it would wait for itself; if a producer has finished with an older value; [`Error::Failed`],
+    /// which names the node, if a producer is gone before its value has come. `take` may have been called for
+    /// some items.
     pub fn get_all(&mut self, wants: &[Get], mut take: impl FnMut(usize, u64, &[u64])) -> Result<(), Error> {
         let Self { members, directory, driver, value } = self;
         members.check()?;
@@ -198,7 +202,7 @@ impl<W: Window> Process<W> {
         Ok(came)
     }
 
-    /// Begins reads for values that [`Process::get_all`] with the same arguments would have to read. Waits
+    /// Begins the reads that [`Process::get_all`] with the same arguments would have to begin. The call waits
     /// for nothing, and has no effect if values are only pushed.
     ///
     /// # Errors
@@ -215,9 +219,10 @@ impl<W: Window> Process<W> {
         Ok(())
     }
 
-    /// Lets go on what this node has begun, and waits for nothing. Each other call does so once: this is for
-    /// programs that compute for long between calls. Over RDMA, a node may have begun more writes than the
-    /// card takes at once; the others go to the card when an earlier one has ended and the node looks.
+    /// Advances the operations that this node has begun, and waits for nothing. Every other call also does
+    /// this once: this method is for programs that compute for long between calls. Over RDMA, a node may have
+    /// begun more writes than the card takes at once; the other writes go to the card when an earlier write
+    /// has ended and the node looks.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -227,11 +232,11 @@ impl<W: Window> Process<W> {
         driver.catch_up(members)
     }
 
-    /// Ends the work of this node: waits until its own operations have ended and all nodes have come so far.
-    /// Then memory is released, and the node leaves the cluster together with the others.
+    /// Ends the work of this node: waits until its own operations have ended and all nodes have come to the
+    /// same point. Then it releases the memory and leaves the cluster together with the others.
     ///
     /// # Errors
-    /// [`Error::Failed`] if a node is lost before.
+    /// [`Error::Failed`] if a node is lost before that.
     pub fn finish(self) -> Result<(), Error> {
         let Self { members, mut driver, .. } = self;
         let op = driver.ops(1);
@@ -267,8 +272,8 @@ impl<W: Window> Process<W> {
     }
 }
 
-/// Items of a stretch: so many that few are got to wait for others, and so few that values come while their
-/// producer computes the next ones.
+/// Items of a stretch. In longer stretches, fewer gets wait on behalf of others; in shorter ones, values come
+/// while their producer computes the next ones.
 const STRETCH: usize = 256;
 
 /// The order in which gets begin.
@@ -276,17 +281,17 @@ const STRETCH: usize = 256;
 struct Turns {
     /// Places of the gets, producer by producer.
     order: Vec<usize>,
-    /// By producer: where in `order` those are that have not begun, or are awaited.
+    /// For each producer, the range in `order` of the gets that have not begun or are awaited.
     left: Vec<Range<usize>>,
     /// The last gets of the stretches that others wait for, and their producers.
     awaited: BTreeMap<usize, usize>,
-    /// Gets that are to begin.
+    /// Gets that can begin.
     ready: Vec<usize>,
 }
 
 impl Turns {
     fn new(directory: &Directory, wants: &[Get]) -> Self {
-        // What no node produces is refused by the get.
+        // If no node produces an item, the get itself refuses it.
         let producer = |get: &Get| directory.producer(get.key).unwrap_or(usize::MAX);
         let producers: Vec<usize> = wants.iter().map(producer).collect();
         let mut order: Vec<usize> = (0..wants.len()).collect();
@@ -301,7 +306,7 @@ impl Turns {
         turns
     }
 
-    /// The next get that is to begin.
+    /// The next get to begin.
     fn next(&mut self) -> Option<usize> {
         self.ready.pop()
     }
@@ -320,7 +325,7 @@ impl Turns {
         start..end.min(start + STRETCH)
     }
 
-    /// The value of a get has come.
+    /// Notes that the value of a get has come.
     fn came(&mut self, get: usize) {
         let Some(number) = self.awaited.remove(&get) else { return };
         let Range { start, end } = self.stretch(number);
@@ -330,21 +335,21 @@ impl Turns {
     }
 }
 
-/// The protocol and what it runs on.
+/// The protocol, and the window and clock on which it runs.
 struct Driver<W> {
     window: W,
-    /// The window's.
+    /// The segment of the window.
     segment: Segment,
     node: Node,
     clock: MonotonicClock,
     effects: Vec<Effect>,
-    /// Of the last call of the node: they are taken before the next one.
+    /// The answers of the last call of the node. They are taken before the next call.
     answers: Vec<Answer>,
-    /// What the window has told, and how much of it the node knows.
+    /// The events of the window, and the number of them that the node already knows.
     events: Vec<Event>,
     next: usize,
     /// Number of the next call. Calls that end with an error leave gets in the node, whose answers come
-    /// later: so numbers are not used again.
+    /// later, so numbers are not used again.
     op: u64,
     traffic: Traffic,
     /// Whether the node waits for all others.
@@ -357,27 +362,27 @@ impl<W: Window> Driver<W> {
         1_000 * self.clock.now().0
     }
 
-    /// Numbers for `count` operations: this one and those that follow.
+    /// Reserves numbers for `count` operations: the returned number and those that follow it.
     fn ops(&mut self, count: usize) -> u64 {
         let first = self.op;
         self.op += count as u64;
         first
     }
 
-    /// Lets the window go on. What it tells is for [`Self::step`].
+    /// Lets the window go on. [`Self::step`] handles its events.
     fn look(&mut self) {
         self.window.poll(&mut self.events);
     }
 
-    /// Tells the node all that has happened, and waits for nothing.
+    /// Tells the node everything that has happened, and waits for nothing.
     fn catch_up(&mut self, members: &Members) -> Result<(), Error> {
         self.look();
         while self.take_event(members)? {}
         Ok(())
     }
 
-    /// Executes what the last call of the node asked for. After an error, the node is told that the
-    /// operations that are left have failed, so that it does not wait for them.
+    /// Executes the effects of the last call of the node. After an error, it tells the node that the
+    /// remaining operations have failed, so that the node does not wait for them.
     fn act(&mut self, members: &Members) -> Result<(), Error> {
         let mut result = Ok(());
         loop {
@@ -432,7 +437,7 @@ impl<W: Window> Driver<W> {
                     Answer::NotSet { op: of, error } if of == op => {
                         return Err(Error::from(error).into());
                     }
-                    // Of earlier calls that have ended with an error.
+                    // These belong to earlier calls that have ended with an error.
                     Answer::Set { .. }
                     | Answer::NotSet { .. }
                     | Answer::Got { .. }
@@ -456,8 +461,8 @@ impl<W: Window> Driver<W> {
         self.act(members)
     }
 
-    /// Begins an operation as soon as the window has room for it, and the card that executes it: the caller
-    /// may compute, or wait for other nodes, for long.
+    /// Begins an operation as soon as the window has room for it, and waits until the card that executes it
+    /// has room as well: afterwards the caller may compute, or wait for other nodes, for long.
     fn begin(
         &mut self,
         members: &Members,
@@ -484,7 +489,7 @@ impl<W: Window> Driver<W> {
         Ok(())
     }
 
-    /// Tells the node one thing that has happened. Returns whether there was one.
+    /// Tells the node one event. Returns whether there was one.
     fn take_event(&mut self, members: &Members) -> Result<bool, Error> {
         let now = self.now();
         let Self { node, segment, effects, .. } = self;
@@ -504,7 +509,7 @@ impl<W: Window> Driver<W> {
         Ok(true)
     }
 
-    /// Tells the node one thing that has happened, or waits until something has, or may have.
+    /// Tells the node one event, or waits until something has happened, or may have.
     fn step(&mut self, members: &Members) -> Result<(), Error> {
         if self.take_event(members)? {
             return Ok(());
@@ -527,7 +532,8 @@ impl<W: Window> Driver<W> {
         Ok(())
     }
 
-    /// Passes values that came to `take`, for gets that are numbered from `first` on. Returns how many.
+    /// Passes the values that have come to `take`, for gets that are numbered from `first` on. Returns the
+    /// number of values.
     fn deliver(
         &mut self,
         members: &Members,
@@ -540,7 +546,7 @@ impl<W: Window> Driver<W> {
         for answer in self.answers.drain(..) {
             match answer {
                 Answer::Got { op, .. } | Answer::NotGot { op, .. } if op < first => {
-                    // Of an earlier call, which has ended with an error.
+                    // This belongs to an earlier call, which has ended with an error.
                 }
                 Answer::Got { op, key, .. } => {
                     value.resize(directory.value_words(key).unwrap_or(0), 0);

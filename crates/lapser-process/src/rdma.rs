@@ -8,14 +8,15 @@ use intendant_onesided::verbs::{Address, Card, Endpoint, VerbsError};
 #[cfg(feature = "verbs")]
 use intendant_segment::Segment;
 
-/// A node that has registered its memory, and is not connected.
+/// A node that has registered its memory, and is not connected yet.
 #[cfg(feature = "verbs")]
 pub(crate) type Prepared = Endpoint;
 
 #[cfg(not(feature = "verbs"))]
 pub(crate) enum Prepared {}
 
-/// Registers memory of so many words. Returns it with its address, or why this node cannot use RDMA.
+/// Registers memory of `words` words. Returns the node's end and its address, or the reason why this node
+/// cannot use RDMA.
 #[cfg(feature = "verbs")]
 pub(crate) fn prepare(
     words: usize,

@@ -1,19 +1,19 @@
-//! By which way nodes reach each other's memory.
+//! The way by which nodes reach each other's memory.
 
 use intendant_onesided::Window;
 use std::fmt;
 
-/// A window of the kind that the nodes have chosen when they started.
+/// A window of the kind that the nodes chose at the start.
 pub type AnyWindow = Box<dyn Window>;
 
-/// By which way nodes reach each other's memory.
+/// The way by which nodes reach each other's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
-    /// They map it, if all nodes are on one host; else [`Self::Verbs`], if all nodes can and the cluster does
-    /// not encrypt its connections.
+    /// The nodes map it, if all nodes are on one host. Otherwise they use [`Self::Verbs`], if all nodes can
+    /// and the cluster does not encrypt its connections.
     #[default]
     Auto,
-    /// They map it: all nodes are on one host.
+    /// The nodes map it: all of them are on one host.
     Shm,
     /// Over RDMA: each node has a card, and its program is built with the feature `verbs`. RDMA does not
     /// encrypt.
@@ -33,12 +33,13 @@ impl Way {
         }
     }
 
-    /// The way that this byte stands for among nodes.
+    /// The way that this byte means in messages between nodes.
     pub(crate) fn of_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|way| *way as u8 == byte)
     }
 
-    /// The way that nodes go which are told these, by rank; or two nodes that are told different ones.
+    /// The way that the nodes take if they are configured with `ways`, by rank; or two nodes with different
+    /// ways.
     pub(crate) fn of_all(ways: &[Self]) -> Result<Self, [usize; 2]> {
         let told = |way: &Self| *way != Self::Auto;
         let Some(one) = ways.iter().position(told) else { return Ok(Self::Auto) };

@@ -1,4 +1,4 @@
-//! Batches of sets: a consumer is woken once, by the last write to it, and not by each of them.
+//! Batches of sets: the last write to a consumer wakes it once; the other writes do not wake it.
 
 use crate::Effect;
 use crate::directory::ANY;
@@ -21,12 +21,13 @@ impl From<Write> for Effect {
     }
 }
 
-/// By node, the last write of a batch: it is held back, because it may have to announce others.
+/// For each node, the last write of a batch. The batch holds it back, because its hint may have to announce
+/// other writes.
 #[derive(Debug, Default)]
 pub(crate) struct Batch(BTreeMap<usize, Write>);
 
 impl Batch {
-    /// Holds back a write. The one before it to the same node begins, without a hint.
+    /// Holds back a write. The previous held-back write to the same node begins, without a hint.
     pub(crate) fn hold(&mut self, mut write: Write, out: &mut Vec<Effect>) {
         if let Some(before) = self.0.remove(&write.to) {
             out.push(Write { hint: None, ..before }.into());
@@ -35,7 +36,7 @@ impl Batch {
         self.0.insert(write.to, write);
     }
 
-    /// Begins the writes from word `local` that are held back, with their hints.
+    /// Begins the held-back writes from word `local`, with their hints.
     pub(crate) fn release(&mut self, local: usize, out: &mut Vec<Effect>) {
         self.0.retain(|_, write| {
             let stays = write.local != local;
@@ -46,12 +47,12 @@ impl Batch {
         });
     }
 
-    /// Begins all that are held back.
+    /// Begins all held-back writes.
     pub(crate) fn end(self, out: &mut Vec<Effect>) {
         out.extend(self.0.into_values().map(Effect::from));
     }
 
-    /// Takes the write to a node out.
+    /// Removes the held-back write to a node.
     pub(crate) fn drop_write(&mut self, to: usize) -> Option<Write> {
         self.0.remove(&to)
     }

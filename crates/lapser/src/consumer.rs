@@ -1,8 +1,8 @@
 //! The items that a node consumes: gets, the values that answer them, and the reads that renew values.
 //!
-//! A value is taken from an image, of a slot that the producer has written or of a read, once its checksum
-//! shows that it is whole and its clock that it is newer. It is then kept outside of the segment, so that no
-//! write and no read can tear what was taken.
+//! A value comes from an image: the content of a slot that the producer has written, or the result of a read.
+//! The node takes the value once the checksum shows that the image is whole and the clock shows that it is
+//! newer. It then keeps the value outside of the segment, so that no write and no read can tear it.
 
 use crate::directory::{self, ANY, CopySlots};
 use crate::turn::Turn;
@@ -20,13 +20,13 @@ pub(crate) struct Consumer {
     /// Number of different hints.
     hints: u32,
     items: Vec<Consumed>,
-    /// The values that were taken, of all items.
+    /// The values taken so far, of all items.
     values: Vec<u64>,
     /// Room for one image.
     image: Vec<u64>,
-    /// Items that gets wait for.
+    /// Items for which gets wait.
     waiting: BTreeSet<usize>,
-    /// Those at which the node looks again by itself, by time.
+    /// Items at which the node will look again by itself, by time.
     due: BTreeSet<(u64, usize)>,
     reading: usize,
 }
@@ -36,12 +36,12 @@ pub(crate) struct Consumer {
 struct Consumed {
     item: Item,
     producer: usize,
-    /// The producer's.
+    /// The incarnation of the producer.
     incarnation: u64,
     /// Place of the slot in the producer's segment.
     remote: usize,
     slots: CopySlots,
-    /// By how much pushes may be behind, as declared.
+    /// The declared slack: by how much pushes may be behind.
     slack: u64,
     /// Clock of the last push that was seen.
     pushed: u64,
@@ -51,15 +51,15 @@ struct Consumed {
     clock: u64,
     /// Whether a read is in flight.
     reading: bool,
-    /// Whether the producer was known to have finished when it began.
+    /// Whether the producer was known to have finished when the read began.
     last: bool,
-    /// Whether the item was read since the gets that wait began to.
+    /// Whether the item was read since the waiting gets began to wait.
     again: bool,
-    /// Torn reads in succession.
+    /// The number of torn reads in succession.
     torn: u32,
     pause_ns: u64,
     due_ns: Option<u64>,
-    /// Whether a read is due then, after a pause. Only a push of the item ends it before.
+    /// Whether a read is due at `due_ns`, after a pause. Only a push of the item ends the pause earlier.
     pausing: bool,
     waits: Waits,
 }
@@ -121,7 +121,7 @@ impl Consumer {
         self.due.first().map(|(due_ns, _)| *due_ns)
     }
 
-    /// A get of item `index` that needs a value of clock `wanted` or later.
+    /// Begins a get of item `index` that needs a value of clock `wanted` or later.
     pub(crate) fn get(&mut self, turn: &mut Turn<'_>, index: usize, op: u64, wanted: u64) {
         self.look(turn, index);
         let item = &mut self.items[index];
@@ -141,8 +141,9 @@ impl Consumer {
         }
     }
 
-    /// Whether item `index`, for which a get waits, is to be read: it is not pushed, or what the get needs is
-    /// not, because the copy is new enough for the declared slack or because the producer has finished.
+    /// Whether the node must read item `index`, for which a get waits: either the item is not pushed at all,
+    /// or the value that the get needs will not be pushed, because the copy is new enough for the declared
+    /// slack or because the producer has finished.
     fn must_read(&self, turn: &mut Turn<'_>, index: usize) -> bool {
         let item = &self.items[index];
         match self.variant {
@@ -156,17 +157,18 @@ impl Consumer {
         }
     }
 
-    /// Whether a read or a look is to come.
+    /// Whether a read is in flight, or a look is due later.
     fn is_pursued(&self, index: usize) -> bool {
         self.items[index].reading || self.items[index].due_ns.is_some()
     }
 
-    /// Fails the gets of a pushed item that need more than its producer will set. Returns whether none waits.
+    /// Fails the gets of a pushed item that need more than its producer will set. Returns whether no get
+    /// waits any more.
     fn is_over(&mut self, turn: &mut Turn<'_>, index: usize) -> bool {
         if self.variant.reads() || !turn.has_finished(self.items[index].producer) {
             return false;
         }
-        // After the farewell: it comes after all pushes.
+        // This look comes after the farewell, which comes after all pushes.
         let torn = turn.stats.torn_looks;
         self.look(turn, index);
         if turn.stats.torn_looks == torn {
@@ -175,7 +177,8 @@ impl Consumer {
         !self.waiting.contains(&index)
     }
 
-    /// Begins a read of item `index` if no value of clock `wanted` or later is there and none is on its way.
+    /// Begins a read of item `index`, unless a value of clock `wanted` or later is there or a read is in
+    /// flight.
     pub(crate) fn prefetch(&mut self, turn: &mut Turn<'_>, index: usize, wanted: u64) {
         self.look(turn, index);
         let item = &self.items[index];
@@ -196,7 +199,7 @@ impl Consumer {
         Ok(item.clock)
     }
 
-    /// A read has ended, and its image is in the segment.
+    /// Handles the end of a read, whose image is now in the segment.
     ///
     /// # Panics
     /// If no such read is in flight.
@@ -226,7 +229,7 @@ impl Consumer {
         }
     }
 
-    /// An image that was read is torn: reads again, the first time at once.
+    /// Handles a torn image of a read: reads again, the first time at once.
     fn torn(&mut self, turn: &mut Turn<'_>, index: usize) {
         turn.stats.torn_reads += 1;
         let item = &mut self.items[index];
@@ -245,7 +248,7 @@ impl Consumer {
         }
     }
 
-    /// A read has failed.
+    /// Handles the failure of a read.
     ///
     /// # Panics
     /// If no such read is in flight.
@@ -262,8 +265,7 @@ impl Consumer {
         index
     }
 
-    /// Looks at the items with this hint that gets wait for. A hint says no more than that a look may be
-    /// worth it.
+    /// Looks at the items with this hint for which gets wait. A hint only says that a look may be worthwhile.
     pub(crate) fn hint(&mut self, turn: &mut Turn<'_>, hint: u32) {
         let hinted: Vec<usize> = if hint == ANY {
             self.waiting.iter().copied().collect()
@@ -290,7 +292,7 @@ impl Consumer {
         turn.stats.hints_in_vain += u64::from(answered == 0);
     }
 
-    /// Looks at the items whose time is up, and reads them if values are not pushed in any case.
+    /// Looks at the items whose time is up, and reads them unless the variant pushes every value.
     pub(crate) fn check(&mut self, turn: &mut Turn<'_>) {
         while let Some((_, index)) = self.due.first().copied().filter(|(due, _)| *due <= turn.now_ns) {
             self.disarm(index);
@@ -307,7 +309,8 @@ impl Consumer {
         }
     }
 
-    /// A producer is gone: what it has written before is used, and gets that need more fail.
+    /// Handles the end of a producer: uses the values that it has written before, and fails gets that need
+    /// newer values.
     pub(crate) fn closed(&mut self, turn: &mut Turn<'_>, node: usize) {
         let of_node = |index: &usize| self.items[*index].producer == node;
         let of_node: Vec<usize> = self.waiting.iter().copied().filter(of_node).collect();
@@ -324,8 +327,8 @@ impl Consumer {
         }
     }
 
-    /// Takes what was pushed, if it is newer, and answers the gets for which it is new enough. Returns how
-    /// many. The value of the slot is hashed only if the slot's clock has changed.
+    /// Takes the pushed value if it is newer, and answers the gets for which it is new enough. Returns the
+    /// number of answered gets. The node hashes the value of the slot only if the slot's clock has changed.
     fn look(&mut self, turn: &mut Turn<'_>, index: usize) -> u64 {
         let item = &mut self.items[index];
         let Some(pushed) = item.slots.pushed else { return 0 };
@@ -364,7 +367,8 @@ impl Consumer {
         }
     }
 
-    /// Answers the gets of item `index` for which its value is new enough. Returns how many.
+    /// Answers the gets of item `index` for which its value is new enough. Returns the number of answered
+    /// gets.
     fn answer(&mut self, turn: &mut Turn<'_>, index: usize) -> u64 {
         let item = &mut self.items[index];
         let answered = item.waits.answer(item.item.key, item.clock, turn.out);
@@ -408,7 +412,7 @@ impl Consumer {
         self.forget(index);
     }
 
-    /// No get waits for item `index` any more.
+    /// Notes that no get waits for item `index` any more.
     fn forget(&mut self, index: usize) {
         self.waiting.remove(&index);
         self.items[index].again = false;
@@ -435,7 +439,7 @@ impl Consumer {
         });
     }
 
-    /// Reads again after a pause, which doubles.
+    /// Schedules another read after a pause, which doubles each time.
     fn read_later(&mut self, turn: &mut Turn<'_>, index: usize) {
         let item = &mut self.items[index];
         let pause_ns = item.pause_ns;

@@ -35,9 +35,9 @@ impl Item {
 /// An item that a node consumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Want {
-    /// The item. Its length must be the producer's.
+    /// The item. Its length must be the one that the producer declares.
     pub item: Item,
-    /// Slack, in clocks, with which the node will usually get it. It decides what
+    /// The slack, in clocks, with which the node will usually get the item. It decides what
     /// [`PushBySlack`](crate::Variant::PushBySlack) writes; each get names its own slack.
     pub slack: u64,
 }
@@ -45,13 +45,13 @@ pub struct Want {
 /// What a node produces and consumes [Lapser §3.1.2, `lapser_init`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declaration {
-    /// A number that tells this run of this node from others, drawn at random when the node starts. Checksums
-    /// cover it, so that values of an earlier run are not taken for those of this one.
+    /// A number that distinguishes this run of this node from other runs, drawn at random when the node
+    /// starts. Checksums cover it, so that values of an earlier run are not taken for those of this one.
     pub incarnation: u64,
-    /// Items that the node sets. No other node may.
+    /// Items that the node sets. No other node may set them.
     pub produce: Vec<Item>,
-    /// Items that the node gets. Those that it produces itself and duplicates are dropped; of duplicates, the
-    /// lowest slack counts.
+    /// Items that the node gets. The directory drops items that the node produces itself, and duplicates; of
+    /// duplicates, the lowest slack counts.
     pub consume: Vec<Want>,
 }
 
@@ -80,7 +80,7 @@ impl Declaration {
         out
     }
 
-    /// The declaration of which [`to_bytes`](Self::to_bytes) made `bytes`, which may come from another
+    /// Reads a declaration from the bytes that [`to_bytes`](Self::to_bytes) made, possibly in another
     /// process.
     ///
     /// # Errors

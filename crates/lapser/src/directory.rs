@@ -5,13 +5,14 @@ use intendant_segment::slot;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Words of a value at most: 128 MiB.
+/// The most words of a value: 128 MiB.
 pub const WORDS_MAX: usize = 1 << 24;
 
-/// The hint of several items that were set together, of a farewell, and, if there is no other, of each item.
+/// The hint for several items that were set together, and for a farewell. If there is no other hint, it is
+/// also the hint of each item.
 pub(crate) const ANY: u32 = 0;
 
-/// The hint of the consumed item `index`, of `hints` different ones.
+/// The hint of the consumed item `index`, if there are `hints` different hints.
 const fn hint_of(index: u32, hints: u32) -> u32 {
     if hints == 1 { ANY } else { 1 + index % (hints - 1) }
 }
@@ -22,13 +23,13 @@ pub(crate) fn hinted(hint: u32, hints: u32, items: usize) -> impl Iterator<Item 
     (first..items).step_by((hints as usize - 1).max(1))
 }
 
-/// Different hints at most.
+/// The most different hints.
 const HINTS_MAX: u32 = 1 << 16;
 
-/// Nodes at most.
+/// The most nodes.
 const NODES_MAX: usize = 1 << 16;
 
-/// Segments are aligned to lines of this many words, and so is what lies in them.
+/// Segments are aligned to lines of this many words, and so are the slots in them.
 const LINE_WORDS: usize = 8;
 
 /// How values reach their consumers.
@@ -37,7 +38,8 @@ pub enum Variant {
     /// A set writes the value to every consumer, whatever the slacks are [Lapser §3.2.2.A].
     Push,
     /// A set writes the value to those consumers whose copy would otherwise be older than their declared
-    /// slack permits. A get that needs a newer value than was pushed reads it. Not of the source.
+    /// slack permits. A get that needs a newer value than was pushed reads it. The source does not have this
+    /// variant.
     PushBySlack,
     /// A get reads the value if its copy is too old; a set writes to no consumer [Lapser §3.2.2.B].
     Pull,
@@ -63,13 +65,13 @@ impl Variant {
     }
 }
 
-/// What all nodes must agree on besides their declarations.
+/// The settings on which all nodes must agree, besides their declarations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How values reach their consumers.
     pub variant: Variant,
-    /// Number of different hints, 1 to 65,536, which windows support. The first says that anything may have
-    /// come; items share the others. The source has 32,768 [Lapser §3.3.2].
+    /// Number of different hints, 1 to 65,536, which windows support. The first hint says that any item may
+    /// have come; items share the others. The source has 32,768 hints [Lapser §3.3.2].
     pub hints: u32,
     /// Words at the start of every segment that are left to the window; a multiple of 8.
     pub head_words: usize,
@@ -83,24 +85,24 @@ impl Settings {
     }
 }
 
-/// The layout of the segments of all nodes. Every node computes the same one from the declarations of all
+/// The layout of the segments of all nodes. Every node computes the same layout from the declarations of all
 /// nodes, in order of rank; there is no other initialisation [Lapser §3.2.3 reserves places by atomic
 /// operations on node 0].
 ///
 /// A segment has, in this order: the words of the window ([`Settings::head_words`]), the slots of the items
 /// that the node produces, the *copies* of those that it consumes, each in the order of the keys, and, if
-/// there are several nodes, one line per node for its *farewell*, by which it tells that it has finished. A
-/// copy is a slot for pushes, a slot for reads, or, for [`Variant::PushBySlack`], both. Slots begin at
-/// multiples of 8 words.
+/// there are several nodes, one line per node for its *farewell*, with which that node tells that it has
+/// finished. A copy is a slot for pushes, a slot for reads, or, for [`Variant::PushBySlack`], both. Slots
+/// begin at multiples of 8 words.
 ///
 /// Consumers are listed per item: an item takes 40 bytes, and each of its consumers 32 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
     settings: Settings,
     nodes: Vec<Layout>,
-    /// By key.
+    /// The items by key.
     items: Vec<Entry>,
-    /// By item, then by node.
+    /// The consumers by item, then by node.
     consumers: Vec<Consumer>,
 }
 
@@ -132,16 +134,16 @@ pub(crate) struct Consumer {
     pub(crate) slack: u64,
     /// Place of the copy in its segment.
     pub(crate) copy: usize,
-    /// What a push of the item hints at this node.
+    /// The hint that a push of the item gives to this node.
     pub(crate) hint: u32,
 }
 
 /// The slots of a copy, by their places in the consumer's segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopySlots {
-    /// Where the producer writes.
+    /// The slot that the producer writes.
     pub pushed: Option<usize>,
-    /// Where reads land.
+    /// The slot where reads land.
     pub landing: Option<usize>,
 }
 
@@ -149,7 +151,7 @@ impl Directory {
     /// The layout for `declarations`, those of all nodes in order of rank.
     ///
     /// # Errors
-    /// If an item has two producers, or is consumed and not produced; if declarations differ in the length of
+    /// If an item has two producers, or is consumed but not produced; if declarations differ in the length of
     /// an item's value, or a length is 0 or above [`WORDS_MAX`]; if a setting is out of range; or if there
     /// are more nodes, items or consumers than can be numbered.
     pub fn new(settings: Settings, declarations: &[Declaration]) -> Result<Self, DirectoryError> {
@@ -250,7 +252,7 @@ impl Directory {
         Some(self.entry(key)?.at)
     }
 
-    /// The consumers of `key`, ascending, each with its declared slack.
+    /// The consumers of `key`, in ascending order, each with its declared slack.
     pub fn consumers(&self, key: u64) -> impl Iterator<Item = (usize, u64)> {
         let consumers = self.entry(key).map_or(&[][..], |entry| self.consumers_of(entry));
         consumers.iter().map(|consumer| (consumer.node, consumer.slack))
@@ -265,15 +267,16 @@ impl Directory {
         Some(self.settings.variant.copy(consumers[at].copy, entry.item.words))
     }
 
-    /// The place, in the segment of node `rank`, of the farewell of node `of`: a slot without a value. At
-    /// `of` itself, it is what the node writes to the others. `None` if there is no such node, or only one.
+    /// The place, in the segment of node `rank`, of the farewell of node `of`: a slot without a value. In the
+    /// segment of `of` itself, it is the source from which the node writes to the others. `None` if there is
+    /// no such node, or only one.
     #[must_use]
     pub fn farewell_at(&self, of: usize, rank: usize) -> Option<usize> {
         let several = self.nodes.len() > 1 && of < self.nodes.len();
         self.nodes.get(rank).filter(|_| several).map(|node| node.farewells + of * slot::words(0))
     }
 
-    /// All items, ascending by key.
+    /// All items, in ascending order of key.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.items
     }
@@ -351,7 +354,7 @@ fn producers(declarations: &[Declaration]) -> Result<BTreeMap<u64, (Item, usize)
     Ok(produced)
 }
 
-/// What nodes consume and do not produce themselves.
+/// The items that nodes consume and do not produce themselves.
 fn wants(
     declarations: &[Declaration],
     produced: &BTreeMap<u64, (Item, usize)>,

@@ -1,48 +1,49 @@
-//! What a node asks its caller to do, and how soon it looks again.
+//! The actions that a node asks of its caller, and how soon it looks again.
 
 use crate::{FinishError, GetError, SetError};
 
-/// What the caller executes, in order, before it calls the node again.
+/// An action. The caller executes all actions, in order, before it calls the node again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Copy `words` words at `remote` of the segment of node `from` to `into` of the own segment, and report
-    /// the end by [`done`](crate::Node::done) or [`failed`](crate::Node::failed) with `id`. The copy may be
-    /// torn.
+    /// Copy `words` words at `remote` of the segment of node `from` to `into` of the node's own segment, and
+    /// report the end by [`done`](crate::Node::done) or [`failed`](crate::Node::failed) with `id`. The copy
+    /// may be torn.
     Read {
         /// The node with the words.
         from: usize,
         /// First word in its segment.
         remote: usize,
-        /// First word in the own segment.
+        /// First word in the node's own segment.
         into: usize,
         /// Number of words.
         words: usize,
         /// Identifies the operation; unique among those that have not ended.
         id: u64,
     },
-    /// Copy `words` words at `local` of the own segment to `remote` of the segment of node `to`, give that
-    /// node the hint afterwards, and report the end by [`done`](crate::Node::done) or
+    /// Copy `words` words at `local` of the node's own segment to `remote` of the segment of node `to`, give
+    /// that node the hint afterwards, and report the end by [`done`](crate::Node::done) or
     /// [`failed`](crate::Node::failed) with `id`. Writes to a node arrive in order.
     Write {
         /// The node that gets the words.
         to: usize,
-        /// First word in the own segment.
+        /// First word in the node's own segment.
         local: usize,
         /// First word in the other segment.
         remote: usize,
         /// Number of words.
         words: usize,
-        /// What [`hint`](crate::Node::hint) of the other node may be called with. It may be lost, or be
-        /// merged with an equal one.
+        /// The hint with which the caller of the other node may call [`hint`](crate::Node::hint). It may be
+        /// lost, or merged with an equal one.
         hint: Option<u32>,
         /// Identifies the operation; unique among those that have not ended.
         id: u64,
     },
     /// Give a worker its answer.
     Answer(Answer),
-    /// Meet: tell all other nodes that this one has no operation in flight and will begin none, and report by
-    /// [`met`](crate::Node::met) that all have told it, or by [`meeting_failed`](crate::Node::meeting_failed)
-    /// that one cannot. Other nodes may still read and write the segment.
+    /// Meet: tell all other nodes that this node has no operation in flight and will begin none. Then report
+    /// with [`met`](crate::Node::met) that all nodes have told the same, or with
+    /// [`meeting_failed`](crate::Node::meeting_failed) that a node cannot. Other nodes may still read and
+    /// write the segment.
     Meet,
     /// Release the segment: deregister and unmap it. No node accesses it any more, or the node ends because
     /// of a failure.
@@ -69,7 +70,7 @@ pub enum Answer {
         /// Why.
         error: GetError,
     },
-    /// A value was stored in the own segment, and the writes that push it were begun.
+    /// A value was stored in the node's own segment, and the writes that push it were begun.
     Set {
         /// The operation.
         op: u64,
@@ -94,15 +95,18 @@ pub enum Answer {
 /// microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Pause before an item is read again whose value was too old, nanoseconds. It doubles up to the maximum.
+    /// The pause, in nanoseconds, before another read of an item whose value was too old. It doubles up to
+    /// the maximum.
     pub reread_ns_min: u64,
-    /// The maximum of this pause, nanoseconds.
+    /// The maximum of this pause, in nanoseconds.
     pub reread_ns_max: u64,
-    /// Pause between looks at a pushed item that a get waits for, nanoseconds. Hints cause looks before; this
-    /// is for hints that were lost. [`PushBySlack`](crate::Variant::PushBySlack) reads the item then.
+    /// The pause, in nanoseconds, between looks at a pushed item for which a get waits. Hints cause earlier
+    /// looks; this pause is for lost hints. [`PushBySlack`](crate::Variant::PushBySlack) reads the item after
+    /// it.
     pub recheck_ns: u64,
-    /// Reads of an item in succession that were all torn, after which its gets fail. With the default of
-    /// `reread_ns_max`, the default lasts ten seconds: longer than a thread is kept from completing a set.
+    /// The number of torn reads of an item in succession after which its gets fail. With the default of
+    /// `reread_ns_max`, the default lasts ten seconds: longer than anything keeps a thread from completing a
+    /// set.
     pub torn_reads_max: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong.
+//! The errors of the protocol.
 
 use crate::WORDS_MAX;
 
@@ -6,7 +6,7 @@ use crate::WORDS_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeclarationError {
-    /// The magic number is missing, or the version is another one.
+    /// The magic number is missing, or the version is another.
     #[error("{bytes} bytes are no declaration of items of this version; run the same version on all nodes")]
     Unknown {
         /// Number of bytes.
@@ -18,9 +18,9 @@ pub enum DeclarationError {
          {wanted}; run the same version on all nodes"
     )]
     Length {
-        /// Items produced, by its head.
+        /// Items produced, according to the head.
         produced: u64,
-        /// Items consumed, by its head.
+        /// Items consumed, according to the head.
         consumed: u64,
         /// Number of bytes.
         bytes: usize,
@@ -29,7 +29,7 @@ pub enum DeclarationError {
     },
 }
 
-/// Why declarations do not fit together.
+/// Why declarations do not match each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
@@ -42,7 +42,7 @@ pub enum DirectoryError {
     /// A setting is out of range.
     #[error("{what}")]
     Settings {
-        /// Which, and what it must be.
+        /// The setting, and its allowed values.
         what: String,
     },
     /// An item has two producers.
@@ -52,10 +52,10 @@ pub enum DirectoryError {
         key: u64,
         /// A node that produces it.
         first: usize,
-        /// Another one.
+        /// Another node that produces it.
         second: usize,
     },
-    /// An item is consumed and not produced.
+    /// A node consumes an item that no node produces.
     #[error("node {node} consumes item {key}, which no node produces")]
     NoProducer {
         /// The item.
@@ -90,9 +90,9 @@ pub enum DirectoryError {
     /// More items, or consumers of items, than can be numbered.
     #[error("{what}: {count}; there can be {}", u32::MAX)]
     Many {
-        /// Of what.
+        /// The kind of entry.
         what: &'static str,
-        /// How many.
+        /// Their number.
         count: usize,
     },
 }
@@ -116,12 +116,12 @@ pub enum StartError {
         rank: usize,
         /// Words of the segment.
         words: usize,
-        /// Words that the directory says.
+        /// Words that the directory requires.
         needed: usize,
     },
 }
 
-/// Why a set is refused. The item is as it was.
+/// Why a set is refused. The item is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetError {
@@ -151,7 +151,7 @@ pub enum SetError {
         /// The clock of the last value; 0 if there is none.
         last: u64,
     },
-    /// Two sets of the item have not ended.
+    /// The item is set while an earlier set of it still waits.
     #[error("item {key} is set again before its previous set was answered")]
     Waiting {
         /// The item.
@@ -193,7 +193,7 @@ pub enum GetError {
         /// Words of the item's values.
         expected: usize,
     },
-    /// The producer is gone, and what is known of the item is too old.
+    /// The producer is gone, and the newest value that this node has is too old.
     #[error(
         "node {node}, which produces item {key}, is gone ({reason}); clock {wanted} is needed, {clock} is known"
     )]
@@ -204,7 +204,7 @@ pub enum GetError {
         node: usize,
         /// Why it is gone.
         reason: String,
-        /// Lowest clock that would do.
+        /// The lowest clock that suffices.
         wanted: u64,
         /// Clock of the newest value that this node has.
         clock: u64,
@@ -219,7 +219,7 @@ pub enum GetError {
         key: u64,
         /// Its producer.
         node: usize,
-        /// Lowest clock that would do.
+        /// The lowest clock that suffices.
         wanted: u64,
         /// Clock of the last value.
         clock: u64,
@@ -239,7 +239,7 @@ pub enum GetError {
         key: u64,
         /// Its producer.
         node: usize,
-        /// What was read instead.
+        /// What the read has found instead.
         reason: String,
     },
     /// The node was told to finish.

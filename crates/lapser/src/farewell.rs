@@ -1,9 +1,9 @@
-//! Farewells: how a node that has finished tells the others that it sets nothing any more, so that no get
-//! waits for a value that will not come.
+//! Farewells: with a farewell, a node that has finished tells the others that it sets nothing any more, so
+//! that no get waits for a value that will not come.
 //!
 //! A farewell is a slot without a value, which a node writes to all others once its other operations have
-//! ended. It comes after all that the node has written before. A read that begins after it was heard finds
-//! the last value.
+//! ended. It comes after everything that the node has written before. A read that begins after the farewell
+//! was heard finds the last value.
 
 use crate::directory::ANY;
 use crate::{Directory, Effect};
@@ -16,15 +16,15 @@ const CLOCK: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct Farewells {
     rank: usize,
-    /// By node; none if there is one node only.
+    /// The nodes by rank; empty if there is only one node.
     others: Vec<Other>,
     /// Writes in flight.
     writing: usize,
-    /// Number of the first of these writes; those before are the producer's.
+    /// Number of the first write of a farewell; lower numbers are writes of the producer.
     first: usize,
 }
 
-/// What a node has told, and where it is told.
+/// The farewells between this node and another node.
 #[derive(Debug)]
 struct Other {
     incarnation: u64,
@@ -37,7 +37,7 @@ struct Other {
 }
 
 impl Farewells {
-    /// Those of node `rank`, whose writes are numbered from `first` on.
+    /// The farewells of node `rank`, whose writes are numbered from `first` on.
     pub(crate) fn new(directory: &Directory, rank: usize, first: usize) -> Self {
         let other = |node: usize| {
             Some(Other {
@@ -51,7 +51,7 @@ impl Farewells {
         Self { rank, others: (0..directory.nodes()).filter_map(other).collect(), writing: 0, first }
     }
 
-    /// Whether node `node` has finished: it has set and pushed all that it will.
+    /// Whether node `node` has finished: it has set and pushed everything that it ever will.
     pub(crate) fn heard(&mut self, segment: &Segment, node: usize) -> bool {
         let Some(other) = self.others.get_mut(node) else { return false };
         if !other.heard && slot::peek_clock(segment, other.at) != 0 {
@@ -66,7 +66,7 @@ impl Farewells {
         self.writing > 0
     }
 
-    /// Whether write `id` is one of these.
+    /// Whether write `id` is that of a farewell.
     pub(crate) fn owns(&self, id: u64) -> bool {
         (id >> 1) as usize >= self.first
     }
@@ -75,7 +75,8 @@ impl Farewells {
     pub(crate) fn say(&mut self, segment: &Segment, out: &mut Vec<Effect>) {
         let Some(own) = self.others.get(self.rank) else { return };
         let (at, incarnation) = (own.at, own.incarnation);
-        // A slot that another node has written, by mistake, is not told: gets of others wait then.
+        // If another node has written the slot by mistake, this node sends no farewell, and gets of others
+        // keep waiting.
         let key = (incarnation, self.rank as u64);
         if slot::set_known(segment, at, key, &mut Written::default(), CLOCK, &[]).is_err() {
             return;
@@ -94,7 +95,7 @@ impl Farewells {
         }
     }
 
-    /// The write `id` has ended, well or not.
+    /// Handles the end of the write `id`, successful or not.
     ///
     /// # Panics
     /// If no such write is in flight.

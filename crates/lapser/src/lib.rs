@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Node`], the protocol of one node; then [`Directory`], which tells it where every item lies. The
-//! modules by subject:
+//! Start at [`Node`], the protocol of one node; then read [`Directory`], which tells it where every item
+//! lies. The modules by subject:
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -17,9 +17,9 @@
 //! methods of [`Node`]. Its Algorithms 3.2 and 3.3 are printed with an inverted condition and the wrong
 //! connective; the documentation of [`Node::get`] states the condition that §3.1.3.C requires.
 //!
-//! Absent on purpose: windows, sockets, clocks, threads. The caller passes the time and what its window
-//! reports, and executes the [`Effect`]s in order before the next call. Each method takes the node's own
-//! segment, the one that other nodes read and write.
+//! Absent on purpose: windows, sockets, clocks, threads. The caller passes the time and the reports of its
+//! window, and executes the [`Effect`]s in order before the next call. Each method takes the node's own
+//! segment, which other nodes read and write.
 #![forbid(unsafe_code)]
 
 mod batch;

@@ -18,47 +18,48 @@ use intendant_segment::Segment;
 /// - of the window: [`done`](Self::done), [`failed`](Self::failed), [`hint`](Self::hint),
 ///   [`closed`](Self::closed);
 /// - of the control plane: [`met`](Self::met), [`meeting_failed`](Self::meeting_failed);
-/// - of time: [`check`](Self::check), not before [`next_check`](Self::next_check).
+/// - of time: [`check`](Self::check), due at [`next_check`](Self::next_check).
 ///
 /// Methods append [`Effect`]s, which the caller executes in order before it calls the node again. All methods
-/// with a segment take the one that the node was made with, or a clone of it, and panic if it is shorter.
+/// with a segment take the segment that the node was made with, or a clone of it, and panic if the segment is
+/// shorter.
 ///
-/// The window promises what follows; nothing else is relied on. Writes of one node to another arrive in
-/// order. Every operation ends with `done` or `failed`, those on nodes that are gone included. After `done`
-/// of a write, the write does not access the other segment any more. After `failed` or `closed` of a node,
-/// nothing of it arrives.
+/// The node relies on these promises of the window, and on nothing else. Writes of one node to another arrive
+/// in order. Every operation ends with `done` or `failed`, including operations on nodes that are gone. After
+/// `done` of a write, the write does not access the other segment any more. After `failed` or `closed` of a
+/// node, nothing from it arrives.
 #[derive(Debug)]
 pub struct Node {
     rank: usize,
-    /// What each key is to this node.
+    /// The role of each key at this node.
     keys: HashMap<u64, Role, foldhash::fast::FixedState>,
     producer: Producer,
     consumer: Consumer,
     farewells: Farewells,
-    /// By node: why it is gone, if it is.
+    /// For each node, the reason why it is gone, if it is.
     closed: Vec<Option<String>>,
     phase: Phase,
     stats: Stats,
 }
 
-/// What a key is to a node, with its index there.
+/// The role of a key at a node, and the index of its item there.
 #[derive(Clone, Copy, Debug)]
 enum Role {
     Produced(usize),
     Consumed(usize),
 }
 
-/// How far the node is.
+/// The phase of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// It was told to finish, and operations are in flight.
+    /// The node was told to finish, and operations are in flight.
     Flushing {
         op: u64,
         /// Whether it has told the others that it has finished.
         told: bool,
     },
-    /// None is in flight; other nodes may not have come so far.
+    /// No operation is in flight; other nodes may not be this far yet.
     Meeting {
         op: u64,
     },
@@ -66,7 +67,7 @@ enum Phase {
 }
 
 impl Node {
-    /// Node `rank` of a directory, with its segment, which must be zeroed beyond the head.
+    /// Makes node `rank` of a directory, with its segment, which must be zeroed beyond the head.
     ///
     /// # Errors
     /// If the directory has no such node, or the segment is too short for its items.
@@ -97,19 +98,20 @@ impl Node {
         self.rank
     }
 
-    /// What the node has done.
+    /// Counts of the node's work.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats
     }
 
     /// Stores `value` as the item's value of `clock` [Lapser Alg. 3.1 and 3.4]. [`Answer::Set`] comes at
-    /// once, or, if writes of the previous value are in flight, when they have ended: the memory from which a
-    /// window writes is not changed.
+    /// once, or, if writes of the previous value are in flight, when they have ended: the node does not
+    /// change memory from which a window writes.
     ///
     /// # Errors
-    /// If this node does not produce the item, the value has another length, `clock` is not above the last
-    /// one, or a set of the item waits already. There is no answer then.
+    /// If this node does not produce the item or has finished, the value has another length, `clock` is not
+    /// above the last one, a set of the item waits already, or the slot cannot have the value. There is no
+    /// answer then.
     pub fn set(
         &mut self,
         segment: &Segment,
@@ -129,17 +131,17 @@ impl Node {
         producer.set(&mut turn, index, op, clock, value)
     }
 
-    /// Begins a batch: a consumer is hinted once at what is set until [`end_batch`](Self::end_batch), and not
-    /// by each set. The last write to each node begins at the end of the batch, or when a set of its item
-    /// waits for it. A node has one batch at a time: in a batch, and after [`finish`](Self::finish), this has
-    /// no effect.
+    /// Begins a batch: a consumer gets one hint for all sets until [`end_batch`](Self::end_batch), instead of
+    /// one for each set. The last write to each node begins at the end of the batch, or when a set of its
+    /// item waits for it. A node has one batch at a time: in a batch, and after [`finish`](Self::finish),
+    /// this call has no effect.
     pub fn begin_batch(&mut self) {
         if self.phase == Phase::Running {
             self.producer.begin_batch();
         }
     }
 
-    /// Ends the batch. Without effect outside of one.
+    /// Ends the batch. The call has no effect outside of a batch.
     pub fn end_batch(&mut self, out: &mut Vec<Effect>) {
         self.producer.end_batch(out);
     }
@@ -150,8 +152,8 @@ impl Node {
     /// and answers [`Answer::NotGot`] if the producer is gone, or has finished with an older value.
     /// (Algorithms 3.2 and 3.3 of the source are printed with the opposite relation and with *and*.)
     ///
-    /// An item that was never set has clock 0 and a value of zeros. Own items can be got as well: a get that
-    /// needs more than [`last_set`](Self::last_set) waits for a set of this node.
+    /// An item that was never set has clock 0 and a value of zeros. The node can also get its own items: a
+    /// get that needs a later clock than [`last_set`](Self::last_set) waits for a set of this node.
     ///
     /// # Errors
     /// If this node neither consumes nor produces the item, or was told to finish. There is no answer then.
@@ -177,8 +179,8 @@ impl Node {
         Ok(())
     }
 
-    /// Clock of the newest value of an item that this node produces, as far as it was set; 0 if it was not.
-    /// `None` if this node does not produce it.
+    /// Clock of the newest value that this node has stored for an item that it produces; 0 if it has stored
+    /// none. `None` if this node does not produce the item.
     #[must_use]
     pub fn last_set(&self, key: u64) -> Option<u64> {
         match self.keys.get(&key) {
@@ -188,7 +190,7 @@ impl Node {
     }
 
     /// Begins a read of the item if a [`get`](Self::get) with the same arguments would have to read, and
-    /// waits for nothing. Without effect if values are only pushed.
+    /// waits for nothing. The call has no effect if values are only pushed.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -224,11 +226,11 @@ impl Node {
     /// Ends the work of this node [Lapser §3.1.2, `lapser_finish`]: waits until its own operations have
     /// ended, tells all nodes that it sets nothing more, asks to meet them ([`Effect::Meet`]), and releases
     /// the segment ([`Effect::Release`]). Other nodes can read from it and write to it until they all have
-    /// met. Gets that wait are answered with an error; those of other nodes for values that do not come are,
-    /// too.
+    /// met. It answers its waiting gets with an error. Gets of other nodes for values that will not come also
+    /// end with an error.
     ///
     /// # Errors
-    /// If it was called before.
+    /// If the method was called before.
     pub fn finish(&mut self, segment: &Segment, op: u64, out: &mut Vec<Effect>) -> Result<(), FinishError> {
         if self.phase != Phase::Running {
             return Err(FinishError::Twice);
@@ -263,7 +265,7 @@ impl Node {
     /// # Panics
     /// If no such operation is in flight, or there is no such node.
     pub fn failed(&mut self, segment: &Segment, id: u64, node: usize, reason: &str, out: &mut Vec<Effect>) {
-        // First, so that nothing new is written to the node.
+        // The other node is closed first, so that nothing new is written to it.
         self.closed(segment, node, reason, out);
         let (producer, consumer, mut turn) = self.parts(segment, 0, out);
         if !is_write(id) {
@@ -276,15 +278,15 @@ impl Node {
         self.flush(segment, out);
     }
 
-    /// Another node hints that it has written something. The hint can be another node's, and what it was
-    /// given for can have been seen before, be overwritten, or not be complete.
+    /// Handles a hint that another node has written something. Any node may have given the hint, and the
+    /// value for which it was given may have been seen before, may be overwritten, or may be incomplete.
     pub fn hint(&mut self, segment: &Segment, hint: u32, out: &mut Vec<Effect>) {
         let (_, consumer, mut turn) = self.parts(segment, 0, out);
         consumer.hint(&mut turn, hint);
     }
 
-    /// Node `node` is gone. Gets that need a value of it which has not come fail. Nothing is written to it or
-    /// read from it any more. The first reason counts.
+    /// Handles the end of node `node`. Gets that need a value that has not come from it fail. This node
+    /// neither writes to it nor reads from it any more. The first reason counts.
     ///
     /// # Panics
     /// If there is no such node.
@@ -295,27 +297,28 @@ impl Node {
         consumer.closed(&mut turn, node);
     }
 
-    /// When [`check`](Self::check) is to be called, at the latest; `None` if no get waits for time to pass. A
-    /// caller that polls may call it earlier.
+    /// The latest time for the next call of [`check`](Self::check); `None` if no get waits for time to pass.
+    /// A caller that polls may call it earlier.
     #[must_use]
     pub fn next_check(&self) -> Option<u64> {
         self.consumer.next_check()
     }
 
-    /// Looks again at what gets have waited for long enough.
+    /// Looks again at the items for which gets have waited long enough.
     pub fn check(&mut self, segment: &Segment, now_ns: u64, out: &mut Vec<Effect>) {
         let (_, consumer, mut turn) = self.parts(segment, now_ns, out);
         consumer.check(&mut turn);
     }
 
-    /// All nodes have met. Without effect unless this node waits for it.
+    /// Reports that all nodes have met. The call has no effect unless this node waits for the meeting.
     pub fn met(&mut self, out: &mut Vec<Effect>) {
         if let Phase::Meeting { op } = self.phase {
             self.release(op, Ok(()), out);
         }
     }
 
-    /// The nodes will not meet, because `node` is gone. Without effect unless this node waits for it.
+    /// Reports that the nodes will not meet, because `node` is gone. The call has no effect unless this node
+    /// waits for the meeting.
     pub fn meeting_failed(&mut self, node: usize, reason: &str, out: &mut Vec<Effect>) {
         if let Phase::Meeting { op } = self.phase {
             let error = FinishError::PeerLost { node, reason: reason.to_owned() };
@@ -330,7 +333,7 @@ impl Node {
         if self.producer.is_busy() || self.consumer.is_busy() || self.farewells.is_busy() {
             return;
         }
-        // No node is gone in good order before this one has met it.
+        // No node leaves in good order before it has met this node, so a node that is gone is lost.
         let lost = self.closed.iter().enumerate().find_map(|(node, why)| Some((node, why.clone()?)));
         if let Some((node, reason)) = lost {
             self.release(op, Err(FinishError::PeerLost { node, reason }), out);

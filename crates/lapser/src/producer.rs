@@ -15,7 +15,7 @@ pub(crate) struct Producer {
     incarnation: u64,
     variant: Variant,
     items: Vec<Produced>,
-    /// By item.
+    /// The consumers of the items, by item.
     targets: Vec<Target>,
     /// Writes that have not ended, and sets that wait for them.
     unfinished: usize,
@@ -28,11 +28,11 @@ struct Produced {
     item: Item,
     /// Place of its slot.
     at: usize,
-    /// What this node has written to the slot. The slot itself can be written by others, by mistake.
+    /// What this node has written to the slot. Other nodes can write the slot itself by mistake.
     written: Written,
     /// Writes that have not ended. The slot belongs to the window while there are any.
     writing: usize,
-    /// A set that waits for them.
+    /// A set that waits for these writes.
     next: Option<Next>,
     targets: Range<usize>,
     waits: Waits,
@@ -52,9 +52,9 @@ struct Target {
     /// Index of the item.
     of: usize,
     consumer: Consumer,
-    /// Place of the slot in its segment.
+    /// Place of the slot in the consumer's segment.
     remote: usize,
-    /// Clock of the value that was last written to it.
+    /// Clock of the value that was last written to the consumer.
     pushed: u64,
     /// Whether a write has not ended.
     writing: bool,
@@ -97,7 +97,7 @@ impl Producer {
         self.items.iter().map(|item| item.item.key)
     }
 
-    /// Number of different writes: their numbers are below.
+    /// The number of different writes; each write has a number below it.
     pub(crate) fn writes(&self) -> usize {
         self.targets.len()
     }
@@ -112,7 +112,7 @@ impl Producer {
         self.unfinished > 0
     }
 
-    /// Sets item `index`, now or as soon as the window has written its present value to all consumers.
+    /// Sets item `index`, now or as soon as the window has written its current value to all consumers.
     pub(crate) fn set(
         &mut self,
         turn: &mut Turn<'_>,
@@ -137,7 +137,7 @@ impl Producer {
             item.next = Some(Next { op, clock, value: value.into() });
             self.unfinished += 1;
             turn.stats.sets_waited += 1;
-            // It waits for those of its writes that are held back, too.
+            // The set also waits for the item's held-back writes, so they must begin.
             if let Some(batch) = &mut self.batch {
                 batch.release(item.at, turn.out);
             }
@@ -146,7 +146,7 @@ impl Producer {
         self.store(turn, index, op, clock, value)
     }
 
-    /// Stores a value in the slot, which no write reads, and pushes it.
+    /// Stores a value in the slot, from which no write in flight reads, and pushes it.
     fn store(
         &mut self,
         turn: &mut Turn<'_>,
@@ -212,14 +212,14 @@ impl Producer {
         }
     }
 
-    /// A consumer is gone: nothing more is written to it.
+    /// Handles the end of a consumer: nothing more is written to it.
     pub(crate) fn closed(&mut self, turn: &mut Turn<'_>, node: usize) {
         if let Some(write) = self.batch.as_mut().and_then(|batch| batch.drop_write(node)) {
             self.written(turn, write.id);
         }
     }
 
-    /// The write `id` has ended, well or not.
+    /// Handles the end of the write `id`, successful or not.
     ///
     /// # Panics
     /// If no such write is in flight.
@@ -242,7 +242,7 @@ impl Producer {
         }
     }
 
-    /// A get of the own item `index`, which waits until the node has set it.
+    /// Begins a get of the own item `index`, which waits until the node has set a new enough value.
     pub(crate) fn get(&mut self, turn: &mut Turn<'_>, index: usize, op: u64, wanted: u64) {
         let item = &mut self.items[index];
         item.waits.push(op, wanted);
@@ -276,7 +276,7 @@ impl Producer {
     }
 }
 
-/// The id of the write to target `number`. Those of reads are even.
+/// The id of the write to target `number`. The ids of reads are even.
 const fn id_of(number: usize) -> u64 {
     (number as u64) << 1 | 1
 }

@@ -13,20 +13,20 @@ pub struct Stats {
     pub gets_at_once: u64,
     /// Writes to consumers.
     pub writes: u64,
-    /// Reads from producers, those that were repeated included.
+    /// Reads from producers, including repeated reads.
     pub reads: u64,
-    /// Reads of an item while a get waited for it that an earlier read had not answered.
+    /// Reads of an item for a waiting get that an earlier read had not answered.
     pub rereads: u64,
     /// Reads whose image was torn.
     pub torn_reads: u64,
-    /// Reads whose image was whole, and older than what a get needed.
+    /// Reads whose image was whole, but older than a get needed.
     pub stale_reads: u64,
-    /// Looks at a pushed slot that was torn.
+    /// Looks that found the image in a pushed slot torn.
     pub torn_looks: u64,
-    /// Hints.
+    /// Hints received.
     pub hints: u64,
-    /// Hints after which no get had its value.
+    /// Hints that ended no get.
     pub hints_in_vain: u64,
-    /// Gets that had their value when time was up, without a hint.
+    /// Gets that found their value at a timed look, without a hint.
     pub late_looks: u64,
 }

@@ -6,11 +6,11 @@ use crate::{Answer, Effect, GetError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wait {
     op: u64,
-    /// Lowest clock that will do.
+    /// The lowest clock that suffices.
     wanted: u64,
 }
 
-/// The gets of one item that wait.
+/// The waiting gets of one item.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits(Vec<Wait>);
 
@@ -19,7 +19,7 @@ impl Waits {
         self.0.is_empty()
     }
 
-    /// The lowest clock that will do for one of them.
+    /// The lowest clock that suffices for at least one of the gets.
     pub(crate) fn lowest(&self) -> Option<u64> {
         self.0.iter().map(|wait| wait.wanted).min()
     }
@@ -28,7 +28,7 @@ impl Waits {
         self.0.push(Wait { op, wanted });
     }
 
-    /// Answers those for which a value of `clock` is new enough. Returns how many.
+    /// Answers the gets for which a value of `clock` is new enough. Returns their number.
     pub(crate) fn answer(&mut self, key: u64, clock: u64, out: &mut Vec<Effect>) -> u64 {
         let before = self.0.len();
         self.0.retain(|wait| {
@@ -41,7 +41,7 @@ impl Waits {
         (before - self.0.len()) as u64
     }
 
-    /// Fails all of them with the error that `why` makes of the clock that each needs.
+    /// Fails all gets, each with the error that `why` makes from the clock that the get needs.
     pub(crate) fn fail(&mut self, out: &mut Vec<Effect>, why: impl Fn(u64) -> GetError) {
         for wait in self.0.drain(..) {
             out.push(Effect::Answer(Answer::NotGot { op: wait.op, error: why(wait.wanted) }));

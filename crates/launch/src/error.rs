@@ -1,4 +1,4 @@
-//! What can be wrong with the environment of a process.
+//! Errors in the environment of a process.
 
 use crate::placement::Launcher;
 use crate::variable;
@@ -17,7 +17,7 @@ pub enum RendezvousError {
     Missing {
         /// The variable that is not set.
         missing: &'static str,
-        /// One that is.
+        /// A variable that is set.
         present: &'static str,
     },
     /// A launcher sets only a part of the variables that are needed.
@@ -28,7 +28,7 @@ pub enum RendezvousError {
     Incomplete {
         /// The variable that is not set.
         missing: &'static str,
-        /// One that is.
+        /// A variable that is set.
         present: &'static str,
     },
     /// The user's variables contradict the launcher's.
@@ -48,7 +48,7 @@ pub enum RendezvousError {
         /// Its value.
         theirs: u64,
     },
-    /// The launcher does not say where node 0 is.
+    /// The launcher does not say on which machine node 0 is.
     #[error(
         "{launcher} started this process as rank {rank} of {nodes} on several machines, and does not say on \
          which of them rank 0 is; set MASTER_ADDR to the first machine and give all ranks a token ({})",
@@ -87,7 +87,7 @@ pub enum RendezvousError {
         /// What was tried.
         detail: String,
     },
-    /// A variable has a value that it cannot have. The value of a secret is not repeated.
+    /// A variable has an invalid value. The error does not repeat the value of a secret.
     #[error("the environment variable {name} is '{value}'; it must be {allowed}")]
     Invalid {
         /// The variable.
@@ -97,7 +97,7 @@ pub enum RendezvousError {
         /// What is allowed.
         allowed: String,
     },
-    /// The token cannot be read as one.
+    /// The token is malformed.
     #[error("{place}: {source}; `openssl rand -hex 32` makes one")]
     Token {
         /// The variable or file.
@@ -110,7 +110,7 @@ pub enum RendezvousError {
     TokenFile {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
     /// A rank beyond the number of nodes.

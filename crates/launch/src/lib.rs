@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Rendezvous`]. `placement` is the decision what an environment means, as a function of its
-//! variables; `locate` asks Slurm for addresses; [`Launch`] starts processes and supervises them.
+//! Start at [`Rendezvous`]. `placement` decides what an environment means, as a function of its variables;
+//! `locate` asks Slurm for addresses; [`Launch`] starts processes and supervises them.
 //!
 //! Not in this crate: the cluster itself (`intendant::control`) and parameters.
 #![deny(unsafe_code)]

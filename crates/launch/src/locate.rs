@@ -1,8 +1,9 @@
 //! The address of a Slurm node: its name, or else the address in Slurm's configuration.
 //!
 //! Names in Slurm's configuration need not be names of the network: clusters in clouds and several nodes on
-//! one machine have addresses of their own (`NodeAddr`). `scontrol` knows them. It is asked only then,
-//! because it asks Slurm's controller, and a thousand tasks would ask at once.
+//! one machine have addresses of their own (`NodeAddr`). `scontrol` knows them. This module asks it only if
+//! the name has no address, because `scontrol` asks Slurm's controller, and a thousand tasks would ask at
+//! once.
 
 use crate::error::RendezvousError;
 use std::io::Read;
@@ -37,11 +38,12 @@ fn ask_slurm(node: &str) -> Result<String, String> {
     thread::spawn(move || {
         let mut text = Vec::new();
         let read = output.read_to_end(&mut text).map(|_| String::from_utf8_lossy(&text).into_owned());
-        // The receiver is gone if it took too long.
+        // The receiver is gone if the command took too long.
         let _ = done.send(read);
     });
     let text = waiting.recv_timeout(PATIENCE);
-    // Its output is complete or not wanted any more. If it has ended, there is nothing to kill.
+    // The command's output is complete or not wanted any more. If the command has ended, there is nothing to
+    // kill.
     let _ = child.kill();
     let _ = child.wait();
     match text {

@@ -1,14 +1,13 @@
 //! Starts the nodes of a cluster as processes of this machine, and ends all of them.
 //!
 //! Start at [`Launch`]. `child` starts one process, `supervise` watches them and decides when to end them,
-//! `ends` decides on the exit code, and `guardian` outlives the launcher by a moment, should the launcher be
-//! killed.
+//! `ends` decides on the exit code, and `guardian` is a process that outlives a killed launcher by a moment.
 //!
 //! The launcher binds the coordinator's port itself and hands the socket to node 0, so that no other process
 //! can take the port in between and two clusters never collide. A fresh token per launch keeps strangers out.
 //!
-//! After a failure that another start may mend, all processes are started again, if the user wants that. They
-//! form a new cluster: with another port and another token.
+//! After a failure that another start may mend, the launcher starts all processes again, if the user wants
+//! that. They form a new cluster, with another port and another token.
 //!
 //! This module starts processes on this machine only, and does not know what they do.
 
@@ -71,7 +70,7 @@ pub struct Launch {
     survives: bool,
 }
 
-/// Why nothing was started, or everything that was is ended again.
+/// The reason for which no node was started, or for which all started nodes were ended again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
@@ -89,9 +88,9 @@ pub enum LaunchError {
     Spawn {
         /// The program.
         program: OsString,
-        /// Which node.
+        /// The rank of the node.
         rank: usize,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The operating system refused something else.
@@ -99,7 +98,7 @@ pub enum LaunchError {
     System {
         /// What was attempted.
         what: &'static str,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -119,7 +118,7 @@ impl LaunchError {
 }
 
 impl Launch {
-    /// `program`, which is searched for like a shell does, as `nodes` nodes.
+    /// A launch of `program` as `nodes` nodes. The program is searched for as a shell does.
     pub fn new(nodes: usize, program: impl AsRef<OsStr>) -> Self {
         Self {
             nodes,
@@ -133,8 +132,8 @@ impl Launch {
         }
     }
 
-    /// The program that runs now, with the arguments it got. It finds its place in the environment
-    /// ([`crate::Rendezvous::from_env`]) and must not launch again then.
+    /// A launch of the program that runs now, with its arguments. A launched process finds its place in the
+    /// environment ([`crate::Rendezvous::from_env`]) and must not launch again.
     ///
     /// # Errors
     /// If the path of the running program is unknown.
@@ -157,7 +156,7 @@ impl Launch {
         self
     }
 
-    /// The cluster's token, if other programs must know it. By default each start makes one.
+    /// Sets the cluster's token, if other programs must know it. By default, each start makes a new token.
     #[must_use]
     pub fn token(mut self, token: Token) -> Self {
         self.token = Some(token);
@@ -165,9 +164,10 @@ impl Launch {
     }
 
     /// Starts all nodes again, up to `times` times in a row, after a failure that this may mend: a signal
-    /// killed a node, a peer was lost (exit code 4), or a program panicked (101), whatever else nodes
-    /// returned but 2, 3 and 5. Exit codes 0 to 3 and 5 mean that another start would end alike. When the
-    /// nodes have saved their state ([`tell_saved`]), restarts are counted anew. 0 by default.
+    /// killed a node, a peer was lost (exit code 4), or a program panicked (101). Other codes of other nodes
+    /// do not matter, except 2, 3 and 5. Exit codes 0 to 3 and 5 mean that another start would end in the
+    /// same way. When the nodes have saved their state ([`tell_saved`]), the count of restarts begins anew.
+    /// The default is 0.
     ///
     /// Nodes that are started again have `INTENDANT_RESUME=true` in their environment, on which training
     /// programs continue from their newest checkpoint.
@@ -177,38 +177,38 @@ impl Launch {
         self
     }
 
-    /// The others go on when a signal kills a node, or a node returns 128 + n after signal n, and end well
-    /// without it if they tell so ([`tell_done`]); they can ask for more ([`ask_for_another`]), whose ends
-    /// count for nothing. Otherwise all end.
+    /// Whether the other nodes go on when a signal kills a node, or when a node returns 128 + n after signal
+    /// n. They then end well without the lost node if they report the end of the run ([`tell_done`]). They
+    /// can ask for further processes ([`ask_for_another`]), whose failures do not count. If `survives` is
+    /// false, all nodes end.
     #[must_use]
     pub fn survives(mut self, survives: bool) -> Self {
         self.survives = survives;
         self
     }
 
-    /// How long nodes have to end after a signal, before they are killed; 3 s by default.
+    /// How long nodes have to end after a signal, before the launcher kills them; 3 s by default.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Starts all nodes and waits until all have ended. Blocks; the calling thread must be the one that
-    /// waits, because the nodes die with it. Their standard input is empty, output and error are this
-    /// process's.
+    /// Starts all nodes and waits until all have ended. Blocks the calling thread; the nodes die with this
+    /// thread. Their standard input is empty; their standard output and error are those of this process.
     ///
     /// When a node fails, the others have 10 s to end by themselves, which is enough to notice and name it;
-    /// then they are killed. If all nodes are stopped (SIGSTOP), the launcher says so; unless one is
-    /// continued within 10 s, it kills them. An interrupt (Ctrl-C), SIGTERM, SIGUSR1 or SIGHUP, unless it is
-    /// ignored, is passed on to all nodes; SIGKILL follows after the [grace](Self::grace), or at the second
-    /// signal if that comes at least 0.3 s later. What a node leaves behind in its process group ends with
-    /// it. One line per failed node goes to standard error.
+    /// then the launcher kills them. If all nodes are stopped (SIGSTOP), the launcher says so; unless one is
+    /// continued within 10 s, it kills them. The launcher passes an interrupt (Ctrl-C), SIGTERM, SIGUSR1 or
+    /// SIGHUP, unless it is ignored, on to all nodes. SIGKILL follows after the [grace](Self::grace), or at
+    /// the second signal if that comes at least 0.3 s later. Processes that a node leaves behind in its
+    /// process group end with it. One line per failed node goes to standard error.
     ///
     /// Returns the exit code for this process: 0 if all nodes returned 0 (if it [survives](Self::survives)
-    /// losses, all that were not lost); 4 if a node returned 4 (a peer was
-    /// lost) or all were stopped; else that of the first node that failed, where 1 counts only if there is
-    /// nothing more telling, and 128 + n stands for signal n; 130, 143, 129 or 138 after an interrupt,
-    /// SIGTERM, hang-up or SIGUSR1. After restarts, it is that of the last start.
+    /// losses, all that were not lost); 4 if a node returned 4 (a peer was lost) or all were stopped; else
+    /// the code of the first node that failed, where 1 counts only if there is no more specific code, and
+    /// 128 + n stands for signal n; 130, 143, 129 or 138 after an interrupt, SIGTERM, hang-up or SIGUSR1.
+    /// After restarts, it is the code of the last start.
     ///
     /// # Errors
     /// If a node cannot be started; nothing is left running then.
@@ -225,7 +225,8 @@ impl Launch {
             .and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build())
             .map_err(LaunchError::system("a runtime for signals"))?;
         runtime.block_on(async {
-            // Signals first: from the first child on, none may end this process before its children.
+            // The signal handlers come first: once there is a child, no signal may end this process before
+            // its children.
             let mut signals = Signals::listen().map_err(LaunchError::system("signal handlers"))?;
             let mut saves = Saves::new().map_err(LaunchError::system("a pipe from node 0"))?;
             let mut restarts = 0;
@@ -241,7 +242,7 @@ impl Launch {
                 if saves.any() {
                     restarts = 0;
                 }
-                // What was asked for is of no use any more.
+                // Processes that the ended nodes asked for are not needed any more.
                 saves.wanted();
                 if !may_restart || restarts == self.max_restarts {
                     return Ok(code);
@@ -257,7 +258,7 @@ impl Launch {
         })
     }
 
-    /// What every node runs; its environment tells whether other programs know the token.
+    /// The command that every node runs. Its environment says whether other programs know the token.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         match self.token {

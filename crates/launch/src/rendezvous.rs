@@ -17,7 +17,7 @@
 //! | `INTENDANT_JOIN_SECONDS` | how long to wait for the other nodes; 60 |
 //! | `INTENDANT_LISTEN_FD` | node 0 under our launcher: the coordinator's listening socket, already bound |
 //! | `INTENDANT_LAUNCHED` | 1 under our launcher |
-//! | `INTENDANT_SAVED_FD` | node 0 under our launcher: a pipe that tells it of saved state |
+//! | `INTENDANT_SAVED_FD` | under our launcher: a pipe that brings it news of saved state and of the nodes |
 //!
 //! Not in this module: sockets (the control plane opens them) and the meaning of other launchers' variables
 //! (`placement`).
@@ -54,7 +54,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Where a node meets the others of its cluster, and as which of them.
+/// The place where a node meets the others of its cluster, and the node's rank.
 #[derive(Clone, Debug)]
 pub struct Rendezvous {
     rank: NodeId,
@@ -63,7 +63,7 @@ pub struct Rendezvous {
     launcher: Launcher,
     coordinator: Endpoint,
     data_port: Option<u16>,
-    /// What is added to `data_port`: the position on the machine at which the process was started.
+    /// The offset to `data_port`: the position on the machine at which the process was started.
     data_port_offset: usize,
     token: Option<Token>,
     tls: Option<Tls>,
@@ -83,7 +83,8 @@ pub enum Listener {
 }
 
 impl Rendezvous {
-    /// Node `rank` of `nodes`, which meet at `host:port`, where node 0 serves the coordinator. No token.
+    /// Node `rank` of `nodes`, which meet at `host:port`, where node 0 serves the coordinator. There is no
+    /// token.
     pub fn new(rank: NodeId, nodes: usize, host: impl Into<String>, port: u16) -> Self {
         Self {
             rank,
@@ -111,7 +112,8 @@ impl Rendezvous {
     }
 
     /// Encrypts the connections to other hosts, and lets nodes show certificates. All nodes of a cluster use
-    /// TLS, or none. The environment does not say it: the files belong to the program's settings.
+    /// TLS, or none does. The environment does not name the files of the certificates: they belong to the
+    /// program's settings.
     #[must_use]
     pub fn tls(mut self, tls: Option<Tls>) -> Self {
         self.tls = tls;
@@ -133,8 +135,8 @@ impl Rendezvous {
         self
     }
 
-    /// The port of the data plane of the first node on each machine, for firewalls; the k-th node uses `port`
-    /// + k. Without it, the operating system chooses a free port.
+    /// The port of the data plane of the first node on each machine, for firewalls; the k-th node uses
+    /// `port + k`. Without it, the operating system chooses a free port.
     #[must_use]
     pub fn data_port(mut self, port: u16) -> Self {
         self.data_port = Some(port);
@@ -159,7 +161,7 @@ impl Rendezvous {
     }
 
     /// This node's position among those on its machine, and their number; 0 and 1 if the launcher does not
-    /// tell.
+    /// say.
     pub fn local(&self) -> (usize, usize) {
         self.local
     }
@@ -215,14 +217,14 @@ impl Rendezvous {
         })
     }
 
-    /// Sentences about the environment that the user should read once logging works.
+    /// Warnings about the environment, for the log once logging works.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// Reads the environment of this process. `None` if no launcher started this process as one of several.
     ///
-    /// Under `srun` on several machines, this looks up whether the name of the first one is known.
+    /// Under `srun` on several machines, this looks up whether the name of the first machine is known.
     ///
     /// # Errors
     /// If the environment is incomplete or has invalid values; see [`RendezvousError`].
@@ -233,7 +235,7 @@ impl Rendezvous {
     /// Reads only the cluster's token from the environment of this process, for tools that join no cluster.
     ///
     /// # Errors
-    /// If there is one that cannot be read.
+    /// If there is a token that cannot be read.
     pub fn token_from_env() -> Result<Option<Token>, RendezvousError> {
         let hex = std::env::var_os(variable::TOKEN).map(|hex| hex.to_string_lossy().into_owned());
         token(hex, std::env::var_os(variable::TOKEN_FILE).map(PathBuf::from).as_deref())
@@ -411,7 +413,7 @@ mod tests {
             read(&[&WHOLE[..], &[("INTENDANT_TOKEN_FILE", &name)]].concat())?.ok_or("no rendezvous")?;
         assert!(found.cluster_token().is_some_and(|token| token.matches(&Token::from_bytes([0x5c; 32]))));
         std::fs::remove_file(&path)?;
-        // Without a writer, opening it would wait for ever.
+        // The pipe has no writer, so opening it would wait for ever.
         assert!(std::process::Command::new("mkfifo").arg(&path).status()?.success());
         let refused =
             read(&[&WHOLE[..], &[("INTENDANT_TOKEN_FILE", &name)]].concat()).err().ok_or("a pipe")?;

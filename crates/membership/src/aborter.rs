@@ -1,4 +1,4 @@
-//! The end of a cluster, asked for by any thread.
+//! A handle with which any thread can end the cluster.
 
 use crate::health::Health;
 use crate::membership::Membership;
@@ -13,13 +13,13 @@ pub struct Aborter {
 }
 
 impl Aborter {
-    /// Of the node with this place and this health.
+    /// The aborter of the node with this membership and this health.
     #[must_use]
     pub fn new(membership: &Arc<Membership>, health: &Arc<Health>) -> Self {
         Self { membership: Arc::clone(membership), health: Arc::clone(health) }
     }
 
-    /// Ends the whole cluster: every call of every worker fails from now on, blocked ones at once.
+    /// Ends the whole cluster: from now on, every call of every worker fails; blocked calls fail at once.
     pub fn abort(&self, reason: &str) {
         self.membership.abort(reason);
     }

@@ -10,7 +10,7 @@ type Alarm = Box<dyn Fn(&Failure) + Send + Sync>;
 /// The first failure, and the callbacks that it triggers.
 #[derive(Default)]
 pub struct Health {
-    /// Read by every call; the rest is read only once this is set.
+    /// Every call reads this flag, and reads the rest only once it is set.
     failed: AtomicBool,
     failure: OnceLock<Failure>,
     alarms: Mutex<Vec<Alarm>>,
@@ -35,7 +35,7 @@ impl Health {
         self.failure.get().cloned().expect("set before the flag")
     }
 
-    /// Notes a failure and wakes all threads that asked for it. Only the first one counts.
+    /// Notes a failure and wakes all threads that asked for it. Only the first failure counts.
     pub fn fail(&self, failure: Failure) {
         if self.failure.set(failure.clone()).is_err() {
             return;

@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Names of our own meetings start like this; applications' must not.
+/// Names of Intendant's own meetings start with this prefix; names of applications' meetings must not.
 pub const OWN: &str = "intendant:";
 
 /// Payloads of all participants, in order.
 pub type Payloads = Arc<Vec<Vec<u8>>>;
 
-/// A meeting that stays open this long is worth a line in the log, then twice as long, and so on.
+/// A thread that waits for a meeting this long writes a line to the log, then again after twice as long, and
+/// so on.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
@@ -25,7 +26,7 @@ struct Meeting {
     label: String,
     payloads: Vec<Option<Vec<u8>>>,
     arrived: usize,
-    /// Set when all have entered and, for a meeting with a closing act, that is over.
+    /// Set when all participants have entered and the closing act, if the meeting has one, is over.
     result: Option<Payloads>,
     left: usize,
 }
@@ -40,15 +41,15 @@ struct State {
 /// Meetings among a fixed number of participants, each a thread.
 pub struct Meetings {
     participants: usize,
-    /// The failure of a meeting of this name that this participant will not enter.
+    /// Makes the failure of a meeting of this name that this participant will not enter.
     missed: fn(usize, &str) -> Failure,
     health: Arc<Health>,
     state: Arc<(Mutex<State>, Condvar)>,
 }
 
 impl Meetings {
-    /// Of so many participants. `missed` makes the failure of one that waits for a participant that has
-    /// departed, of its number and the name of the meeting.
+    /// Meetings of `participants` participants. `missed` makes the failure of a participant that waits for a
+    /// departed one, from the number of the departed participant and the name of the meeting.
     #[must_use]
     pub fn new(participants: usize, missed: fn(usize, &str) -> Failure, health: Arc<Health>) -> Self {
         let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
@@ -61,14 +62,14 @@ impl Meetings {
         Self { participants, missed, health, state }
     }
 
-    /// How many there are.
+    /// The number of participants.
     #[must_use]
     pub const fn participants(&self) -> usize {
         self.participants
     }
 
-    /// Participant `index` will not enter any meeting again. Returns the name of a meeting that waits for it,
-    /// if one does.
+    /// Notes that participant `index` will not enter any meeting again. Returns the name of a meeting that
+    /// waits for it, if there is one.
     pub fn depart(&self, index: usize) -> Option<String> {
         let mut state = lock(&self.state.0);
         state.departed.insert(index);
@@ -78,12 +79,12 @@ impl Meetings {
         state.meetings.values().find(|meeting| waits(meeting)).map(|meeting| meeting.label.clone())
     }
 
-    /// Comes to the meeting called `name` (`label` in messages) as participant `index` and waits for all
-    /// others. The last one to enter runs `close` on all payloads, without any lock, and all get what it
-    /// returns.
+    /// Enters the meeting called `name` (`label` in messages) as participant `index` and waits for all
+    /// others. The last participant to enter runs `close` on all payloads, without any lock, and all
+    /// participants get its result.
     ///
     /// # Errors
-    /// If the cluster fails, also while waiting.
+    /// If the cluster has failed, or fails during the wait, or if a participant has departed.
     pub fn meet(
         &self,
         name: &str,
@@ -107,7 +108,7 @@ impl Meetings {
             }
             state
         };
-        // A previous meeting of this name may not have been left by all.
+        // Some participants may not have left a previous meeting of this name yet.
         while state.meetings.get(name).is_some_and(|m| m.result.is_some()) {
             self.health.check()?;
             state = wait(state);
@@ -130,7 +131,7 @@ impl Meetings {
         if meeting.arrived == self.participants {
             let payloads = std::mem::take(&mut meeting.payloads).into_iter().flatten().collect();
             drop(state);
-            // If this fails, the cluster has failed: the others are woken by that.
+            // If this fails, the cluster has failed, and the failure wakes the others.
             let result = Arc::new(close(payloads)?);
             state = lock(mutex);
             if let Some(meeting) = state.meetings.get_mut(name) {
@@ -203,7 +204,8 @@ mod tests {
         let meetings = Meetings::new(2, missed, Arc::clone(&health));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| meetings.meet("open", "open", 0, vec![], Ok));
-            // Departing before or after the other has entered: either way one of the two gets the failure.
+            // Participant 1 may depart before or after the other has entered: either way, one of the two gets
+            // the failure.
             if let Some(name) = meetings.depart(1) {
                 assert_eq!(name, "open");
                 health.fail(Failure::aborted(NodeId(0), "a participant left"));

@@ -1,5 +1,5 @@
-//! How the nodes of a cluster meet and fail together: alone, within one process, or through the control
-//! plane.
+//! How the nodes of a cluster meet and fail together: as a single node, within one process, or through the
+//! control plane.
 
 use crate::health::Health;
 use crate::meeting::Meetings;
@@ -7,16 +7,16 @@ use intendant_control::{Control, Failure};
 use intendant_core::NodeId;
 use std::sync::Arc;
 
-/// The nodes of one process share this.
+/// The state that the nodes of one process share.
 pub struct Group {
     health: Arc<Health>,
     meetings: Meetings,
-    /// Separate, because a node that leaves does not enter other meetings any more.
+    /// Separate from `meetings`, because a node that leaves does not enter other meetings any more.
     leaving: Meetings,
 }
 
 impl Group {
-    /// So many nodes, each a thread of this process.
+    /// A group of `nodes` nodes, each a thread of this process.
     #[must_use]
     pub fn new(nodes: usize) -> Arc<Self> {
         let health = Arc::new(Health::default());
@@ -35,7 +35,7 @@ pub enum Membership {
     Group {
         /// This node.
         rank: NodeId,
-        /// All of them.
+        /// The group of all nodes.
         group: Arc<Group>,
     },
     /// One node per process.
@@ -43,7 +43,7 @@ pub enum Membership {
 }
 
 impl Membership {
-    /// Failures of the cluster become failures of this node.
+    /// Makes every failure of the cluster a failure of this node.
     pub fn watch(&self, health: &Arc<Health>) {
         let health = Arc::clone(health);
         match self {
@@ -52,10 +52,10 @@ impl Membership {
         }
     }
 
-    /// Meets all other nodes at the meeting `name` (`label` in messages); payloads in rank order.
+    /// Meets all other nodes at the meeting `name` (`label` in messages). Returns the payloads in rank order.
     ///
     /// # Errors
-    /// If the cluster has failed, or fails meanwhile.
+    /// If the cluster has failed, or fails meanwhile, or if a node of this process has departed.
     pub fn gather(&self, name: &str, label: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Failure> {
         match self {
             Self::Group { rank, group } => {
@@ -65,7 +65,7 @@ impl Membership {
         }
     }
 
-    /// The data plane lost a peer.
+    /// Reports that the data plane has lost a peer.
     pub fn lost(&self, peer: NodeId, reason: &str) {
         match self {
             Self::Group { group, .. } => group.health.fail(Failure::lost(peer, reason)),

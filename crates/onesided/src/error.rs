@@ -1,4 +1,4 @@
-//! What can be wrong with operations and connections.
+//! The errors of operations and connections.
 
 use intendant_segment::SegmentError;
 use std::io;
@@ -47,7 +47,7 @@ pub enum WindowError {
         /// The hint.
         hint: u32,
     },
-    /// As many operations are under way as the window can have.
+    /// The window already has as many operations in flight as it can have.
     #[error("{operations} operations with node {node} are under way: poll before another one is begun")]
     Full {
         /// The node.
@@ -81,7 +81,7 @@ pub enum ConnectError {
         /// The limit.
         nodes_max: usize,
     },
-    /// A number that is none of the nodes'.
+    /// The number of this node is not that of any name.
     #[error("this node has number {rank}, but there are names of {nodes} nodes, from number 0")]
     Rank {
         /// The number.
@@ -112,10 +112,10 @@ pub enum ConnectError {
         node: usize,
         /// User of this process.
         ours: u32,
-        /// User of the other one.
+        /// User of the other process.
         theirs: u32,
     },
-    /// What a node has sent is no introduction.
+    /// A node has sent something that is no introduction.
     #[error("node {node} has not introduced itself: {what}")]
     Introduction {
         /// The node.
@@ -129,7 +129,7 @@ pub enum ConnectError {
         /// The node.
         node: usize,
     },
-    /// A node that knows the secret does not fit to this one.
+    /// A node knows the secret, but does not belong to this run.
     #[error("a node has called that does not belong to this run: {what}")]
     Mixed {
         /// What does not fit.
@@ -138,7 +138,7 @@ pub enum ConnectError {
     /// The segment of this node has no descriptor.
     #[error("the segment of this node is memory of its process only: make it by Segment::shared")]
     NotShared,
-    /// The memory of a node is refused.
+    /// The memory of a node cannot be made or mapped.
     #[error("the memory of node {node}: {source}")]
     Memory {
         /// The node.
@@ -152,7 +152,7 @@ pub enum ConnectError {
          at its output"
     )]
     Late {
-        /// One of them.
+        /// One of the missing nodes.
         node: usize,
         /// How long this node has waited, seconds.
         seconds: u64,

@@ -1,15 +1,15 @@
 //! Connecting the processes of one host.
 //!
 //! Each process listens at a random name in the abstract namespace of Unix sockets, and the names reach all
-//! nodes by other means. Nothing of that is in a file system, so a process that is killed leaves nothing
-//! behind. A socket in this namespace has no permissions: any process of the network namespace can dial it.
-//! So both sides examine whether the process at the other end is of their user, and compare a secret, before
-//! memory is sent.
+//! nodes by other means. None of this is in a file system, so a killed process leaves nothing behind. A
+//! socket in this namespace has no permissions: any process of the network namespace can dial it. So before
+//! they send memory, both sides check that the process at the other end belongs to their user, and compare a
+//! secret.
 //!
-//! The node of the lower number dials. Packets of a connection, each an introduction: the dialler's; the
-//! acceptor's, with memory; the dialler's, with memory. Whether a node is on this host is not guessed: it is,
-//! if its name can be dialled here. A node dials the names of lower numbers, too, and hangs up, to learn
-//! whether to expect a call from them.
+//! The node of the lower number dials. A connection has three packets, each an introduction: the dialler's;
+//! the acceptor's, with memory; the dialler's, with memory. A node does not guess which nodes are on its
+//! host: another node is on it if its name can be dialled there. It also dials the names of lower numbers,
+//! and hangs up, to learn whether to expect a call from them.
 
 use crate::link::Link;
 use crate::mailbox::{self, Mailbox};
@@ -28,14 +28,15 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Calls that may wait to be answered: a node may be late, and every other node dials it.
+/// The most calls that may wait for an answer: a node may be late, and every other node dials it.
 const BACKLOG: i32 = 4096;
 /// How long a node waits for others before it asks its caller whether to go on.
 const LOOK: Duration = Duration::from_millis(100);
-/// Callers that have not introduced themselves. The first of them is hung up on when there is another one.
+/// The most callers that have not introduced themselves. When one more calls, the node hangs up on the first
+/// of them.
 const STRANGERS_MAX: usize = 128;
 
-/// Where a process listens, as text of 32 hexadecimal digits.
+/// The name at which a process listens. As text, it has 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name(u128);
 
@@ -79,9 +80,9 @@ struct Call {
 enum With {
     /// A caller that has not introduced itself.
     Stranger,
-    /// A caller that has; its memory is to come.
+    /// A caller that has introduced itself; its memory has not come yet.
     Caller(usize),
-    /// A node that this one has called; its introduction and its memory are to come.
+    /// A node that this node has called; its introduction and its memory have not come yet.
     Called(usize),
 }
 
@@ -109,13 +110,13 @@ impl Host {
         self.name
     }
 
-    /// Connects to all nodes of this host: those whose names can be dialled from here. `names` are those of
-    /// all nodes, this one's at `rank`; all of them listen already. `segment` is the memory of this node
+    /// Connects to all nodes of this host: those whose names this node can dial. `names` are the names of all
+    /// nodes, this node's at `rank`; all nodes must listen already. `segment` is the memory of this node
     /// ([`Segment::shared`]), which the others will read and write. Nodes may have segments of different
     /// lengths.
     ///
-    /// Nodes of other hosts, and nodes that have ended, are no error: operations with them are refused
-    /// ([`crate::WindowError::Elsewhere`]).
+    /// Nodes of other hosts, and nodes that have ended, cause no error: the window refuses operations with
+    /// them ([`crate::WindowError::Elsewhere`]).
     ///
     /// # Errors
     /// If numbers and names do not fit together, if the segment is not shared, if another user's process
@@ -132,8 +133,8 @@ impl Host {
         self.connect_while(segment, rank, names, secret, timeout, &|| true)
     }
 
-    /// Connects as [`Self::connect`] does, for as long as `goes_on` returns true: it is called several times
-    /// per second while nodes are missing.
+    /// Connects as [`Self::connect`] does, for as long as `goes_on` returns true: this method calls it
+    /// several times per second while nodes are missing.
     ///
     /// # Errors
     /// As [`Self::connect`], and [`ConnectError::GivenUp`] when `goes_on` returns false.
@@ -166,10 +167,10 @@ impl Host {
         MappedWindow::new(rank, segment.clone(), Mailbox::new(mailbox.clone()), peers, None)
     }
 
-    /// Exchanges memory to be read with all nodes of this host: the others can read `segment`
-    /// ([`Segment::published`]), and this node the segments of those that are returned, by number. A node
-    /// without a name in `names` takes no part. Otherwise as [`Host::connect_while`], but no connection is
-    /// left.
+    /// Exchanges memory for reading with all nodes of this host: the others can read `segment`
+    /// ([`Segment::published`]), and this node can read the segments that the method returns, by number of
+    /// node. A node without a name in `names` takes no part. Otherwise the method works as
+    /// [`Host::connect_while`], but leaves no connection.
     ///
     /// # Errors
     /// As [`Host::connect_while`].
@@ -188,8 +189,8 @@ impl Host {
         Ok(peers.into_iter().map(|connected| connected.map(|(view, _)| view)).collect())
     }
 
-    /// Exchanges `N` segments with the other nodes of this host. `open` maps those of a node. Returns, by
-    /// node, what it has made of them, and the socket.
+    /// Exchanges `N` segments with the other nodes of this host. `open` maps those of a node. Returns, for
+    /// each node, the result of `open` and the socket.
     fn meet<T, const N: usize>(
         &self,
         memory: [&Segment; N],
@@ -277,15 +278,15 @@ where
         self.deadline.left().ok_or_else(|| self.deadline.missed(node))
     }
 
-    /// A node that is to connect, and has not.
+    /// An expected node that has not connected yet.
     fn missing(&self) -> Option<usize> {
         (0..self.peers.len()).find(|node| self.expected[*node] && self.peers[*node].is_none())
     }
 
-    /// Dials a node; none if there is no such name here.
+    /// Dials a node; `None` if no process listens at this name here.
     fn dial(&self, node: usize, name: Name) -> Result<Option<OwnedFd>, ConnectError> {
         let socket = socket(SocketFlags::CLOEXEC)?;
-        // Bounds the time for which a full queue of callers holds this one up.
+        // Bounds the time for which a full queue of callers delays this node.
         set_socket_timeout(&socket, Timeout::Send, Some(LOOK)).map_err(system("setting a timeout"))?;
         loop {
             self.left(node)?;
@@ -337,7 +338,7 @@ where
         }
     }
 
-    /// Takes the next packet of a call, if there is one. Returns the call if it is to go on.
+    /// Takes the next packet of a call, if there is one. Returns the call if it goes on.
     fn answer(&mut self, call: Call) -> Result<Option<Call>, ConnectError> {
         let received = Packet::receive(&call.socket);
         match call.with {
@@ -365,7 +366,7 @@ where
         }
     }
 
-    /// A caller has introduced itself: it receives this node's memory.
+    /// Answers a caller that has introduced itself: sends it this node's memory.
     fn welcome(&self, socket: OwnedFd, node: usize) -> Result<Call, ConnectError> {
         if node >= self.rank {
             let what = format!("it has no lower number than this one, {}: {node}", self.rank);
@@ -379,7 +380,7 @@ where
         Ok(Call { socket, with: With::Caller(node) })
     }
 
-    /// The memory of a node has arrived.
+    /// Handles the packet with the memory of a node.
     fn connected(
         &mut self,
         socket: OwnedFd,
@@ -408,7 +409,7 @@ where
     }
 }
 
-/// A moment, and the time that led to it.
+/// The end of a wait, and the length of the wait.
 struct Deadline {
     end: Option<Instant>,
     timeout: Duration,
@@ -419,7 +420,7 @@ impl Deadline {
         Self { end: now().checked_add(timeout), timeout }
     }
 
-    /// The time that is left; none if none is.
+    /// The time that is left; `None` if no time is left.
     fn left(&self) -> Option<Duration> {
         let Some(end) = self.end else { return Some(self.timeout) };
         Some(end.saturating_duration_since(now())).filter(|left| !left.is_zero())
@@ -440,7 +441,7 @@ fn socket(flags: SocketFlags) -> Result<OwnedFd, ConnectError> {
         .map_err(system("making a Unix socket"))
 }
 
-/// The users of this process and of the one at the other end, if they differ.
+/// The users of this process and of the process at the other end, if they differ.
 fn other_user(socket: &OwnedFd) -> Result<Option<(u32, u32)>, Errno> {
     let (ours, theirs) = (geteuid().as_raw(), socket_peercred(socket)?.uid.as_raw());
     Ok((ours != theirs).then_some((ours, theirs)))

@@ -1,14 +1,14 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Window`]: what a node can do with the memory of others, and what it learns of it.
-//! [`MappedWindow`] is a window to segments that are mapped: [`in_process`] makes those of threads,
-//! [`Host::connect`] those of processes of one host. With the feature `verbs`, the module `verbs` has windows
-//! to nodes that an RDMA card reaches.
+//! Start at [`Window`], which describes what a node can do with the memory of others, and what it learns
+//! about it. [`MappedWindow`] is a window to mapped segments: [`in_process`] makes windows for threads,
+//! [`Host::connect`] makes windows for processes of one host. With the feature `verbs`, the module `verbs`
+//! has windows to nodes that an RDMA card reaches.
 //!
 //! Absent on purpose: what the words mean ([`intendant_segment::slot`] is one way), who may write which, a
-//! way to tell the nodes each other's names, and `unsafe` code: that of memory is in `intendant-segment`, and
-//! calls of the library of RDMA are in `intendant-verbs`.
+//! way to tell the nodes each other's names, and `unsafe` code: `intendant-segment` has that for memory, and
+//! `intendant-verbs` has the calls of the RDMA library.
 
 mod error;
 mod event;

@@ -1,4 +1,4 @@
-//! How a node wakes another one, and how it notices that the other one has ended.
+//! How a node wakes another node, and how it notices that the other node has ended.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 /// The only message between connected nodes: look into the mailbox.
 const WAKE: u8 = 1;
-/// Wake-ups that are taken at once. Those that are left wake the node again.
+/// The most wake-ups that one call takes. Those that are left wake the node again.
 const WAKES_MAX: usize = 64;
-/// Events of one wait. Those that are left come with the next one.
+/// The most events of one wait. Those that are left come with the next wait.
 const READY_MAX: usize = 64;
-/// The wait's number for the bell of this process; links have the number of their node.
+/// The key of this node's bell in the wait; the key of a link is the number of its node.
 const BELL: u64 = u64::MAX;
 
-/// What ends with a node of this process.
+/// The life of a node, as other nodes of its process see it, and the bell with which they wake it.
 #[derive(Debug)]
 pub(crate) struct Life {
     ended: AtomicBool,
@@ -32,7 +32,8 @@ impl Life {
         Ok(Arc::new(Self { ended: AtomicBool::new(false), bell }))
     }
 
-    /// Every node that looks from now on sees that this one has ended, and all that it has written.
+    /// Ends the life: every node that looks from now on sees that this node has ended, and everything that it
+    /// has written.
     pub(crate) fn end(&self) {
         // Release: pairs with the Acquire in `Link::has_ended`.
         self.ended.store(true, Ordering::Release);
@@ -44,7 +45,7 @@ impl Life {
     }
 }
 
-/// The way to another node.
+/// The link to another node.
 #[derive(Debug)]
 pub(crate) enum Link {
     /// A node of this process.
@@ -54,18 +55,18 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// Wakes the node. Does not wait: a socket that is full has wake-ups which the node has not yet seen.
+    /// Wakes the node. The call does not wait: a full socket holds wake-ups that the node has not seen yet.
     pub(crate) fn wake(&self) {
         match self {
             Self::Life(life) => life.ring(),
             Self::Socket(socket) => {
-                // A node that has ended is noticed by `has_ended`.
+                // `has_ended` notices a node that has ended.
                 let _ = rustix::net::send(socket, &[WAKE], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             }
         }
     }
 
-    /// Whether the node has ended. Takes wake-ups that it has sent.
+    /// Whether the node has ended. The call takes wake-ups that the node has sent.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             // Acquire: pairs with the Release in `Life::end`.
@@ -76,7 +77,7 @@ impl Link {
                     match rustix::net::recv(socket, &mut packet, RecvFlags::DONTWAIT) {
                         Ok((_, 1)) if packet == [WAKE] => None,
                         Err(Errno::AGAIN | Errno::INTR) => Some(false),
-                        // The end, an error, or a message that no node sends.
+                        // The end of the stream, an error, or a message that no node sends.
                         Ok(_) | Err(_) => Some(true),
                     }
                 })
@@ -89,7 +90,7 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Waker {
     epoll: OwnedFd,
-    /// Of this node, if others of its process ring it.
+    /// The life of this node, if other nodes of its process ring its bell.
     life: Option<Arc<Life>>,
 }
 
@@ -104,7 +105,7 @@ impl Waker {
 
     pub(crate) fn add(&self, node: usize, link: &Link) -> io::Result<()> {
         match link {
-            // It rings the bell.
+            // A node of this process rings the bell.
             Link::Life(_) => Ok(()),
             Link::Socket(socket) => {
                 let data = epoll::EventData::new_u64(node as u64);
@@ -115,8 +116,8 @@ impl Waker {
 
     /// Waits at most for `timeout` until a node has woken this one or has ended. Returns whether one has.
     pub(crate) fn wait(&self, timeout: Duration) -> io::Result<bool> {
-        // `epoll_wait` counts in milliseconds, and nodes pause for microseconds. A timeout that is longer
-        // than the system can count is none.
+        // `epoll_wait` counts in milliseconds, but nodes pause for microseconds. A timeout that is longer
+        // than the system can count means no limit.
         let timeout = timeout.try_into().ok();
         match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], timeout.as_ref()) {
             Ok(0) | Err(Errno::INTR) => return Ok(false),
@@ -133,7 +134,7 @@ impl Waker {
             && ready.iter().any(|event| event.data.u64() == BELL)
         {
             let mut rung = [0; 8];
-            // The bell is silent until it rings again; nothing was lost if it is already.
+            // The bell is now silent until it rings again; if it was silent already, nothing is lost.
             let _ = rustix::io::read(&life.bell, &mut rung);
         }
         Ok(!ready.is_empty())

@@ -1,17 +1,18 @@
 //! Hints to a node, in a segment that all nodes write.
 //!
-//! One bit per hint, so that hints coalesce and none is lost, however long the node does not look. Three
+//! There is one bit per hint, so hints coalesce and none is lost, however long the node does not look. Three
 //! levels say which bits are set: an idle node reads one word. Senders set bits from the lowest level to the
-//! highest, the node clears them from the highest to the lowest.
+//! highest; the node clears them from the highest to the lowest.
 
 use crate::sync::{GROUPS, Ordering, Segment, fence};
 
 /// Bits of a word.
 const BITS: usize = 64;
-/// Hints that a mailbox tells apart.
+/// The number of different hints of a mailbox.
 pub(crate) const HINTS: usize = GROUPS * BITS * BITS;
 
-/// Whether the node sleeps, or is about to. In a line of its own: a sender clears it at most once per sleep.
+/// Whether the node sleeps, or is about to. The word has a cache line of its own: a sender clears it at most
+/// once per sleep.
 const ASLEEP: usize = 0;
 /// Bit `g` says that group `g` may have hints.
 const TOP: usize = 8;
@@ -53,13 +54,14 @@ impl Mailbox {
 
     /// Notes that the node is being woken. Returns whether no other node has done so since it fell asleep.
     fn wake(&self) -> bool {
-        // Relaxed: the word protects nothing. Most nodes are awake, and a load leaves their line shared.
+        // Relaxed: the word protects nothing. Most nodes are awake, and a load leaves their cache line
+        // shared.
         self.0.load(ASLEEP, Ordering::Relaxed) != 0 && self.0.swap(ASLEEP, 0, Ordering::Relaxed) != 0
     }
 
     /// Takes the hints that have arrived, each once, in ascending order.
     pub(crate) fn take(&self, mut each: impl FnMut(usize)) {
-        // Other processes write the words: bits that stand for nothing are ignored.
+        // Other processes write the words, so the node ignores bits that have no meaning.
         for group in self.bits(TOP).take_while(|group| *group < GROUPS) {
             for word in self.bits(GROUP + group) {
                 let word = group * BITS + word;
@@ -70,7 +72,7 @@ impl Mailbox {
 
     /// Clears a word, and returns the bits that were set.
     fn bits(&self, at: usize) -> impl Iterator<Item = usize> + use<> {
-        // Relaxed: only a hint that the swap is worth its bus traffic.
+        // Relaxed: the load only shows whether the swap is worth its bus traffic.
         let mut left = if self.0.load(at, Ordering::Relaxed) == 0 {
             0
         } else {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 const _: () = assert!(mailbox::HINTS == HINTS as usize);
 
-/// Calls of `poll` between two looks whether nodes have ended: a look is a system call per process, which
-/// takes as long as a hundred calls without one. `wait` notices the end of a node at once.
+/// Calls of `poll` between two checks whether nodes have ended: a check makes a system call per process,
+/// which takes as long as a hundred calls of `poll` without one. `wait` notices the end of a node at once.
 const POLLS_PER_LOOK: u32 = 256;
 
 /// Windows of one process connect at most this many nodes.
@@ -21,20 +21,20 @@ pub(crate) const NODES_MAX: usize = 1 << 12;
 /// A window to nodes whose segments are mapped: those of this process ([`in_process`]), or processes of this
 /// host ([`crate::Host::connect`]).
 ///
-/// Operations are copies by the calling thread, and have ended when `read` or `write` returns; `poll` reports
-/// them nevertheless, as any window does.
+/// The calling thread executes an operation as a copy, which has ended when `read` or `write` returns; `poll`
+/// reports it nevertheless, as in any window.
 ///
-/// It notices that a process has ended, whatever the cause, but not that it stands still.
+/// The window notices that a process has ended, whatever the cause, but not that a process hangs.
 #[derive(Debug)]
 pub struct MappedWindow {
     rank: usize,
     local: Segment,
     mailbox: Mailbox,
-    /// By number; none for this node and for nodes of other hosts.
+    /// The other nodes by number; `None` for this node and for nodes of other hosts.
     peers: Vec<Option<Peer>>,
     waker: Waker,
     life: Option<Arc<Life>>,
-    /// What has happened and was not polled.
+    /// Events that were not polled yet.
     events: Vec<Event>,
     polls_to_look: u32,
 }
@@ -44,12 +44,12 @@ pub struct MappedWindow {
 pub(crate) struct Peer {
     pub(crate) segment: Segment,
     pub(crate) mailbox: Mailbox,
-    /// None if the node has ended.
+    /// `None` if the node has ended.
     pub(crate) link: Option<Link>,
 }
 
-/// Windows between `nodes` nodes of this process, each with a segment of at least `words` words. The segments
-/// are memory of this process only; threads may have one window each.
+/// Makes windows between `nodes` nodes of this process, each with a segment of at least `words` words. The
+/// segments are memory of this process only; threads may have one window each.
 ///
 /// # Errors
 /// If there are no nodes or more than 4,096, if the memory is refused ([`Segment::new`]), or if the process
@@ -86,7 +86,8 @@ pub(crate) fn check_nodes(nodes: usize) -> Result<(), ConnectError> {
 }
 
 impl MappedWindow {
-    /// A window of node `rank`; `life` ends with it, if others of this process look at it.
+    /// Makes the window of node `rank`. `life`, if other nodes of this process look at it, ends with the
+    /// window.
     pub(crate) fn new(
         rank: usize,
         local: Segment,
@@ -114,9 +115,9 @@ impl MappedWindow {
         })
     }
 
-    /// The memory of another node, to be read in place, such as by [`intendant_segment::slot::get`]. None for
-    /// this node, for numbers without a node, and for nodes that are not on this host. The memory stays after
-    /// the node has ended, as the node has left it.
+    /// The memory of another node, for reads in place, for example by [`intendant_segment::slot::get`].
+    /// `None` for this node, for numbers without a node, and for nodes that are not on this host. After the
+    /// node has ended, the memory stays as the node has left it.
     #[must_use]
     pub fn mapped(&self, node: usize) -> Option<&Segment> {
         Some(&self.peers.get(node)?.as_ref()?.segment)
@@ -207,7 +208,7 @@ impl Window for MappedWindow {
         check_hint(hint)?;
         let event = if let Some(link) = &peer.link {
             peer.segment.copy(remote, &self.local, local, words);
-            // Release: what this thread writes to the node from now on, it writes after these words.
+            // Release: everything that this thread writes to the node from now on comes after these words.
             fence(Ordering::Release);
             if let Some(hint) = hint
                 && peer.mailbox.send(hint as usize)

@@ -1,4 +1,5 @@
-//! What nodes send each other before they are connected: who they are, and their memory.
+//! The packets that nodes send each other before they are connected: introductions, and descriptors of
+//! memory.
 
 use intendant_segment::passing;
 use rustix::io::Errno;
@@ -13,12 +14,12 @@ const SECRET: usize = 32;
 /// Bytes of an introduction: the magic, the secret, rank and number of nodes as 32 bits, little-endian.
 const BYTES: usize = MAGIC.len() + SECRET + 4 + 4;
 
-/// What the nodes of a run know, and other processes do not.
+/// The secret of a run: its nodes know it, and other processes do not.
 #[derive(Clone, Copy)]
 pub struct Secret([u8; SECRET]);
 
 impl Secret {
-    /// The secret of these bytes, which should be random, and different for each run.
+    /// Makes a secret of these bytes, which should be random, and different for each run.
     #[must_use]
     pub const fn new(bytes: [u8; SECRET]) -> Self {
         Self(bytes)
@@ -31,7 +32,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Who a node is.
+/// The identity of a node, and its proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Introduction {
     pub(crate) secret: Secret,
@@ -52,7 +53,7 @@ impl Introduction {
         bytes
     }
 
-    /// The rank of a node that knows the secret; none if the message is another one.
+    /// The rank of a node that knows the secret; `None` if the packet is no introduction with this secret.
     ///
     /// # Errors
     /// If the node knows the secret, and is of a run with another number of nodes.
@@ -71,8 +72,8 @@ impl Introduction {
         Ok(Some(u32::from_le_bytes(*rank) as usize))
     }
 
-    /// Sends the introduction, with memory or without. Does not wait: it is one of the first packets of its
-    /// socket.
+    /// Sends the introduction, with memory or without. The call does not wait, because this is one of the
+    /// first packets of the socket.
     pub(crate) fn send(&self, socket: &OwnedFd, memory: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         passing::send(socket, &self.encode(), memory).map(|_| ()).map_err(|error| errno(&error))
     }
@@ -82,18 +83,19 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// What a socket has brought.
+/// A packet that a socket has received.
 pub(crate) struct Packet {
     bytes: [u8; BYTES + 1],
     length: usize,
-    /// Of descriptors of which this process could not have all.
+    /// Whether descriptors are missing, because this process cannot have all of them.
     pub(crate) truncated: bool,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 impl Packet {
-    /// Receives a packet; none if there is none yet. An empty one means that the socket has been closed. Of a
-    /// longer one than any introduction, a part arrives, which is no introduction.
+    /// Receives a packet; `None` if there is none yet. An empty packet means that the socket has been closed.
+    /// Of a packet that is longer than any introduction, only a part arrives, and this part is no
+    /// introduction.
     pub(crate) fn receive(socket: &OwnedFd) -> Result<Option<Self>, Errno> {
         let mut bytes = [0; BYTES + 1];
         match passing::receive(socket, &mut bytes) {

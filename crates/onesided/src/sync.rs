@@ -1,5 +1,5 @@
-//! The primitives that mailboxes are built from. Model checking compiles mailboxes against another file of
-//! this shape.
+//! The primitives that mailboxes are built from. For model checking, mailboxes are compiled against another
+//! file with the same items.
 
 pub(crate) use intendant_segment::Segment;
 pub(crate) use std::sync::atomic::{Ordering, fence};

@@ -1,5 +1,5 @@
-//! Mailboxes under loom: senders against a node that takes hints and sleeps. The source is the shipped one,
-//! compiled a second time, on memory of loom's atomic words.
+//! Mailboxes under loom: senders against a node that takes hints and sleeps. The source is that of the
+//! product, compiled a second time with memory of loom's atomic words.
 
 mod sync {
     pub(crate) use crate::memory::Segment;
@@ -9,12 +9,12 @@ mod sync {
     pub(crate) const GROUPS: usize = 1;
 }
 
-/// As the segment that is shipped, with words of loom.
+/// A stand-in for the product's segment, with loom's atomic words.
 mod memory {
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicU64, Ordering};
 
-    /// The words that the tests use; access to another one panics.
+    /// The words that the tests use; access to another word panics.
     const PLACES: [usize; 5] = [0, 8, 16, 24, 25];
 
     #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ use mailbox::Mailbox;
 use memory::Segment;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// All interleavings in which threads lose their core at most so many times.
+/// Checks all interleavings with at most `times` preemptions.
 fn bounded(times: usize, check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(times);
@@ -82,7 +82,7 @@ fn no_hint_is_lost_and_each_comes_after_what_was_written_before_it() {
         let mailbox = Mailbox::new(Segment::new());
         let written = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let (senders, values) = (mailbox.clone(), Arc::clone(&written));
-        // One hint of each word.
+        // One hint in each of the two words.
         let sender = thread::spawn(move || {
             for (at, hint) in [3, 65].into_iter().enumerate() {
                 values[at].store(1, Ordering::Relaxed);
@@ -111,7 +111,7 @@ fn a_hint_that_comes_after_others_were_taken_is_not_lost() {
         let mailbox = Mailbox::new(Segment::new());
         let _ = mailbox.send(3);
         let senders = mailbox.clone();
-        // The same word and the same group as the hint that is being taken.
+        // This hint has the same word and the same group as the hint that is being taken.
         let sender = thread::spawn(move || {
             let _ = senders.send(4);
         });
@@ -143,7 +143,7 @@ fn a_node_that_sleeps_is_woken_by_one_of_the_senders() {
         let woken = woken.filter(|woken| *woken).count();
         let sleeps = sleeper.join().expect("the node ends");
         if sleeps {
-            // Else it would sleep with a hint in its mailbox.
+            // Otherwise the node would sleep with a hint in its mailbox.
             assert_eq!(woken, 1, "one sender wakes a node that sleeps");
         }
         assert_eq!(taken(&mailbox), [3, 4]);

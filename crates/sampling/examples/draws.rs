@@ -1,8 +1,8 @@
-//! Local samples of a node that keeps its share of the keys, over and over: `draws PATH NODES CALLS`, where
-//! PATH is `uniform` or `skewed`, the distribution of the samples. Each call prepares and draws [`BATCH`]
-//! samples. Everything is in one thread, the same in each run, so that the instructions of a call can be
-//! counted: those of two runs with different numbers of calls, subtracted. `cargo xtask instructions` does
-//! that.
+//! Draws local samples again and again, at a node that keeps its share of the keys: `draws PATH NODES CALLS`,
+//! where PATH is `uniform` or `skewed`, the distribution of the samples. Each call prepares and draws
+//! [`BATCH`] samples. Everything runs in one thread and is the same in each run, so that the instructions of
+//! a call can be counted: `cargo xtask instructions` subtracts those of two runs with different numbers of
+//! calls.
 
 use intendant_core::random::stream;
 use intendant_core::{Key, Tick};
@@ -55,7 +55,8 @@ impl Locality for Share {
 fn distribution(path: &str) -> Result<Distribution, Box<dyn Error>> {
     match path {
         "uniform" => Ok(Distribution::uniform(0..KEYS)?),
-        // Counts by Zipf's law, in a random order: each N-th key is as frequent as any other.
+        // Counts follow Zipf's law, in a random order: the keys that the node owns are as frequent as any
+        // others.
         "skewed" => {
             let count = |key| KEYS / (1 + stream(SEED, &[key]) % KEYS);
             Ok(Distribution::unigram(Key(0), &(0..KEYS).map(count).collect::<Vec<_>>(), 0.75)?)

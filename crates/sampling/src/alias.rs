@@ -1,10 +1,12 @@
-//! Tables of aliases (Walker 1977, Vose 1991): a number in proportion to its weight, from one random number.
+//! Alias tables (Walker 1977, Vose 1991): they draw a number with a probability in proportion to its weight,
+//! from one random number.
 //!
-//! Each number has a cell; cells are chosen alike. A cell stands for its number up to a threshold, and for
-//! another number, its alias, above. A cell has 8 bytes, since draws wait for little but the cell: the cells
-//! of 100,000 words fit into the second cache of most processors.
+//! Each number has a cell, and all cells are chosen with the same probability. A cell stands for its own
+//! number below a threshold, and for another number, its alias, from the threshold on. A cell has only 8
+//! bytes, because draws wait for little else than the cell: the cells of 100,000 words fit into the L2 cache
+//! of most processors.
 
-/// A table of aliases.
+/// An alias table.
 #[derive(Clone, Debug)]
 pub(crate) struct Alias(Box<[Cell]>);
 
@@ -22,11 +24,11 @@ impl Alias {
         weights.iter_mut().for_each(|weight| *weight *= scale);
         let full = |at: u32| Cell { threshold: u32::MAX, alias: at };
         let mut cells: Box<[Cell]> = (0..weights.len() as u32).map(full).collect();
-        // Cells whose weights are smaller than a cell, and all others.
+        // Numbers whose weights are less than a full cell, and all others.
         let (mut small, mut large): (Vec<u32>, Vec<u32>) =
             (0..weights.len() as u32).partition(|at| weights[*at as usize] < 1.0);
-        // Weights are rounded, so that either may run out first, but some weight is at least the mean, or
-        // would be if it were not rounded. A cell that is left is full but for rounding, if it is not small.
+        // Weights are rounded, so either list may run out first. But at least one weight is at least the
+        // mean, up to rounding. A remaining cell that is not small is full, up to rounding.
         let heaviest = (0..weights.len()).fold(0, |a, b| if weights[b] > weights[a] { b } else { a });
         while let Some(at) = small.pop() {
             let weight = weights[at as usize];
@@ -41,14 +43,14 @@ impl Alias {
         Self(cells)
     }
 
-    /// The number that a random number from all of 64 bits chooses.
+    /// The number that a uniformly random word of 64 bits chooses.
     #[inline]
     pub(crate) fn draw(&self, random: u64) -> u64 {
         // The integer part of the product is the cell, its fraction the place within the cell.
         let product = u128::from(random) * self.0.len() as u128;
         let (at, place) = ((product >> 64) as usize, (product >> 32) as u32);
         let Cell { threshold, alias } = self.0[at];
-        // Without a branch, since no processor could predict where it goes. (A full cell is its own alias.)
+        // There is no branch, because no processor could predict it. (A full cell is its own alias.)
         let own = u32::from(place < threshold).wrapping_neg();
         u64::from(at as u32 & own | alias & !own)
     }

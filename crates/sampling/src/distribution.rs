@@ -1,4 +1,4 @@
-//! What can be sampled from: uniform key ranges and weighted ones (alias tables, O(1) per draw).
+//! The distributions to sample from: uniform key ranges and weighted ones (alias tables, O(1) per draw).
 
 use crate::alias::Alias;
 use intendant_core::Key;
@@ -99,7 +99,7 @@ impl Distribution {
     /// The weights of [`Distribution::unigram`], one per count.
     #[must_use]
     pub fn unigram_weights(counts: &[u64], exponent: f64) -> Vec<f64> {
-        // 0 to the power of 0 is 1, but what never occurs is never drawn.
+        // 0 to the power of 0 is 1, but a key that never occurs is never drawn.
         let weight = |count: &u64| if *count == 0 { 0.0 } else { (*count as f64).powf(exponent) };
         counts.iter().map(weight).collect()
     }
@@ -111,7 +111,7 @@ impl Distribution {
         }
     }
 
-    /// The probability of each of [`Distribution::keys`]. As many as there are keys.
+    /// The probability of each of [`Distribution::keys`], in their order.
     #[must_use]
     pub fn probabilities(&self) -> Vec<f64> {
         match &self.0 {
@@ -132,8 +132,9 @@ impl Distribution {
         }
     }
 
-    /// Draws `samples` keys, as so many calls of [`Distribution::draw`] do. (Not generic, so that the loop is
-    /// optimised with this crate: shells around training are not optimised.)
+    /// Draws `samples` keys, as `samples` calls of [`Distribution::draw`] do. (The method is not generic, so
+    /// that the loop is optimised with this crate: the crates of the shell around training are not
+    /// optimised.)
     #[inline(never)]
     pub(crate) fn draw_all(&self, rng: &mut Pcg64Mcg, samples: usize) -> VecDeque<Key> {
         match &self.0 {

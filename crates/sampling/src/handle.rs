@@ -10,20 +10,20 @@ use std::collections::VecDeque;
 pub struct Handle {
     pub(crate) distribution: DistributionId,
     pub(crate) source: Source,
-    /// Keys to move here that are not among the samples: of pools that will be used later.
+    /// Keys to move here that are not among the samples: they belong to pools that will be used later.
     pub(crate) later: Vec<Key>,
 }
 
 /// The source of a handle's samples.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// They are chosen.
+    /// The samples are chosen.
     Chosen(VecDeque<Key>),
-    /// They are chosen; the first `fresh` of them may still be moved to the end, if they are not here.
+    /// The samples are chosen; the first `fresh` of them may still be moved to the end, if they are not here.
     Postponing { keys: VecDeque<Key>, fresh: usize },
-    /// Some are chosen; so many others are to be chosen among the keys that are here.
+    /// Some samples are chosen; `left` others are still to be chosen among the keys that are here.
     Local { chosen: VecDeque<Key>, left: usize, rng: Pcg64Mcg },
-    /// So many are to be chosen among the keys that were pulled lately.
+    /// `left` samples are to be chosen among the keys that were pulled recently.
     Repurposing { left: usize, rng: Pcg64Mcg },
 }
 

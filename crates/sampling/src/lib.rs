@@ -4,9 +4,9 @@
 //! chooses *which* keys [thesis §4.3]. A [`Sampler`] holds the registered distributions, the same on all
 //! nodes. The [`Manager`] of a node serves them: [`Manager::prepare`] is called when a batch is prepared and
 //! returns a [`Handle`], not keys; [`Manager::draw`] takes keys from the handle, in portions if wanted, right
-//! before they are pulled. Between the two the system may bring keys near, or change its mind about them, as
-//! far as the distribution's [`Conformity`] allows. How it does is a [`Scheme`]. [`NearKeys`] are the keys
-//! that a node may draw locally; the node changes them whenever a key comes or goes.
+//! before they are pulled. Between the two calls, the system may move keys to the node, or choose other keys,
+//! as far as the distribution's [`Conformity`] allows. The [`Scheme`] determines how it does so. [`NearKeys`]
+//! are the keys that a node may draw locally; the node changes them whenever a key comes or goes.
 //!
 //! | scheme | L1 conform | L2 bounded | L3 long-term | overall | what is given up |
 //! | --- | --- | --- | --- | --- | --- |
@@ -20,8 +20,8 @@
 //! share of the keys, a key is drawn at one node only: at that node, with uniform π, Q times as often as it
 //! should be, and never at the others. The distance from π (half the sum of absolute differences) is 1 − 1/Q
 //! at each node: with four nodes, three quarters of the probability is on the wrong keys. Over all nodes
-//! together, and if keys move, frequencies approach π, as nearly as the nodes have equal shares of it. The
-//! tests measure it.
+//! together, and if keys move, frequencies approach π: the more equal the nodes' shares of π, the more
+//! closely. The tests measure it.
 //!
 //! This crate has no values, messages or threads, and uses neither the clock nor the randomness of the
 //! operating system.

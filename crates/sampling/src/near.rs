@@ -2,17 +2,18 @@
 //!
 //! A node draws key k with a probability in proportion to π(k) times its part of the key. An alias table
 //! cannot follow parts, which change whenever a key moves or a replica comes or goes, and a node that draws
-//! from π until it finds a key that is here draws N times on N nodes. Here keys lie in *cells*: keys whose
-//! probabilities are within a factor of two of each other, and whose parts are, too. A draw chooses a cell in
-//! proportion to its number of keys and its bounds, then any key of the cell, and accepts it with the
-//! probability of its own weight over the bounds, which is at least a quarter (one half for most keys, whose
-//! parts are the bounds of their groups): rejection sampling, whose cost depends neither on the number of
-//! nodes nor on that of keys.
+//! from π until it finds a key that is here draws N times on N nodes. Here keys lie in *cells*: the
+//! probabilities of a cell's keys are within a factor of two of each other, and so are their parts. A draw
+//! chooses a cell with a probability in proportion to its number of keys and its bounds, and then any key of
+//! the cell. It accepts the key with a probability of the key's own weight over the bounds, which is at least
+//! a quarter (one half for most keys, whose parts are the bounds of their groups). This is rejection
+//! sampling, and its cost depends neither on the number of nodes nor on the number of keys.
 //!
 //! Keys of one class of probabilities are neighbours in one array, in the order of the groups of their parts.
-//! A key that changes its group is exchanged with the key at the border. Draws take no lock: an entry is one
-//! word, so that they see a key with its weight, and a key that is on its way between two groups may be seen
-//! in both or in none. That is as outdated as any answer about where keys are.
+//! A key that changes its group is exchanged with the key at the border. Draws take no lock. An entry is one
+//! word, so that a draw sees a key with its weight. A draw may see a key that moves between two groups in
+//! both groups or in none. Such an answer is no more outdated than any other answer about the location of
+//! keys.
 
 use crate::alias::Alias;
 use crate::{Distribution, DistributionId, Sampler, Scheme};
@@ -24,41 +25,42 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Classes of probabilities, at most: what is less probable than the most probable key by more than this
-/// power of two shares the last class.
+/// Maximum number of classes of probabilities: keys that are less probable than the most probable key by more
+/// than this power of two share the last class.
 const CLASSES_MAX: u32 = 24;
 
 /// The bits of a key's probability, relative to the bound of its class.
 const RELATIVE_BITS: u32 = 24;
 const RELATIVE_MAX: u32 = (1 << RELATIVE_BITS) - 1;
 
-/// The unit of sums of weights: probabilities are 64-bit integers, so that sums do not drift.
+/// The scale of sums of weights: probabilities are 64-bit integers, so that sums do not drift.
 const UNIT: f64 = (1u64 << 48) as f64;
 
-/// How many candidates are drawn before the first of them is used, at most.
+/// Maximum number of candidates that are drawn before the first of them is used.
 const BLOCK: usize = 64;
 
-/// Candidates without an accepted one, after which a draw gives up: keys that are accepted with a
-/// probability of a quarter are missed with one of 10⁻¹⁶.
+/// A draw gives up after this many candidates without an accepted one: if each is accepted with a probability
+/// of a quarter, it gives up with a probability of 10⁻¹⁶.
 const REJECTED_MAX: usize = 128;
 
-/// So many samples are drawn from the cells that a thread has found, even if parts have changed meanwhile.
+/// A thread draws up to this many samples from the cells that it has found, even if parts have changed
+/// meanwhile.
 const OUTDATED_MAX: usize = 256;
 
-/// For so many distributions, a thread keeps the cells that it has found. A thread of a node draws from one
-/// or two; the only thread of a simulation draws from those of all nodes in turn.
+/// A thread keeps the cells that it has found for this many distributions. A thread of a node draws from one
+/// or two distributions; the only thread of a simulation draws from those of all nodes in turn.
 const FOUND: usize = 256;
 
 /// The group of keys that are elsewhere. It lies between the keys of which this node has one part and those
 /// that it owns, because keys come from elsewhere and go there.
 const ELSEWHERE: usize = 1;
 
-/// The keys that a node may draw, of each distribution that is drawn locally ([`Scheme::Local`]).
+/// The keys that a node may draw, for each distribution that is drawn locally ([`Scheme::Local`]).
 #[derive(Debug)]
 pub struct NearKeys(Box<[Option<Near>]>);
 
 impl NearKeys {
-    /// One of `nodes` nodes, which has no key yet.
+    /// The keys of one of `nodes` nodes, which has no key yet.
     ///
     /// # Panics
     /// If there are more than 255 nodes, or none.
@@ -83,8 +85,8 @@ impl NearKeys {
         self.0.iter().flatten().map(|near| near.keys.clone())
     }
 
-    /// The node's part of `key` is `part` from now on, in N-th parts for N nodes. One call at a time for a
-    /// key.
+    /// The node's part of `key` is `part` from now on, in N-th parts for N nodes. Only one thread at a time
+    /// may call this for a key.
     pub fn set(&self, key: Key, part: u32) {
         for near in self.0.iter().flatten().filter(|near| near.keys.contains(&key.0)) {
             near.set(key, part);
@@ -97,8 +99,9 @@ impl NearKeys {
         self.0.iter().flatten().filter_map(move |near| near.part(key))
     }
 
-    /// The probability that a key that is drawn from the distribution is this node's, by parts; `None` if the
-    /// distribution is not drawn locally. The shares of all nodes add up to one.
+    /// The probability that a key that is drawn from the distribution belongs to this node, in proportion to
+    /// the node's part of the key; `None` if the distribution is not drawn locally. The shares of all nodes
+    /// add up to one.
     #[must_use]
     pub fn share(&self, distribution: DistributionId) -> Option<f64> {
         self.of(distribution).map(Near::share)
@@ -109,7 +112,8 @@ impl NearKeys {
     }
 }
 
-/// The numbers of distributions, so that a thread knows whose cells it has found.
+/// Numbers the distributions, so that a thread knows to which distribution the cells belong that it has
+/// found.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// The keys of one distribution.
@@ -121,11 +125,12 @@ pub(crate) struct Near {
     /// How many groups of parts there are.
     groups: usize,
     classes: Box<[Class]>,
-    /// By place. A class has neighbouring places, and so has a group of a class.
+    /// Indexed by place. A class has neighbouring places, and so has a group of a class.
     entries: Box<[AtomicU64]>,
-    /// By class and group, where the group ends.
+    /// The end of each group of each class.
     ends: Box<[AtomicU32]>,
-    /// By key, its place; [`NOWHERE`] if its probability is 0. The lock is held to change places.
+    /// The place of each key; [`NOWHERE`] if its probability is 0. A thread holds the lock while it changes
+    /// places.
     places: Mutex<Box<[u32]>>,
     /// Sum of the probabilities of all keys times their parts.
     weight: AtomicU64,
@@ -149,7 +154,7 @@ struct Class {
 struct Entry {
     /// Its position within the range of keys.
     index: u32,
-    /// Its probability, relative to the bound of its class: of 2²⁴.
+    /// Its probability, relative to the bound of its class, in units of 2⁻²⁴.
     relative: u32,
     part: u8,
 }
@@ -169,18 +174,19 @@ impl Entry {
 /// The cells that have keys, as the draws of a thread see them.
 #[derive(Debug, Default)]
 struct Cells {
-    /// Whose they are, and how often parts had changed.
+    /// The number of their distribution, and how often its parts had changed when the cells were found.
     of: u64,
     changes: u32,
     /// Samples drawn from them.
     drawn: usize,
-    /// Chooses a cell, in proportion to the largest weights of all its keys; `None` if there is no cell.
+    /// Chooses a cell in proportion to its number of keys times their largest weight; `None` if there is no
+    /// cell.
     table: Option<Alias>,
     cells: Vec<Cell>,
     /// Memory for candidates.
     candidates: Vec<Candidate>,
-    /// How many candidates a sample takes, on average: the weights of all keys, if each had the bounds of its
-    /// cell, over those that they have.
+    /// The average number of candidates per sample: the sum of the weights that the keys would have if each
+    /// had the bounds of its cell, over the sum of their actual weights.
     candidates_each: f64,
 }
 
@@ -192,7 +198,7 @@ struct Cell {
     part: u32,
 }
 
-/// Memory of draws.
+/// What a thread remembers between draws.
 #[derive(Debug, Default)]
 struct Found {
     /// By the number of the distribution, modulo [`FOUND`].
@@ -232,7 +238,7 @@ impl Near {
                 entries.push(AtomicU64::new(entry.pack()));
             }
         }
-        // One part; elsewhere; then all parts, and less of them by powers of two, down to two.
+        // The groups are: one part; elsewhere; then all parts, and fewer parts by powers of two, down to two.
         let groups = 3 + (nodes / 2).max(1).ilog2() as usize;
         let class_end = |class: usize| classes.get(class + 1).map_or(entries.len() as u32, |next| next.start);
         let end =
@@ -272,7 +278,7 @@ impl Near {
         }
     }
 
-    /// Where a group of a class ends.
+    /// The end of a group of a class.
     #[inline]
     fn end(&self, class: usize, group: usize) -> &AtomicU32 {
         &self.ends[class * self.groups + group]
@@ -303,7 +309,7 @@ impl Near {
         let (mut group, target) = (self.group(entry.part), self.group(part));
         while group != target {
             let (border, other) = if group < target {
-                // The last of the group becomes the first of the next one.
+                // The last place of the group becomes the first place of the next group.
                 let border = end(group).load(Ordering::Relaxed) - 1;
                 (border, group + 1)
             } else {
@@ -342,9 +348,9 @@ impl Near {
         self.weight.load(Ordering::Relaxed) as f64 / (UNIT * f64::from(self.nodes))
     }
 
-    /// Makes sure that `found` has the cells of this distribution that have keys, as they are, or were
-    /// [`OUTDATED_MAX`] samples ago if the draw `goes_on`: if the thread's last draw was from this
-    /// distribution, too.
+    /// Makes sure that `found` has the cells of this distribution that have keys. The cells are current or,
+    /// if the draw `goes_on`, at most [`OUTDATED_MAX`] samples old. A draw goes on if the thread's last draw
+    /// was from this distribution, too.
     fn find_cells(&self, found: &mut Cells, goes_on: bool) {
         // Relaxed: see `set`.
         let changes = self.changes.load(Ordering::Relaxed);
@@ -352,7 +358,7 @@ impl Near {
             if !goes_on {
                 found.drawn = 0;
             }
-            // No cell yields a sample: then the next change counts.
+            // If there is no cell, there are no samples: then the next change counts.
             let is_young = goes_on && found.table.is_some() && found.drawn < OUTDATED_MAX;
             if found.changes == changes || is_young {
                 return;
@@ -381,8 +387,8 @@ impl Near {
         (found.of, found.changes, found.drawn) = (self.number, changes, 0);
     }
 
-    /// Appends samples to `keys`, `samples` of them or fewer: fewer if no key is here, or nearly none of any
-    /// probability.
+    /// Appends up to `samples` samples to `keys`. There are fewer if no key is here, or only keys of nearly
+    /// no probability.
     #[inline(never)]
     pub(crate) fn draw(&self, rng: &mut Pcg64Mcg, samples: usize, keys: &mut Vec<Key>) {
         CELLS.with_borrow_mut(|Found { cells, last }| {
@@ -398,10 +404,11 @@ impl Near {
                 && let Some(table) = &found.table
             {
                 let wanted = end - keys.len();
-                // Keys that are accepted beyond those that are wanted are thrown away.
+                // Accepted keys beyond the wanted number are thrown away.
                 let count = (wanted as f64 * found.candidates_each) as usize;
                 let count = count.clamp(wanted.min(BLOCK), BLOCK);
-                // First all places, then all entries: these come from memory, and none waits for another one.
+                // The loop first chooses all places, and then loads all entries: these come from memory, and
+                // no load waits for another one.
                 found.candidates.clear();
                 found.candidates.extend((0..count).map(|_| {
                     let cell = found.cells[table.draw(rng.next_u64()) as usize];
@@ -413,7 +420,7 @@ impl Near {
                     let word = self.entries[candidate.place as usize].load(Ordering::Relaxed);
                     let entry = Entry::unpack(word);
                     keys[next] = Key(self.keys.start + u64::from(entry.index));
-                    // Without a branch, since no processor could predict where it goes.
+                    // There is no branch, because no processor could predict it.
                     next += usize::from(candidate.accepts(entry));
                 }
                 let accepted = next - (end - wanted);

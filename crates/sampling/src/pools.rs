@@ -2,9 +2,9 @@
 //!
 //! A pool is *made* (its keys are drawn, and are to be moved to this node), *waits* in a queue, and is
 //! *used*: its keys are drawn in a random order, then in another one, U times in all. A pool should be made
-//! early enough for its keys to be here when it is used. How long that takes is watched: a pool has arrived
-//! when nearly all of its keys were seen here. The source leaves pools to a background thread; here they are
-//! made when samples are prepared, which happens ahead of their use anyway, on the thread that prepares them.
+//! early enough for its keys to be here when it is used. The node measures how long that takes: a pool has
+//! arrived when nearly all of its keys were seen here. In the source, a background thread makes pools. Here,
+//! the thread that prepares samples makes them, which happens ahead of their use anyway.
 
 use crate::{Distribution, Locality, Pooling};
 use intendant_core::{Key, Tick, random};
@@ -13,12 +13,12 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 
-/// Pools that may wait. Each is some kilobytes; if that many are too few, the network does not keep up
-/// anyway.
+/// Maximum number of waiting pools. Each takes some kilobytes; if this many are too few, the network does not
+/// keep up anyway.
 const WAITING_MAX: usize = 16;
 
-/// A pool has arrived when all but one in so many of its keys were seen here: some may be wanted elsewhere,
-/// again and again.
+/// A pool has arrived when all but one in this many of its keys were seen here: other nodes may want some of
+/// them again and again.
 const ARRIVED_ALL_BUT: usize = 16;
 
 /// Keys that were drawn together.
@@ -28,11 +28,11 @@ struct Pool {
     pass: u32,
     next: usize,
     made: Tick,
-    /// Keys that were not seen here yet; empty if no worker waits for the pool to arrive any more.
+    /// Keys that were not seen here yet; empty once the pool has arrived.
     unseen: Vec<Key>,
 }
 
-/// Numbers of a node's pools, for reports.
+/// Counts of a node's pools, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolCounts {
     pub(crate) made: u64,
@@ -46,15 +46,15 @@ pub(crate) struct Pools {
     /// Names the randomness of this node and distribution.
     stream: u64,
     rng: Pcg64Mcg,
-    /// The first is in use.
+    /// The first pool is in use.
     pools: VecDeque<Pool>,
     counts: PoolCounts,
     /// Samples taken so far.
     taken: u64,
-    /// When the first use of the last two pools was, and how many samples had been taken by then; the older
-    /// one first.
+    /// When the last two pools were first used, and how many samples had been taken by then. The older pool
+    /// is first.
     opened: [(Tick, u64); 2],
-    /// How long pools took to arrive, in µs: an average in which the latest counts half.
+    /// How long pools took to arrive, in µs: an average in which the latest pool counts half.
     arrival_us: Option<f64>,
 }
 
@@ -98,8 +98,8 @@ impl Pools {
         }
     }
 
-    /// How many unused samples should be ready: what is used in twice the time that a pool takes to arrive,
-    /// and not less than what is asked for at once.
+    /// How many unused samples should be ready: as many as are used in twice the time that a pool takes to
+    /// arrive, and at least as many as one call asks for.
     fn wanted(&self, samples: usize, now: Tick) -> f64 {
         let (since, taken) = self.opened[0];
         let elapsed_us = now.0.saturating_sub(since.0).max(1) as f64;
@@ -107,7 +107,7 @@ impl Pools {
         (2.0 * self.arrival_us.unwrap_or(0.0) * per_us).max(samples as f64)
     }
 
-    /// Looks which keys have arrived, and learns how long it took.
+    /// Checks which keys have arrived, and learns how long it took.
     fn watch(&mut self, place: &impl Locality, now: Tick) {
         for pool in &mut self.pools {
             if pool.unseen.is_empty() {
@@ -123,7 +123,7 @@ impl Pools {
 
     fn next(&mut self, now: Tick, near: &mut Vec<Key>) -> Key {
         if self.pools.is_empty() {
-            // The first one cannot be early.
+            // The first pool cannot be made early.
             self.counts.late += u64::from(self.counts.made > 0);
             self.make(now, near);
         }
@@ -139,7 +139,7 @@ impl Pools {
         pool.next += 1;
         if pool.left(self.pooling) == 0 {
             if !pool.unseen.is_empty() {
-                // It took at least as long.
+                // The pool took at least this long to arrive.
                 learn(&mut self.arrival_us, pool.made, now);
             }
             self.pools.pop_front();

@@ -1,13 +1,13 @@
-//! Direct-access repurposing: the keys that a node pulled lately [thesis §4.3.2].
+//! Direct-access repurposing: the keys that a node pulled recently [thesis §4.3.2].
 
 use intendant_core::Key;
 use rand::{Rng, RngExt};
 use std::ops::Range;
 
-/// Keys that are remembered: those of some batches, which are still here, most likely.
+/// Number of keys that are remembered: those of some batches, which are most likely still here.
 const REMEMBERED: usize = 1_024;
 
-/// The latest keys of a range that were pulled, each as often as it was.
+/// The latest pulled keys of a range, each as often as it was pulled.
 pub(crate) struct Recent {
     range: Range<u64>,
     keys: Vec<Key>,
@@ -31,7 +31,7 @@ impl Recent {
         }
     }
 
-    /// One of them, if there is any.
+    /// One of these keys, if there is any.
     pub(crate) fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Option<Key> {
         if self.keys.is_empty() { None } else { Some(self.keys[rng.random_range(0..self.keys.len())]) }
     }

@@ -37,7 +37,7 @@ pub enum SampleError {
     },
 }
 
-/// A scheme that was named does not offer the level that was asked for.
+/// A named scheme does not offer the requested level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{scheme} sampling is {offered}, not {asked}: ask for {offered}, or leave the scheme to the system")]
 pub struct SchemeError {
@@ -133,7 +133,7 @@ impl Sampler {
         self.registered.len()
     }
 
-    /// Whether nothing is ever sampled.
+    /// Whether no distribution is registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.registered.is_empty()
@@ -178,7 +178,7 @@ impl Sampler {
         })
     }
 
-    /// The same with other pools, for the schemes that have pools.
+    /// The same distributions with other pools, for the schemes that have pools.
     #[must_use]
     pub fn pooling(&self, pooling: Pooling) -> Self {
         self.change(|entry| Registered { scheme: entry.scheme.with_pooling(pooling), ..entry.clone() })
@@ -207,7 +207,7 @@ impl Sampler {
         self.registered.iter().map(|entry| (entry.level, entry.scheme))
     }
 
-    /// Into how many portions handles should be divided: the most that a scheme asks for
+    /// The number of portions into which handles should be divided: the largest number that a scheme asks for
     /// ([`Scheme::portions`]).
     #[must_use]
     pub fn portions(&self) -> NonZeroU32 {

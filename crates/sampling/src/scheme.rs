@@ -13,13 +13,13 @@ pub enum Conformity {
     /// L1: every sample is drawn from π, independently of all others.
     Conform,
     /// L2: every sample has π's probabilities; it depends on a bounded number of earlier samples of its node,
-    /// on no others.
+    /// and on no others.
     Bounded,
     /// L3: the relative frequencies at each node approach π in the long run.
     LongTerm,
-    /// L3 of all nodes together: the relative frequencies of the samples of the whole cluster approach π in
-    /// the long run. Each node draws the keys that it has, so the frequencies at a node depend on them. Not a
-    /// level of the source.
+    /// L3 for all nodes together: the relative frequencies of the samples of the whole cluster approach π in
+    /// the long run. Each node draws the keys that it has, so the frequencies at a node depend on these keys.
+    /// The source does not have this level.
     Overall,
     /// L4: no promise.
     NonConform,
@@ -65,16 +65,16 @@ impl FromStr for Conformity {
 /// The size of pools and how often their keys are used: G and U of [thesis §4.3.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooling {
-    /// G: keys of a pool. The larger, the further apart are the uses of a key.
+    /// G: keys of a pool. The larger G, the further apart the uses of a key.
     pub keys: NonZeroU32,
-    /// U: how often each key of a pool is used. The larger, the fewer keys are moved, and the more samples
-    /// are alike.
+    /// U: how often each key of a pool is used. The larger U, the fewer keys are moved, and the more samples
+    /// are equal.
     pub uses: NonZeroU32,
 }
 
 impl Pooling {
-    /// What the source uses if nothing is known of a task: pools of 250 keys that are used 16 times [thesis
-    /// §4.4.1].
+    /// The pools that the source uses if nothing is known of a task: pools of 250 keys that are used 16 times
+    /// [thesis §4.4.1].
     pub const DEFAULT: Self =
         Self { keys: NonZeroU32::new(250).unwrap(), uses: NonZeroU32::new(16).unwrap() };
 
@@ -96,15 +96,15 @@ impl Default for Pooling {
 pub enum Scheme {
     /// Independent draws, fixed when they are prepared, and replayed by the same stream.
     Independent,
-    /// Independent draws into pools that a node's workers share; each pool is traversed U times, in another
-    /// random order each time. Pools are moved to the node before they are needed.
+    /// Independent draws into pools that a node's workers share; each pool is traversed U times, each time in
+    /// a new random order. Pools are moved to the node before they are needed.
     Reuse(Pooling),
     /// As [`Scheme::Reuse`], but a sample that is not here when its turn comes is moved to the end of its
     /// handle, once.
     Postponing(Pooling),
-    /// Only keys that are here already, as far as a few attempts find some.
+    /// Only keys that are already here, if a few attempts find any.
     Local,
-    /// Keys that this node pulled lately for other reasons.
+    /// Keys that this node pulled recently for other reasons.
     Repurposing,
 }
 
@@ -132,8 +132,8 @@ impl Scheme {
         }
     }
 
-    /// Into how many portions the samples of a handle should be divided. Postponing helps only between two of
-    /// them.
+    /// The number of portions into which the samples of a handle should be divided. Postponing helps only
+    /// between two portions.
     #[must_use]
     pub const fn portions(self) -> NonZeroU32 {
         match self {
@@ -162,7 +162,7 @@ impl Scheme {
     }
 }
 
-/// Its name, without the pools.
+/// Writes the name, without the pools.
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -175,7 +175,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// From its name, with default pools.
+/// Reads a scheme from its name, with default pools.
 impl FromStr for Scheme {
     type Err = UnknownName;
 

@@ -4,47 +4,47 @@
 //! faster to move keys, would draw the few keys that it has again and again. So a node estimates the
 //! probability M that it accepts a draw from π: it looks at many draws to find one that is local, and counts
 //! them. If M is below 1/N, the node draws only the fraction N·M of its samples locally. The others are
-//! independent draws, chosen and announced ahead, wherever they are. Then no key is drawn locally more often
-//! than π says. A node that keeps its keys by weight knows its share ([`crate::NearKeys::share`]), and
+//! independent draws, chosen and announced ahead, wherever their keys are. Then no key is drawn locally more
+//! often than π says. A node that keeps its keys by weight knows its share ([`crate::NearKeys::share`]), and
 //! estimates nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Draws after which older ones count half: at least so many, and so many per node. One of N draws is
-/// accepted, so the estimate of n draws has a relative standard deviation of √(N/n): at most 3.2 % right
-/// after older draws were halved, a third of the tolerance, and at most 8.8 % when the first draws are used
-/// ([decision 15](../../../docs/decisions/0015-local-samples.md)).
+/// Draws after which older draws count half: the larger of [`MEMORY`] and [`MEMORY_PER_NODE`] times the
+/// number of nodes. One of N draws is accepted, so the estimate of n draws has a relative standard deviation
+/// of √(N/n): at most 3.2 % immediately after older draws were halved, a third of the tolerance, and at most
+/// 8.8 % when the first draws are used ([decision 15](../../../docs/decisions/0015-local-samples.md)).
 const MEMORY: u32 = 1 << 13;
 const MEMORY_PER_NODE: u32 = 1 << 11;
 
-/// By how much a key may be drawn too often: the estimate fluctuates, and so does what a node has.
+/// The factor by which a key may be drawn too often: the estimate fluctuates, and so does the node's share.
 const TOLERANCE: f64 = 1.1;
 
 fn memory(nodes: u32) -> u32 {
     MEMORY.max(nodes.saturating_mul(MEMORY_PER_NODE))
 }
 
-/// Draws at which a node looked.
+/// Counts of the draws that a node has looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Looks {
-    /// All of them.
+    /// All draws.
     pub(crate) all: u32,
     /// Draws that the node accepted.
     pub(crate) accepted: u32,
 }
 
-/// The share of a distribution that a node owns, as estimated.
+/// The estimated share of a distribution that a node owns.
 #[derive(Debug, Default)]
 pub(crate) struct Share(AtomicU64);
 
 impl Share {
     fn looks(&self) -> Looks {
-        // Relaxed: the two numbers are one, and nothing else depends on them.
+        // Relaxed: the two numbers are one word, and nothing else depends on them.
         let both = self.0.load(Ordering::Relaxed);
         Looks { all: (both >> 32) as u32, accepted: both as u32 }
     }
 
-    /// Adds draws of one of `nodes` nodes. Those that another thread adds at the same time may be lost.
+    /// Adds draws of one of `nodes` nodes. Draws that another thread adds at the same time may be lost.
     pub(crate) fn record(&self, looks: Looks, nodes: u32) {
         let Looks { mut all, mut accepted } = self.looks();
         all = all.saturating_add(looks.all);
@@ -58,7 +58,7 @@ impl Share {
     /// The fraction of samples that one of `nodes` nodes should not draw locally.
     pub(crate) fn elsewhere(&self, nodes: u32) -> f64 {
         let Looks { all, accepted } = self.looks();
-        // Until there is an estimate, the node owns its share.
+        // Until there is an estimate, the node assumes that it owns its share.
         if all < memory(nodes) / 16 {
             return 0.0;
         }
@@ -109,7 +109,7 @@ mod tests {
             let (share, mut rng) = (Share::default(), Pcg64Mcg::seed_from_u64(nodes.into()));
             let (mut sum, steps) = (0.0, 2000);
             for _ in 0..steps {
-                // What it takes to find some samples.
+                // The number of draws that it takes to find some samples.
                 let all = 16 * nodes;
                 let accepted = (0..all).filter(|_| rng.random_ratio(1, nodes)).count() as u32;
                 share.record(Looks { all, accepted }, nodes);

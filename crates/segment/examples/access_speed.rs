@@ -1,4 +1,4 @@
-//! Accesses to slots beside a plain copy of as many bytes, by one thread, on memory in the cache.
+//! Measures accesses to slots next to a plain copy of as many bytes, by one thread, on memory in the cache.
 //!
 //! `cargo run --release -p intendant-segment --example access_speed -- [ROUNDS]`
 #![allow(clippy::print_stdout, reason = "its output is what this program is for")]
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 const INCARNATION: u64 = 1;
 const KEY: u64 = 2;
-/// The fastest of so many repetitions: what other programs did meanwhile only adds.
+/// The result is the fastest of this many repetitions, because other programs can only add time.
 const REPETITIONS: usize = 15;
 
 fn main() -> Result<(), Box<dyn Error>> {

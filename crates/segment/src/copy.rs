@@ -1,7 +1,7 @@
 //! Copies between words and plain memory.
 //!
-//! A copy of relaxed loads moves 8 bytes per instruction: the compiler joins no atomic accesses. On x86-64,
-//! the instructions are written out here, and move 16 bytes each.
+//! A copy by relaxed loads moves 8 bytes per instruction, because the compiler does not merge atomic
+//! accesses. On x86-64, this module contains the instructions in assembly, which move 16 bytes each.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,17 +9,18 @@ const WORD_BYTES: usize = 8;
 const LINE_WORDS: usize = 8;
 const LINE_BYTES: usize = LINE_WORDS * WORD_BYTES;
 
-/// From so many cache lines on, [`store_long`] writes past the caches. Lines that another core has
-/// read are in its cache, and a core that writes to its own cache must take them from there, one after the
-/// other: of 64 KiB in a ring of 256 KiB, that took 8 to 38 µs, depending on how far the cores are from each
-/// other, and 2 to 5 µs past the caches. The reader then waits for memory in place of the writer's cache, 6
-/// to 8 µs in place of 5 to 7. Fewer lines are on their way together.
+/// From this many cache lines on, [`store_long`] bypasses the caches. Lines that another core has read are in
+/// that core's cache, and a core that writes to its own cache must take them from there, one after the other.
+/// For 64 KiB in a ring of 256 KiB, that took 8 to 38 µs, depending on how far the cores are from each other;
+/// bypassing the caches took 2 to 5 µs. The reader then waits for memory instead of the writer's cache, 6 to
+/// 8 µs instead of 5 to 7. If there are fewer lines, their transfers overlap.
 const STREAMED_LINES_MIN: usize = 32;
 
-/// How far [`load_ahead`] asks for lines ahead: memory answers in the time of so many.
+/// How many lines ahead [`load_ahead`] prefetches: memory answers in the time that the copy of this many
+/// lines takes.
 const PREFETCH_LINES: usize = 16;
 
-/// Copies words to as many bytes, in the byte order of the machine.
+/// Copies words to bytes, in the byte order of the machine.
 ///
 /// # Panics
 /// If there are not 8 bytes per word.
@@ -36,7 +37,7 @@ pub(crate) fn load(words: &[AtomicU64], into: &mut [u8]) {
     }
 }
 
-/// Copies words to bytes, as far as there are any: the last word may have more.
+/// Copies words until `into` is full: it may end within the last word.
 #[inline(always)]
 pub(crate) fn load_some(words: &[AtomicU64], into: &mut [u8]) {
     let (into_lines, rest) = into.as_chunks_mut::<LINE_BYTES>();
@@ -53,7 +54,7 @@ pub(crate) fn load_some(words: &[AtomicU64], into: &mut [u8]) {
     }
 }
 
-/// Copies bytes to as many words, in the byte order of the machine.
+/// Copies bytes to words, in the byte order of the machine.
 ///
 /// # Panics
 /// If there are not 8 bytes per word.
@@ -70,7 +71,7 @@ pub(crate) fn store(words: &[AtomicU64], from: &[u8]) {
     }
 }
 
-/// As [`load`], for runs that may be long and written by another core: asks for lines ahead.
+/// As [`load`], for runs that may be long and written by another core: prefetches lines.
 ///
 /// # Panics
 /// As [`load`].
@@ -86,7 +87,7 @@ pub(crate) fn load_ahead(words: &[AtomicU64], into: &mut [u8]) {
     load(rest, into_rest);
 }
 
-/// As [`store`], and past the caches if there are many words, on processors that can do so.
+/// As [`store`], but bypasses the caches if there are many words, on processors that can do so.
 ///
 /// # Panics
 /// As [`store`].
@@ -102,10 +103,10 @@ pub(crate) fn store_long(words: &[AtomicU64], from: &[u8]) {
     store(rest, from_rest);
 }
 
-/// Copies words to as many others.
+/// Copies words to equally many other words.
 ///
 /// # Panics
-/// If there are not as many.
+/// If their numbers differ.
 #[inline(always)]
 pub(crate) fn copy(to: &[AtomicU64], from: &[AtomicU64]) {
     assert_eq!(to.len(), from.len(), "as many words");
@@ -119,7 +120,7 @@ pub(crate) fn copy(to: &[AtomicU64], from: &[AtomicU64]) {
     }
 }
 
-/// Asks for the cache line at `at`. Any address is fine, mapped or not.
+/// Prefetches the cache line at `at`. Any address is allowed, mapped or not.
 #[inline(always)]
 fn prefetch(at: *const AtomicU64) {
     #[cfg(target_arch = "x86_64")]
@@ -131,7 +132,8 @@ fn prefetch(at: *const AtomicU64) {
     let _ = at;
 }
 
-/// Writes as many lines as there are of both, each word by a relaxed store that bypasses the caches.
+/// Copies lines until `lines` or `from` ends. It writes each word by a relaxed store that bypasses the
+/// caches.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn stream(lines: &[[AtomicU64; LINE_WORDS]], from: &[[u8; LINE_BYTES]]) {
     let count = lines.len().min(from.len());
@@ -140,11 +142,11 @@ fn stream(lines: &[[AtomicU64; LINE_WORDS]], from: &[[u8; LINE_BYTES]]) {
     }
     // SAFETY: the loop reads `count` lines from `from` and writes `count` lines to `lines`, which have as
     // many; the words may be written, because they are atomic. Each `movnti` stores a word of 8 bytes at an
-    // address that is a multiple of 8, which is one step for all other cores. It may become visible
-    // before stores that precede it, and later than stores that follow it. The first `sfence` makes those
-    // that precede this block visible before (the odd sequence of a mirror), the second one makes the words
-    // visible before those that follow it. So to others, the block is a row of relaxed stores. Neither the
-    // stack nor other memory is used.
+    // address that is a multiple of 8, which is one step for all other cores. It may become visible before
+    // stores that precede it, and later than stores that follow it. The first `sfence` makes the stores that
+    // precede this block (the odd sequence of a mirror) visible before the words. The second one makes the
+    // words visible before the stores that follow the block. So to other cores, the block is a sequence of
+    // relaxed stores. It uses neither the stack nor other memory.
     unsafe {
         std::arch::asm!(
             "sfence",
@@ -182,7 +184,7 @@ fn stream(lines: &[[AtomicU64; LINE_WORDS]], from: &[[u8; LINE_BYTES]]) {
     }
 }
 
-/// Other processors write through their caches.
+/// On other processors, the stores go to the caches.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn stream(lines: &[[AtomicU64; LINE_WORDS]], from: &[[u8; LINE_BYTES]]) {
     lines.iter().zip(from).for_each(|(line, bytes)| store_line(line, bytes));
@@ -218,12 +220,13 @@ mod line {
 
     #[inline(always)]
     pub(super) fn load_line(line: &[AtomicU64; LINE_WORDS], bytes: &mut [u8; LINE_BYTES]) {
-        // SAFETY: both are 64 valid bytes, and `bytes` is no other thread's. To the compiler, the block may
-        // be eight relaxed loads of the words; it assumes nothing of what they find. The processor keeps
-        // these loads in order with those of other instructions, as it does with all loads of memory that
-        // is written back. Vendors promise that it moves aligned 16 bytes at once. Of a line that begins at
-        // an odd word they promise nothing, although no word crosses a line of the cache: no caller relies
-        // on whole words there, as checksums, sequence counts or positions tell what may be used.
+        // SAFETY: both are 64 valid bytes, and no other thread has access to `bytes`. To the compiler, the
+        // block may be eight relaxed loads of the words; it assumes nothing about the values that they read.
+        // The processor keeps these loads in order with those of other instructions, as it does with all
+        // loads of memory that is written back. Vendors promise that it moves aligned 16 bytes at once. They
+        // promise nothing for a line that begins at an odd word, although no word crosses a cache line. No
+        // caller relies on whole words there: checksums, sequence counts or positions tell which words may be
+        // used.
         unsafe { move_line!(line.as_ptr(), bytes.as_mut_ptr()) }
     }
 

@@ -9,13 +9,13 @@ pub enum SegmentError {
     /// A segment of no words.
     #[error("a segment of 0 words was asked for: ask for at least 1")]
     Empty,
-    /// More words than addresses exist for.
+    /// More words than a process can address.
     #[error("a segment of {words} words was asked for, which is more than a process can address")]
     TooLong {
         /// Words that were asked for.
         words: usize,
     },
-    /// More bytes than can be had.
+    /// More bytes than are available.
     #[error("a segment of {bytes} bytes does not fit: {limit} leaves {available} bytes")]
     Memory {
         /// Bytes of the segment.
@@ -56,7 +56,7 @@ pub enum SegmentError {
         action: &'static str,
         /// Bytes of the segment.
         bytes: u64,
-        /// Why not.
+        /// Why it refused.
         source: io::Error,
     },
 }

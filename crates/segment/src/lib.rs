@@ -5,8 +5,8 @@
 //! value that was written while it was read. [`mirror`] has places for values that a process keeps elsewhere.
 //! [`passing`] sends a segment's descriptor to another process, and [`memory`] tells how much memory is left.
 //!
-//! Absent on purpose: layouts (the caller says at which word a slot begins), operations between segments, and
-//! waiting.
+//! The crate intentionally has no layouts (the caller says at which word a slot begins), no operations
+//! between segments, and no waiting.
 //!
 //! All `unsafe` code of the crate is in `segment` and `copy`; each block names the invariant it relies on. No
 //! reference to plain memory of a segment exists, only references to atomic words: values are copied out,

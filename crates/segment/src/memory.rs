@@ -1,16 +1,16 @@
-//! How much memory this process can still have: in the machine, and in every control group around it.
+//! How much memory this process can still get: in the machine, and in every control group around it.
 
 use crate::SegmentError;
 use std::path::Path;
 
 /// Checks that `bytes` more of memory are free: in the machine, and in every control group around this
-/// process. What the system does not tell does not limit.
+/// process. A limit that the system does not report does not count.
 pub(crate) fn check(bytes: u64) -> Result<(), SegmentError> {
     let Some((available, limit)) = free(Path::new("/")) else { return Ok(()) };
     if bytes > available { Err(SegmentError::Memory { bytes, available, limit }) } else { Ok(()) }
 }
 
-/// Checks that memory which another process has already does not exceed the machine.
+/// Checks that memory that another process already has does not exceed the memory of the machine.
 pub(crate) fn check_total(bytes: u64) -> Result<(), SegmentError> {
     let Some(available) = meminfo(Path::new("/"), "MemTotal") else { return Ok(()) };
     let limit = "the memory of this machine".to_owned();
@@ -18,7 +18,8 @@ pub(crate) fn check_total(bytes: u64) -> Result<(), SegmentError> {
 }
 
 /// Bytes that the tightest limit leaves, and its name, according to the files below `root`, which is `/`
-/// outside of tests; `None` if nothing is known. Swap counts: all memory that is asked for here can go there.
+/// outside of tests; `None` if nothing is known. Swap space counts, because all memory that this crate asks
+/// for can be swapped out.
 #[must_use]
 pub fn free(root: &Path) -> Option<(u64, String)> {
     let swap = meminfo(root, "SwapFree").unwrap_or(0);
@@ -46,7 +47,8 @@ pub fn free(root: &Path) -> Option<(u64, String)> {
     least
 }
 
-/// Bytes that a control group may still use. Files that it has cached give way.
+/// Bytes that a control group may still use. Files that it has cached do not count, because the system can
+/// evict them.
 fn group_free(folder: &Path, unified: bool) -> Option<u64> {
     let (most, used, cached) = if unified {
         ("memory.max", "memory.current", "inactive_file")

@@ -1,15 +1,17 @@
 //! Mirrors: values that a process keeps elsewhere, copied to places where other processes read them.
 //!
-//! A place begins at a multiple of 8 words with a header of [`HEADER`] words; the value follows. It has the
-//! value of one key, or of none. Its writer holds a lock of its own (a latch) for the value and the place
-//! together, so that the place changes with the value. Readers hold nothing. They detect by a sequence lock
-//! [Boehm 2012] that the place was written meanwhile, and by the key that it has another value.
+//! A place begins at a multiple of 8 words with a header of [`HEADER`] words; the value follows. A place has
+//! the value of one key, or of none. Its writer holds a lock of its own (a latch) for the value and the place
+//! together, so that the place changes with the value. Readers take no lock. A sequence lock [Boehm 2012]
+//! tells them that the place was written meanwhile, and the key tells them that it has the value of another
+//! key.
 //!
-//! A mirror costs its writer a copy per write, and the writer does not learn whether it is read. So it is
-//! *lent* a number of writes: after as many, the mirror ends by itself, until the value is asked for again.
+//! A mirror costs its writer a copy per write, and the writer does not learn whether the mirror is read. So a
+//! mirror is *lent* a number of writes. After that many writes, it ends by itself, until a node asks for the
+//! value again.
 //!
-//! Readers have a [`View`]: the writer's memory, to be read only. Keys are numbers below `u64::MAX`, which
-//! marks a place without a value.
+//! Readers have a [`View`], which gives read-only access to the writer's memory. Keys are numbers below
+//! `u64::MAX`, which marks a place without a value.
 
 use crate::segment::{Segment, View};
 use crate::sync::{Ordering, fence};
@@ -51,8 +53,8 @@ pub const fn words(bytes: usize) -> usize {
 pub enum Rewritten {
     /// The mirror has the new value.
     Mirrored,
-    /// There is no mirror of the key: another key has taken its place, or this was the last write that it was
-    /// lent.
+    /// There is no mirror of the key: another key has taken its place, or no write is left of those that it
+    /// was lent.
     Ended,
 }
 
@@ -118,8 +120,8 @@ pub fn withdraw(segment: &Segment, at: usize, key: u64) {
     }
 }
 
-/// Reads the value of `key` if it is mirrored. Returns whether it was read; if not, what is in `value` has no
-/// meaning.
+/// Reads the value of `key` if it is mirrored. Returns whether it was read; if not, the contents of `value`
+/// have no meaning.
 ///
 /// # Panics
 /// If the place is not within the segment.
@@ -147,7 +149,7 @@ pub fn read(view: &View, at: usize, key: u64, value: &mut [u8]) -> bool {
             }
         }
         attempts += 1;
-        // A writer that lost its core, or ended, leaves an odd sequence.
+        // A writer that loses its core, or terminates, leaves an odd sequence.
         if attempts == ATTEMPTS {
             return false;
         }

@@ -1,8 +1,8 @@
 //! Sending the descriptors of segments to other processes, over Unix sockets.
 //!
-//! Descriptors go with bytes: a reader that does not ask for descriptors closes them. Who may
-//! have the memory, and what the bytes say, is for the caller to decide; what arrives is checked by
-//! [`Segment::open`](crate::Segment::open).
+//! Descriptors are sent along with bytes: a reader that does not ask for descriptors closes them. The caller
+//! decides which processes may have the memory, and what the bytes mean.
+//! [`Segment::open`](crate::Segment::open) checks the descriptors that arrive.
 
 use rustix::cmsg_space;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -14,10 +14,10 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Descriptors that one message can take along.
+/// Maximum number of descriptors in one message.
 pub const DESCRIPTORS_MAX: usize = 2;
 
-/// What a socket has brought.
+/// What arrived at a socket.
 #[derive(Debug)]
 pub struct Received {
     /// Bytes that were written to the buffer. 0: the other end is closed, or has sent an empty packet.

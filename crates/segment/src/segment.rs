@@ -13,23 +13,24 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Words per cache line. A segment has a multiple of it, aligned to a line.
+/// Words per cache line. The number of words of a segment is a multiple of this number, and a segment is
+/// aligned to a line.
 const LINE_WORDS: usize = 8;
 const WORD_BYTES: usize = 8;
 const LINE_BYTES: usize = LINE_WORDS * WORD_BYTES;
 
-/// Magic number of tmpfs, of which memfd files are. Memory of huge pages is of another file system: a page of
-/// it that the machine lacks kills the process that touches it.
+/// Magic number of tmpfs, to which memfd files belong. Memory of huge pages belongs to another file system:
+/// if the machine lacks a page of it, the process that touches the page is killed.
 const TMPFS_MAGIC: i128 = 0x0102_1994;
 
 /// Memory of a whole number of cache lines, counted in words of 8 bytes (`u64`, in the byte order of the
-/// machine). Any thread, any process that has the descriptor, and any network card that was told of the
-/// memory may read and write any word at any time.
+/// machine). Any thread, any process that has the descriptor, and any network card with which the memory is
+/// registered may read and write any word at any time.
 ///
-/// Cheap to clone: clones are the same memory, which is released when the last of them is dropped.
+/// Cheap to clone: clones share the same memory, which is released when the last of them is dropped.
 #[derive(Clone)]
 pub struct Segment {
-    /// Of `memory`, which keeps it valid.
+    /// Points into `memory`, which keeps it valid.
     words: NonNull<AtomicU64>,
     count: usize,
     memory: Arc<Memory>,
@@ -39,7 +40,7 @@ pub struct Segment {
 struct Memory {
     at: NonNull<AtomicU64>,
     bytes: usize,
-    /// Of a mapping; memory without one is from the allocator.
+    /// The descriptor of a mapping; memory without a descriptor is from the allocator.
     fd: Option<OwnedFd>,
 }
 
@@ -87,8 +88,8 @@ impl Segment {
     /// It is a memfd: it has no name in any file system and ends with the last descriptor and mapping of it.
     /// It is sealed against growing and shrinking, so that no process can take mapped words away.
     ///
-    /// All of the memory is taken at once, so that a lack of it is an error here and does not kill the
-    /// process that first writes to it.
+    /// This call takes all of the memory at once, so that a lack of memory is an error here and does not kill
+    /// the process that first writes to it.
     ///
     /// # Errors
     /// If `words` is 0 or more than the machine, or a control group around this process, has left, or if the
@@ -97,7 +98,7 @@ impl Segment {
         Self::make(words, SealFlags::empty())
     }
 
-    /// Shared memory with seals of its own, which do not affect the mapping that is returned.
+    /// Shared memory with the additional seals `seals`, which do not affect the returned mapping.
     fn make(words: usize, seals: SealFlags) -> Result<Self, SegmentError> {
         let bytes = layout(words)?.size();
         memory::check(bytes as u64)?;
@@ -117,8 +118,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// As [`Self::shared`], for memory that only this process writes: others can map it to read it, by
-    /// [`View::open`], and in no other way.
+    /// As [`Self::shared`], for memory that only this process writes: other processes can map it only for
+    /// reading, by [`View::open`].
     ///
     /// # Errors
     /// As [`Self::shared`].
@@ -128,10 +129,11 @@ impl Segment {
 
     /// Maps the memory of another process, whose descriptor it has sent.
     ///
-    /// The descriptor is checked: the memory must be a memfd of normal pages that is sealed against growing
-    /// and shrinking, so that no word of it is taken away. What the words contain is for the caller to check.
-    /// The process that sent it must be trusted not to do harm on purpose: it can give back pages of the
-    /// memory (`fallocate`), and an access takes them anew, which fails where there is no memory left.
+    /// This call checks the descriptor: the memory must be a memfd of normal pages that is sealed against
+    /// growing and shrinking, so that no word of it is taken away. The caller must check what the words
+    /// contain. The caller must also trust the process that sent the descriptor not to do harm on purpose:
+    /// that process can release pages of the memory (`fallocate`), and an access takes them anew, which fails
+    /// if no memory is left.
     ///
     /// # Errors
     /// If the descriptor is not one of a memfd, if it lacks the seals or cannot be written, if its length is
@@ -148,11 +150,11 @@ impl Segment {
         Self::map(fd, bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// Maps `bytes` bytes of sealed memory, which are all there are of it.
+    /// Maps all `bytes` bytes of sealed memory.
     fn map(fd: OwnedFd, bytes: usize, access: ProtFlags) -> Result<Self, SegmentError> {
-        // SAFETY: without an address of its own, a new mapping replaces none. The memory is a memfd of at
-        // least `bytes` bytes and sealed against shrinking (`make`, `check`), so that the whole mapping stays
-        // valid until it is unmapped.
+        // SAFETY: without a requested address, a new mapping replaces no other mapping. The memory is a memfd
+        // of at least `bytes` bytes and sealed against shrinking (`make`, `check`), so that the whole mapping
+        // stays valid until it is unmapped.
         let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) }
             .map_err(|error| system("mapping memory", bytes, error))?;
         let at = NonNull::new(at.cast()).ok_or_else(|| system("mapping memory", bytes, Errno::NOMEM))?;
@@ -166,7 +168,7 @@ impl Segment {
         Self { words: at, count: bytes / WORD_BYTES, memory: Arc::new(Memory { at, bytes, fd }) }
     }
 
-    /// The descriptor to send to other processes; none if the memory is of this process only.
+    /// The descriptor to send to other processes; none if the memory belongs to this process only.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.memory.fd.as_ref().map(AsFd::as_fd)
@@ -178,8 +180,8 @@ impl Segment {
         self.count
     }
 
-    /// The address of the first word, for network cards that are told of the memory. It is valid as long as a
-    /// clone of the segment is.
+    /// The address of the first word, to register the memory with network cards. It is valid as long as a
+    /// clone of the segment exists.
     #[must_use]
     pub fn address(&self) -> NonNull<AtomicU64> {
         self.words
@@ -192,15 +194,15 @@ impl Segment {
         // is a valid word, and all accesses of this process are atomic, because no other reference to the
         // memory is ever made. What other processes do with their mapping of it, and what network cards
         // write, lies outside of Rust's memory model. It is sound as far as the machine's model goes: both
-        // write to memory that this process reads by atomic loads only, of which the compiler assumes no
-        // value.
+        // write to memory that this process reads by atomic loads only, about whose values the compiler
+        // assumes nothing.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.count) }
     }
 
     /// Reads word `at`.
     ///
     /// # Panics
-    /// If the segment has no such word, or if `order` is none of a load.
+    /// If the segment has no such word, or if `order` is not valid for a load.
     #[inline]
     #[must_use]
     pub fn load(&self, at: usize, order: Ordering) -> u64 {
@@ -210,16 +212,16 @@ impl Segment {
     /// Writes word `at`.
     ///
     /// # Panics
-    /// If the segment has no such word, or if `order` is none of a store.
+    /// If the segment has no such word, or if `order` is not valid for a store.
     #[inline]
     pub fn store(&self, at: usize, value: u64, order: Ordering) {
         self.all()[at].store(value, order);
     }
 
-    /// Writes word `at` and returns what was there, as one step.
+    /// Writes word `at` and returns its previous value, as one atomic step.
     ///
-    /// Not for words that network cards change by atomic operations of theirs: those are not atomic in
-    /// relation to the processor's.
+    /// Do not use this for words that network cards change by their own atomic operations: those are not
+    /// atomic in relation to the processor's.
     ///
     /// # Panics
     /// If the segment has no such word.
@@ -228,8 +230,8 @@ impl Segment {
         self.all()[at].swap(value, order)
     }
 
-    /// Sets the bits of word `at` that `value` has, and returns what was there, as one step. As for
-    /// [`Self::swap`], not for words that network cards change.
+    /// Sets the bits of `value` in word `at`, and returns the word's previous value, as one atomic step. As
+    /// with [`Self::swap`], do not use this for words that network cards change.
     ///
     /// # Panics
     /// If the segment has no such word.
@@ -277,8 +279,9 @@ impl Segment {
         copy::store_long(self.part(at, whole_words(from.len())), from);
     }
 
-    /// Copies `words` words from `at` of `from` to `to` of this segment, each by a relaxed load and a relaxed
-    /// store. If both are parts of one segment and overlap, the words have no particular values afterwards.
+    /// Copies `words` words from word `at` of `from` to word `to` of this segment, each by a relaxed load and
+    /// a relaxed store. If both are parts of one segment and overlap, the values of the words are unspecified
+    /// afterwards.
     ///
     /// # Panics
     /// If one of the segments does not have these words.
@@ -306,13 +309,13 @@ impl fmt::Debug for Segment {
     }
 }
 
-/// Memory of this or another process, to be read only: it may be written at any time, but not through this
-/// value.
+/// Read-only access to memory of this or another process: the memory may be written at any time, but not
+/// through this value.
 ///
 /// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Possibly of a mapping that cannot be written: nothing that writes it may be called.
+    /// Possibly a mapping that cannot be written: no method that writes to it may be called.
     segment: Segment,
 }
 
@@ -339,8 +342,8 @@ impl View {
         self.segment.words()
     }
 
-    /// Reads word `at` by a relaxed load: of memory that cannot be written, Rust allows no other one. A fence
-    /// may follow.
+    /// Reads word `at` by a relaxed load: for memory that cannot be written, Rust allows no other load. A
+    /// fence may follow.
     ///
     /// # Panics
     /// If the memory has no such word.
@@ -373,7 +376,7 @@ impl View {
     }
 }
 
-/// Checks that a descriptor is one of sealed memory. Returns its seals and its bytes.
+/// Checks that a descriptor refers to sealed memory. Returns its seals and its bytes.
 fn check(fd: &OwnedFd) -> Result<(SealFlags, usize), SegmentError> {
     // Only memory can have seals.
     let seals = rustix::fs::fcntl_get_seals(fd).map_err(|error| SegmentError::NotMemory {
@@ -397,7 +400,7 @@ fn check(fd: &OwnedFd) -> Result<(SealFlags, usize), SegmentError> {
     Ok((seals, bytes))
 }
 
-/// The number of words that `bytes` bytes are.
+/// The number of words in `bytes` bytes.
 #[inline(always)]
 fn whole_words(bytes: usize) -> usize {
     assert!(

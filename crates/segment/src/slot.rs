@@ -1,5 +1,5 @@
-//! Slots: the value of a key with its clock, such that readers detect a value that was written while they
-//! read it.
+//! Slots: a slot holds the value of a key with its clock, such that readers detect a value that was written
+//! while they read it.
 //!
 //! A slot begins at a multiple of 8 words with a header of [`HEADER`] words; the value follows
 //! [Lapser §3.2.1, with the two differences below]. There are two detectors:
@@ -9,13 +9,13 @@
 //! | the sequence lock ([`set`], [`get`]) | of the process that owns the segment | map the segment |
 //! | the checksum ([`encode`], [`decode`]) | that a window copies, in either direction | have an image |
 //!
-//! The sequence lock is exact. It relies on the order in which a processor makes its stores visible
-//! [Boehm 2012, Fig. 6]. An RDMA operation has no order inside, so its target relies on the checksum, which
-//! fails to detect a torn image with a probability of 2⁻⁶⁴. [`set`] stores both.
+//! The sequence lock is exact. It relies on the order in which a processor makes its stores visible [Boehm
+//! 2012, Fig. 6]. An RDMA operation does not order its own accesses, so its target relies on the checksum,
+//! which fails to detect a torn image with a probability of 2⁻⁶⁴. [`set`] stores both sequence and checksum.
 //!
-//! The source of the design has a slot of clock, checksum and bytes. Here, the key is in it as well, and the
-//! checksum covers key and *incarnation* (a number of the run that made the segment), so that a slot of
-//! another layout or run is not taken for a value.
+//! In the source of the design, a slot has clock, checksum and bytes. Here, a slot also has the key, and the
+//! checksum covers the key and the *incarnation* (a number of the run that made the segment), so that a
+//! reader does not take a slot of another layout or run for a value.
 
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
@@ -36,7 +36,7 @@ const KEY: usize = 3;
 /// Slots begin at multiples of a cache line.
 const LINE_WORDS: usize = 8;
 
-/// Why a read of a slot returned no value. What it has left in the reader's buffer has no meaning.
+/// Why a read of a slot returned no value. The contents of the reader's buffer then have no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Torn {
     /// The slot was never written.
@@ -45,12 +45,12 @@ pub enum Torn {
     /// The slot was written while it was read: read it again.
     #[error("the slot was written while it was read")]
     Changed,
-    /// The slot is of another key or incarnation: reading again does not help.
+    /// The slot belongs to another key or incarnation: reading again does not help.
     #[error("the slot is of another key or of another run")]
     Foreign,
 }
 
-/// Why [`set`] has not written.
+/// Why [`set`] has not written the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
     /// The clock of a slot's values grows, from 1.
@@ -72,7 +72,7 @@ pub enum SetError {
     Overwritten,
 }
 
-/// What the writer of a slot knows of it, so that it need not believe words that others can write.
+/// What the writer of a slot knows of it, so that the writer need not trust words that others can write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     sequence: u64,
@@ -108,7 +108,8 @@ const fn key_word(incarnation: u64, key: u64) -> u64 {
     key ^ incarnation.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The hash of all that a reader relies on. Two hashes of plain slices are faster than one of pieces.
+/// The hash of everything that a reader relies on. Two hashes of plain slices are faster than one hash of
+/// several pieces.
 fn checksum(incarnation: u64, key: u64, clock: u64, value: &[u64]) -> u64 {
     let value_hash = xxh3_64(bytemuck::cast_slice(value));
     let all = [incarnation, key, clock, value.len() as u64, value_hash];
@@ -136,7 +137,7 @@ pub fn encode(incarnation: u64, key: u64, clock: u64, value: &[u64], image: &mut
 /// `image[HEADER..HEADER + value_words]`.
 ///
 /// # Errors
-/// If the slot was not written before or was written meanwhile, or if it is another slot's.
+/// If the slot was never written or was written meanwhile, or if it belongs to another key or incarnation.
 ///
 /// # Panics
 /// If `image` has fewer than `HEADER + value_words` words.
@@ -146,10 +147,10 @@ pub fn decode(incarnation: u64, key: u64, value_words: usize, image: &[u64]) -> 
 }
 
 /// Copies the value of the slot at word `at` and checks it by its checksum, as [`decode`] does. Returns the
-/// clock. For a reader that shall notice words which no [`set`] has written.
+/// clock. For a reader that must detect words that [`set`] has not written.
 ///
 /// # Errors
-/// As those of [`decode`].
+/// As for [`decode`].
 ///
 /// # Panics
 /// If the slot is not within the segment.
@@ -167,8 +168,8 @@ pub fn read(
     check(incarnation, key, &header, value)
 }
 
-/// The clock of the slot at word `at` as it is at the moment: for a look that costs one word. What it is
-/// worth is known when the slot has been read.
+/// The clock of the slot at word `at` at the moment, for a check that reads only one word. Only a read of the
+/// slot shows whether the clock is valid.
 ///
 /// # Panics
 /// If the segment does not have the slot's header.
@@ -185,7 +186,8 @@ fn check(incarnation: u64, key: u64, header: &[u64], value: &[u64]) -> Result<u6
         return Err(Torn::Unset);
     }
     let (wanted, found) = (key_word(incarnation, key), header[KEY]);
-    // A slot keeps its key: another one is not the sign of a write, except before the first one is complete.
+    // A slot keeps its key: another key is not the sign of a write, except before the first write is
+    // complete.
     if found != wanted && found != 0 {
         return Err(Torn::Foreign);
     }
@@ -197,12 +199,12 @@ fn check(incarnation: u64, key: u64, header: &[u64], value: &[u64]) -> Result<u6
 
 /// Writes the slot at word `at` of a segment that no other process writes.
 ///
-/// One thread at a time may write a slot. Readers on this machine use [`get`]; images of the slot that a
-/// window copies are checked by [`decode`].
+/// One thread at a time may write a slot. Readers on this machine use [`get`]; [`decode`] checks images of
+/// the slot that a window copies.
 ///
 /// # Errors
-/// If `clock` does not exceed that of the value that is there, or if the slot is another one's. The slot is
-/// then as it was.
+/// If `clock` does not exceed that of the value that is there, or if the slot belongs to another key or
+/// incarnation. The slot then stays unchanged.
 ///
 /// # Panics
 /// If the slot is not within the segment.
@@ -232,12 +234,12 @@ pub fn set(
     Ok(())
 }
 
-/// Writes as [`set`] does, for a writer that remembers what it has written: it does not take the slot's own
-/// words for the truth, because other nodes can write them.
+/// Writes as [`set`] does, for a writer that remembers what it has written: it does not trust the slot's own
+/// words, because other nodes can write them.
 ///
 /// # Errors
 /// If `clock` does not exceed that of the last value, or if the header is not the one that the writer has
-/// left. The slot is then as it was.
+/// left. The slot then stays unchanged.
 ///
 /// # Panics
 /// If the slot is not within the segment.
@@ -290,13 +292,13 @@ fn store(
 }
 
 /// Reads the slot at word `at` of a segment, which another thread or process writes by [`set`]. Returns the
-/// clock. One attempt: it does not wait.
+/// clock. It makes one attempt and does not wait.
 ///
 /// It does not compute the checksum. A slot that was written by a window (an image of [`encode`]) has no
 /// sequence, and is [`Torn::Unset`] here: copy it, and use [`decode`].
 ///
 /// # Errors
-/// If the slot was not written before or was written meanwhile, or if it is another slot's.
+/// If the slot was never written or was written meanwhile, or if it belongs to another key or incarnation.
 ///
 /// # Panics
 /// If the slot is not within the segment.

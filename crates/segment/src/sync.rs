@@ -1,4 +1,4 @@
-//! The primitives that slots are built from. Model checking compiles slots against another file of this
+//! The primitives that slots are built from. The model checker compiles slots against another file of this
 //! shape.
 
 pub(crate) use std::sync::atomic::{Ordering, fence};

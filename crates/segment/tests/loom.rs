@@ -1,5 +1,6 @@
 //! Slots and mirrors under loom: every interleaving of a writer and a reader, with stores that become visible
-//! late. The protocols are the shipped source, compiled a second time, on memory of loom's atomic words.
+//! late. The tests compile the shipped source of the protocols a second time, on memory of loom's atomic
+//! words.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{Ordering, fence};
@@ -8,7 +9,7 @@ mod sync {
 mod segment {
     use loom::sync::atomic::{AtomicU64, Ordering};
 
-    /// As the segment that is shipped; each of its words is an atomic word of loom.
+    /// Like the shipped segment, but each of its words is an atomic word of loom.
     pub(crate) struct Segment(Vec<AtomicU64>);
 
     impl Segment {
@@ -46,7 +47,7 @@ mod segment {
         }
     }
 
-    /// As the view that is shipped.
+    /// Like the shipped view.
     pub(crate) struct View(pub(crate) loom::sync::Arc<Segment>);
 
     impl View {
@@ -92,7 +93,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const INCARNATION: u64 = 7;
 const KEY: u64 = 42;
-/// Two words can differ; more of them add interleavings that differ in nothing.
+/// Two words can differ; more words add only equivalent interleavings.
 const VALUE_WORDS: usize = 2;
 
 fn value(clock: u64) -> [u64; VALUE_WORDS] {
@@ -187,12 +188,13 @@ fn two_readers_agree_with_each_set() {
     );
 }
 
-/// Two bytes more than a word, which differ with `number`.
+/// Two bytes more than a word; their value depends on `number`.
 fn mirrored(number: u8) -> [u8; 10] {
     [number; 10]
 }
 
-/// One attempt of a reader to read `key`. Its values are those of `numbers`; returns which one it was.
+/// One attempt of a reader to read `key`, whose values have the numbers `numbers`. Returns the number of the
+/// value.
 fn look(view: &View, key: u64, numbers: std::ops::RangeInclusive<u8>) -> Option<u8> {
     let mut value = [0; 10];
     mirror::read(view, 0, key, &mut value).then(|| {
@@ -248,7 +250,7 @@ fn a_place_that_another_key_takes_is_never_read_for_the_first_one() {
     assert_eq!(reached(&seen), [true; 2], "gone, still there");
 }
 
-/// A thread that learns, by whatever means, that a mirror has ended finds none.
+/// A thread that learns by any means that a mirror has ended does not find the mirror.
 #[test]
 fn a_mirror_that_was_withdrawn_is_found_by_none_who_knows_of_it() {
     bounded(|| {

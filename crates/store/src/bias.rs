@@ -1,11 +1,11 @@
 //! Latches biased towards one thread [Kawachiya et al., OOPSLA'02].
 //!
-//! Taking a latch is a locked instruction: the processor finishes all earlier work before it, and begins no
-//! later load. A worker that takes a latch per row waits for each row by itself. So a store can favour one
-//! thread: as long as no other thread comes, that thread enters without a latch. It only tells that it is
-//! inside. A thread that has taken a latch looks whether another one is favoured, and revokes that: it waits
-//! until the favoured thread is outside, which takes latches then as well. After [`LATCHED`] accesses with
-//! latches it is favoured again.
+//! Taking a latch costs a locked instruction: the processor finishes all earlier work before it, and begins
+//! no later load. So a worker that takes a latch per row waits for each row separately. A store can therefore
+//! favour one thread: as long as no other thread comes, the favoured thread enters without a latch, and only
+//! sets a flag that says that it is inside. A thread that has taken a latch checks whether another thread is
+//! favoured, and revokes the favour: it waits until the favoured thread is outside. From then on, that thread
+//! takes latches as well. After [`LATCHED`] accesses with latches, it is favoured again.
 //!
 //! | state | the favoured thread | another thread, with its latch |
 //! | --- | --- | --- |
@@ -14,12 +14,14 @@
 //! | `ON` | enters without a latch | makes it `ENDING`, waits for the favoured thread, makes it `OFF` |
 //! | `ENDING` | takes latches | waits until it is `OFF` |
 //!
-//! Memory order. Both sides write one place and read the other's, and one of them must see the other's write.
+//! Memory order. Each side writes one variable and then reads the other's, and at least one side must see the
+//! other's write.
 //! - `STARTING` against latches: all four accesses are `SeqCst`. Either the other thread sees `STARTING`, or
-//!   the favoured one sees the latch held. (Who comes to `ON` later sees it for the same reason.)
-//! - `inside` against `ENDING`: the favoured thread has no fence, only an order for the compiler. The other
-//!   one lets the system execute a fence on all cores that run threads of the process
-//!   ([`heavy_fence`]). Either the favoured thread has seen `ENDING` when it looks, or its `inside` is seen.
+//!   the favoured thread sees that the latch is held. (A thread that comes later sees `ON` for the same
+//!   reason.)
+//! - `inside` against `ENDING`: the favoured thread has no fence, only one for the compiler. The other thread
+//!   makes the system execute a fence on all cores that run threads of the process ([`heavy_fence`]). Either
+//!   the favoured thread sees `ENDING` when it looks, or the other thread sees `inside`.
 
 use crate::latch::LatchGuard;
 use crate::sync::{
@@ -37,7 +39,7 @@ const ENDING: u8 = 3;
 const OUTSIDE: u8 = LatchGuard::FREE;
 const INSIDE: u8 = LatchGuard::HELD;
 
-/// The numbers of stores, so that a store can tell its favoured thread from that of another store.
+/// Numbers the stores, so that a store can tell its favoured thread from that of another store.
 static STORES: AtomicU64 = AtomicU64::new(0);
 
 #[repr(align(64))]
@@ -53,7 +55,7 @@ pub(crate) struct Bias {
     inside: Line<AtomicU8>,
 }
 
-/// The right to enter a store without latches while no other thread does: see
+/// The right to enter a store without latches while no other thread enters it: see
 /// [`Store::favour`](crate::Store::favour). It belongs to one thread at a time.
 #[derive(Debug)]
 pub struct Favour {
@@ -70,9 +72,9 @@ impl Bias {
         Self { store, given: AtomicBool::new(false), state, inside }
     }
 
-    /// The right, once. `None` after that, and if the system has no fence for it.
+    /// Gives the right, once. Returns `None` after that, and if the system has no fence for it.
     pub(crate) fn give(&self) -> Option<Favour> {
-        // Relaxed: nothing is read because of the answer.
+        // Relaxed: no read depends on the answer.
         let free = has_heavy_fence() && !self.given.swap(true, Ordering::Relaxed);
         free.then(|| Favour { store: self.store, latched: Cell::new(LATCHED) })
     }
@@ -86,12 +88,12 @@ impl Bias {
         if favour.latched.get() != 0 || favour.store != self.store {
             return None;
         }
-        // Acquire: another thread wrote it last if the favour came from there, while a row was lent.
+        // Acquire: if the favour came from another thread while a row was lent, that thread wrote it last.
         assert!(self.inside.0.load(Ordering::Acquire) == OUTSIDE, "a thread must not hold two rows at once");
         // Relaxed: see the memory order above.
         self.inside.0.store(INSIDE, Ordering::Relaxed);
         light_fence();
-        // Acquire: accesses stay behind it. What threads with latches wrote was seen when this one became
+        // Acquire: accesses stay behind it. This thread saw the writes of threads with latches when it became
         // favoured.
         if self.state.0.load(Ordering::Acquire) == ON {
             return Some(LatchGuard::of(&self.inside.0));
@@ -107,8 +109,9 @@ impl Bias {
         favour.latched.set(LATCHED);
     }
 
-    /// Counts an access with a latch of the holder of `favour`. Once they are enough, and if `are_free` says
-    /// that all latches are, the holder is favoured from now on; whether that is so. The holder has no latch.
+    /// Counts an access with a latch by the holder of `favour`. After enough such accesses, and if `are_free`
+    /// says that all latches are free, the holder is favoured from now on. Returns whether it is. The holder
+    /// has no latch during the call.
     pub(crate) fn count(&self, favour: &Favour, are_free: impl FnOnce() -> bool) -> bool {
         if favour.store != self.store {
             return false;
@@ -122,8 +125,8 @@ impl Bias {
         if state.compare_exchange(OFF, STARTING, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             fence_after_exchange();
             let to = if are_free() { ON } else { OFF };
-            // Only this thread leaves `STARTING` for `ON`; it fails if another one has come meanwhile.
-            // AcqRel: as for a latch.
+            // Only this thread changes `STARTING` to `ON`. The exchange fails if another thread has come
+            // meanwhile. AcqRel: as for a latch.
             let on = state.compare_exchange(STARTING, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
             if on && to == ON {
                 return true;
@@ -133,7 +136,7 @@ impl Bias {
         false
     }
 
-    /// Waits until no thread is favoured, of a thread that has just taken a latch.
+    /// Waits until no thread is favoured. A thread calls this when it has just taken a latch.
     #[inline(always)]
     pub(crate) fn end(&self) {
         fence_after_exchange();
@@ -146,7 +149,7 @@ impl Bias {
     #[cold]
     fn revoke(&self) {
         let state = &self.state.0;
-        // SeqCst, AcqRel: see the memory order above; they acquire what the favoured thread wrote.
+        // SeqCst: see the memory order above. It also acquires what the favoured thread wrote.
         let change = |from, to| state.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok();
         let mut attempt = 0;
         loop {
@@ -161,7 +164,7 @@ impl Bias {
                         relax(attempt);
                         attempt = attempt.saturating_add(1);
                     }
-                    // Release: what the favoured thread wrote passes on to others.
+                    // Release: passes the writes of the favoured thread on to other threads.
                     state.store(OFF, Ordering::Release);
                     return;
                 }
@@ -169,7 +172,7 @@ impl Bias {
                     relax(attempt);
                     attempt = attempt.saturating_add(1);
                 }
-                // It has just changed.
+                // The state has just changed.
                 _ => {}
             }
         }

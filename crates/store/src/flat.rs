@@ -1,4 +1,4 @@
-//! The plain shared array: what a single node without a parameter server would use, and the yardstick for the
+//! The plain shared array: what a single node without a parameter server would use, and the baseline for the
 //! store.
 
 use crate::latch::Latch;
@@ -10,7 +10,7 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One latch per line, or neighbours would wait for each other's cache line.
+/// One latch per cache line; otherwise threads with neighbouring latches would wait for each other's line.
 #[repr(align(64))]
 #[derive(Default)]
 struct Line(Latch);
@@ -22,7 +22,7 @@ pub struct Flat<E> {
     values: Array<UnsafeCell<E>>,
     /// Index of the first element, per key range.
     starts: Vec<usize>,
-    /// Length of all values, if they have the same; otherwise 0.
+    /// Length of all values, if they have the same length; otherwise 0.
     uniform: usize,
     latches: Box<[Line]>,
 }
@@ -84,7 +84,7 @@ impl<E: Element> Flat<E> {
         act(row)
     }
 
-    /// Fetches the row of `key` ahead of its use.
+    /// Prefetches the row of `key`.
     #[inline]
     pub fn prefetch(&self, key: Key) {
         let row = self.row(key);
@@ -127,7 +127,7 @@ impl<E: Element> Flat<E> {
         unsafe { Row::latched(UnsafeCell::raw_get(row.as_ptr()), row.len(), guard) }
     }
 
-    /// Lends the value of `key` to the only one who has the array, without a latch.
+    /// Lends the value of `key` without a latch, because the caller has exclusive access to the array.
     ///
     /// # Panics
     /// If the key does not exist.

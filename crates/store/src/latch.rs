@@ -1,10 +1,10 @@
 //! A latch of one byte: spin briefly, then park for a bounded time.
 //!
-//! A shard is latched for one copy of a value, well under a microsecond (a snapshot holds it longer, but then
-//! no worker trains). A waiter that has spun longer than that waits for a holder that lost its core, and the
-//! holder's time slice decides how long. So waiters are not woken: they look again at growing intervals
-//! (bounded by a millisecond), a lost wake-up cannot exist, and releasing is a plain store. One locked
-//! instruction per latched section is what remains.
+//! A thread latches a shard for one copy of a value, well under a microsecond (a snapshot holds the latch
+//! longer, but then no worker trains). A waiter that has spun longer than that waits for a holder that lost
+//! its core, and the holder's time slice decides how long. So no thread wakes waiters: they look again at
+//! growing intervals (of at most a millisecond). No wake-up can be lost, and releasing the latch is a plain
+//! store. The only cost that remains is one locked instruction per latched section.
 
 use crate::sync::{AtomicU8, Ordering, relax};
 
@@ -73,7 +73,7 @@ impl Latch {
     }
 }
 
-/// The latch is held while this lives, or its thread is inside without one.
+/// While this guard lives, its thread holds the latch, or is inside without one.
 #[must_use = "the latch is released when the guard is dropped"]
 #[derive(Debug)]
 pub struct LatchGuard<'a> {
@@ -84,7 +84,7 @@ impl<'a> LatchGuard<'a> {
     pub(crate) const FREE: u8 = FREE;
     pub(crate) const HELD: u8 = HELD;
 
-    /// Makes `state` free when it is dropped.
+    /// A guard that makes `state` free when it is dropped.
     #[inline]
     pub(crate) fn of(state: &'a AtomicU8) -> Self {
         Self { state }

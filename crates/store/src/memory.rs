@@ -1,20 +1,20 @@
 //! Memory for values and slots: aligned to lines, and on huge pages where that pays.
 //!
-//! An access to a random row of a large model misses the translation of its address as well as its line. With
-//! pages of 2 MiB, translations fit into the nearest caches. The system gives such pages on request
-//! (`madvise`); where it does not, memory is as it would be otherwise.
+//! An access to a random row of a large model misses the address translation as well as the cache line. With
+//! pages of 2 MiB, translations fit into the nearest caches. The system provides such pages on request
+//! (`madvise`); if it does not, the memory stays on common pages.
 
 use std::alloc;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Memory starts at a cache line, so that values of 64 bytes or a multiple never straddle one line more than
-/// they must.
+/// Memory starts at a cache line, so that values of 64 bytes or a multiple never occupy more lines than
+/// necessary.
 pub(crate) const LINE: usize = 64;
 /// A huge page of x86-64, and of AArch64 with a granule of 4 KiB.
 pub(crate) const HUGE: usize = 2 << 20;
 /// Smaller blocks stay on common pages. Processors keep about a thousand translations or more, which cover 4
-/// MiB, and a huge page that is used in part is memory lost.
+/// MiB, and a huge page that is used only in part wastes memory.
 pub(crate) const HUGE_MIN: usize = 4 << 20;
 
 /// Zeroed memory that is freed when this is dropped.
@@ -26,7 +26,7 @@ pub(crate) struct Block {
 
 // SAFETY: a block owns its memory, which does not belong to a thread.
 unsafe impl Send for Block {}
-// SAFETY: a shared block only tells its address.
+// SAFETY: a shared block only gives out its address.
 unsafe impl Sync for Block {}
 
 impl Block {
@@ -50,8 +50,8 @@ impl Block {
         // SAFETY: the layout has a size.
         let block = Self::own(unsafe { alloc::alloc(layout) }, layout);
         advise(block.at.as_ptr(), bytes);
-        // Not by the allocator: it would write to the pages before the advice.
-        // SAFETY: the block has so many bytes.
+        // The allocator does not zero the memory, because it would write to the pages before the advice.
+        // SAFETY: the block has `bytes` bytes.
         unsafe { block.at.as_ptr().write_bytes(0, bytes) };
         block
     }
@@ -66,7 +66,7 @@ impl Block {
         Self { at: NonNull::new(at).unwrap_or_else(|| alloc::handle_alloc_error(layout)), layout }
     }
 
-    /// Where it starts.
+    /// The address of the first byte.
     pub(crate) fn as_ptr(&self) -> *mut u8 {
         self.at.as_ptr()
     }
@@ -84,7 +84,8 @@ fn layout(bytes: usize, align: usize) -> alloc::Layout {
     alloc::Layout::from_size_align(bytes, align).expect("a block fits into an address space")
 }
 
-/// Asks for huge pages. Only what fills such pages: what comes after belongs to others as well.
+/// Asks for huge pages, for the part of the block that fills them: the page after that part belongs to other
+/// memory as well.
 #[cfg(target_os = "linux")]
 fn advise(at: *mut u8, bytes: usize) {
     // SAFETY: this advice changes which pages the system takes, not what is in them. A system that refuses
@@ -105,14 +106,14 @@ pub(crate) struct Array<T> {
 
 // SAFETY: an array owns its elements, as a box does.
 unsafe impl<T: Send> Send for Array<T> {}
-// SAFETY: a shared array gives shared access to its elements only.
+// SAFETY: a shared array gives only shared access to its elements.
 unsafe impl<T: Sync> Sync for Array<T> {}
 
 impl<T> Array<T> {
-    /// So many elements, each from `make`.
+    /// `len` elements, each from `make`.
     ///
     /// # Panics
-    /// If the address space has not so much room.
+    /// If the address space does not have enough room.
     pub(crate) fn new(len: usize, mut make: impl FnMut() -> T) -> Self {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= LINE) };
         let bytes = len.checked_mul(size_of::<T>()).expect("an array fits into an address space");

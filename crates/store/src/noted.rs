@@ -1,4 +1,4 @@
-//! The keys of a shard that were noted for later processing, in that order.
+//! The keys of a shard that were noted for later processing, in the order in which they were noted.
 //!
 //! The shard's latch protects the list. A hint next to it can be read without the latch, so that a thread
 //! that polls many shards latches only those with noted keys.
@@ -8,13 +8,14 @@ use intendant_core::Key;
 
 #[derive(Default)]
 pub(crate) struct Noted {
-    /// Whether `keys` has any. Written under the latch, read without it.
+    /// Whether `keys` has any elements. Written under the latch, read without it.
     any: AtomicBool,
     keys: TrackedUnsafeCell<Vec<Key>>,
 }
 
 impl Noted {
-    /// Appends `key`. The list grows under the latch if it has to, the more rarely the longer it was before.
+    /// Appends `key`. If the list must grow, it grows under the latch. The longer the list has been, the more
+    /// rarely it grows.
     ///
     /// # Safety
     /// The caller holds the latch of the shard.
@@ -45,10 +46,11 @@ impl Noted {
         self.any.store(false, Ordering::Relaxed);
     }
 
-    /// Whether there are keys; needs no latch, so that may just not be true any more, or not be seen yet.
+    /// Whether there are keys. It takes no latch, so the answer may no longer be true, or a new key may not
+    /// be visible yet.
     #[inline]
     pub(crate) fn any(&self) -> bool {
-        // Relaxed: nothing is read because of the answer without taking the latch.
+        // Relaxed: a thread that reads keys because of the answer takes the latch first.
         self.any.load(Ordering::Relaxed)
     }
 }

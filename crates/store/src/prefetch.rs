@@ -1,6 +1,6 @@
 //! Hints to the memory system.
 
-/// Asks for the cache line at `at`. Any address is fine, mapped or not.
+/// Prefetches the cache line at `at`. Any address is allowed, mapped or not.
 #[inline(always)]
 pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -12,8 +12,8 @@ pub(crate) fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
-/// Asks for the first lines of a value: what lies behind, the hardware fetches when it sees the run. That it
-/// does not soon enough if both halves are read at once, as AdaGrad does, so that the limit is above most
+/// Prefetches the first lines of a value: the hardware fetches the lines behind them when it detects the run.
+/// It does so too late if both halves are read at once, as AdaGrad does, so the limit is larger than most
 /// values.
 #[inline(always)]
 pub(crate) fn prefetch_run(at: *const u8, bytes: usize) {

@@ -1,4 +1,4 @@
-//! Values that are lent.
+//! Rows: values that the store lends.
 
 use crate::latch::LatchGuard;
 use intendant_core::Key;
@@ -7,21 +7,21 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// What has a copy of a value, and follows it.
+/// Keeps a copy of a value, and follows its changes.
 pub trait Mirror<E>: Sync {
-    /// `key` has this value from now on. The latch of the key is held.
+    /// `key` has this value from now on. The caller holds the latch of the key.
     fn mirror(&self, key: Key, value: &[E]);
 }
 
-/// A value that its holder reads and changes in place. Of a shared value, it holds the latch until it is
-/// dropped: whatever happens to the value meanwhile is one atomic access.
+/// A value that its holder reads and changes in place. The row of a shared value holds the latch until it is
+/// dropped: all reads and changes meanwhile are one atomic access.
 #[must_use = "the value is given back when the row is dropped"]
 pub struct Row<'a, E> {
     // A pointer and a length instead of a reference: a reference must be valid until the end of a function
     // that drops the row, but the latch is released before that.
     value: NonNull<E>,
     len: usize,
-    /// What follows the value of this key.
+    /// The mirror that follows the value, and the key.
     mirror: Option<(&'a dyn Mirror<E>, Key)>,
     _value: PhantomData<&'a mut [E]>,
     _guard: Option<LatchGuard<'a>>,
@@ -47,7 +47,8 @@ impl<'a, E> Row<'a, E> {
         Self { value, len, mirror: None, _value: PhantomData, _guard: Some(guard) }
     }
 
-    /// The value of `key`, which `mirror` follows: it gets what the value is before the latch is released.
+    /// The value of `key`, which `mirror` follows: the mirror gets the value before the row releases the
+    /// latch.
     #[inline]
     pub fn mirrored(mut self, mirror: &'a dyn Mirror<E>, key: Key) -> Self {
         self.mirror = Some((mirror, key));

@@ -1,11 +1,11 @@
 //! Values of one length, one after the other in blocks of memory, with free lists.
 //!
 //! A store has a slab per value length, which all shards share. A *place* is the number of a value in the
-//! slab, from 1; 0 means "no value". Places are handed out in order, so that keys whose values are made one
-//! after the other are neighbours, and values never move. A shard keeps the places that it gave back in a
-//! [`Book`], behind its latch. Blocks are found in tables, each as long as all before it together: tables are
-//! added, never replaced, so that they can be read without a latch. The first has room for all blocks if it
-//! is known how many there will be.
+//! slab, from 1; 0 means "no value". The slab hands places out in order, so that values that are made one
+//! after the other are neighbours. Values never move. A shard keeps the places that it gave back in a
+//! [`Book`], which its latch protects. Tables contain the addresses of the blocks. Each table is as long as
+//! all tables before it together. The slab adds tables and never replaces them, so that threads can read them
+//! without a latch. The first table has room for all blocks if their number is known.
 
 use crate::memory::{Block, HUGE, LINE};
 use crate::prefetch::prefetch_run;
@@ -15,13 +15,13 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Mutex;
 
-/// Blocks have at most so many bytes, unless a single value has more. Each access looks its block up: the
-/// tables of models of some hundred MiB stay in the nearest cache. And no node takes much more than its
-/// values need.
+/// Blocks have at most this many bytes, unless a single value has more. Each access looks up its block: with
+/// this size, the tables of models of some hundred MiB stay in the nearest cache, and no node takes much more
+/// memory than its values need.
 const BLOCK_BYTES: usize = HUGE / 32;
-/// A store that knows how many values it will have has at least so many blocks.
+/// A store that knows how many values it will have has at least this many blocks.
 const BLOCKS_MIN: usize = 16;
-/// Tables: each doubles the number of blocks, of which there are fewer than 2³².
+/// Number of tables: each table doubles the number of blocks, of which there are fewer than 2³².
 const TABLES: usize = 33;
 
 /// The pointer to a block; null until the block is made.
@@ -30,8 +30,8 @@ type Start<E> = AtomicPtr<E>;
 /// What a shard knows of its values in a slab.
 #[derive(Default)]
 pub(crate) struct Book {
-    /// The place that was given back last, 0 if there is none. In its memory is the one before, and so on:
-    /// the memory is needed anyway when a place is handed out again.
+    /// The place that was given back last, 0 if there is none. Its memory contains the place that was given
+    /// back before it, and so on. A place that is handed out again needs its memory anyway.
     free: u32,
     /// Values in use.
     held: usize,
@@ -53,7 +53,7 @@ impl Book {
 pub(crate) struct Slab<E> {
     len: usize,
     block_bits: u32,
-    /// Values of a block, less one.
+    /// Values of a block, minus one.
     block_mask: u32,
     /// Blocks in the first table, a power of two.
     first: u32,
@@ -67,24 +67,24 @@ pub(crate) struct Slab<E> {
 /// The memory of the blocks.
 struct Memory {
     blocks: Vec<Block>,
-    /// Bytes that are still to be taken on common pages before huge ones pay.
+    /// Bytes that the slab must still take on common pages before huge pages pay off.
     common: usize,
-    /// What is left of the last block, if that is a huge page.
+    /// Bytes that are left of the last block, if it is a huge page.
     left: usize,
-    /// Blocks of the slab that another shard had made already.
+    /// Memory that was taken for blocks of the slab that another shard had already made.
     spare: Vec<*mut u8>,
 }
 
-// SAFETY: it owns the blocks, and the pointers lead into them.
+// SAFETY: it owns the blocks, and the pointers point into them.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Memory for a block of the slab, each of `bytes` bytes. It is freed with all other memory.
+    /// Memory for a block of the slab, of `bytes` bytes. It is freed with all other memory.
     fn cut(&mut self, bytes: usize) -> *mut u8 {
         if let Some(spare) = self.spare.pop() {
             return spare;
         }
-        // A value that is longer would leave too much of a huge page.
+        // Longer values would leave too much of a huge page unused.
         if self.common > 0 || bytes > BLOCK_BYTES {
             self.common = self.common.saturating_sub(bytes);
             self.blocks.push(Block::common(bytes));
@@ -119,7 +119,7 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// The memory of every value that is given back holds the place of another one.
     const LINK: () = assert!(size_of::<E>() >= size_of::<u32>() && align_of::<E>() >= align_of::<u32>());
 
-    /// A slab for values of `len` elements, as many as `expected`, if that is known.
+    /// A slab for values of `len` elements; `expected` is their number, if it is known.
     pub(crate) fn new(len: usize, expected: Option<Expected>) -> Self {
         let bytes = len * size_of::<E>();
         let mut per_block = BLOCK_BYTES / bytes.max(1);
@@ -152,18 +152,18 @@ impl<E: bytemuck::Pod> Slab<E> {
         if block < self.first {
             return (0, self.first, 0);
         }
-        // As long as all tables before it together, which is a power of two.
+        // The table is as long as all tables before it together. This length is a power of two.
         let begin = 1 << block.ilog2();
         ((block.ilog2() - self.first.ilog2() + 1) as usize, begin, begin)
     }
 
-    /// The entry of `block`; its table is made if it is not there. Apart from [`Slab::value`], which needs
-    /// few registers otherwise.
+    /// The entry of `block`. Makes the table if it does not exist. This code is not part of [`Slab::value`],
+    /// so that the latter needs few registers.
     #[inline(never)]
     fn table(&self, block: u32) -> &Start<E> {
         let (number, len, begin) = self.table_of(block);
         let (table, at) = (&self.tables[number], (block - begin) as usize);
-        // Acquire: what is in the table was written before it was put there.
+        // Acquire: the contents of the table were written before its address was stored.
         let mut start = table.load(Ordering::Acquire);
         if start.is_null() {
             let made: Box<[Start<E>]> = (0..len).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
@@ -177,7 +177,7 @@ impl<E: bytemuck::Pod> Slab<E> {
                 start = faster;
             }
         }
-        // SAFETY: the table has so many entries, and is never replaced.
+        // SAFETY: the table has an entry for the block, and is never replaced.
         unsafe { &*start.add(at) }
     }
 
@@ -193,7 +193,7 @@ impl<E: bytemuck::Pod> Slab<E> {
         let start = if block < self.first {
             // Relaxed: the first table is there from the start.
             let table = self.tables[0].load(Ordering::Relaxed);
-            // SAFETY: the first table has so many blocks.
+            // SAFETY: the first table has an entry for the block.
             unsafe { &*table.add(block as usize) }
         } else {
             self.table(block)
@@ -204,8 +204,8 @@ impl<E: bytemuck::Pod> Slab<E> {
         unsafe { start.load(Ordering::Relaxed).add(offset) }
     }
 
-    /// Prefetches the value at `place`, which may be stale, if it is in one of the blocks that were expected;
-    /// needs no latch.
+    /// Prefetches the value at `place`, which may be stale, if it is in one of the blocks that were expected.
+    /// It takes no latch.
     #[inline(always)]
     pub(crate) fn prefetch(&self, place: u32) {
         let index = place.wrapping_sub(1);
@@ -213,7 +213,7 @@ impl<E: bytemuck::Pod> Slab<E> {
         if block < self.first && place != 0 {
             // Relaxed: the first table is there from the start.
             let table = self.tables[0].load(Ordering::Relaxed);
-            // SAFETY: the first table has so many blocks, and is never replaced.
+            // SAFETY: the first table has an entry for the block, and is never replaced.
             let start = unsafe { &*table.add(block as usize) };
             let offset = (index & self.block_mask) as usize * self.len;
             // Relaxed: the value read is only a hint.
@@ -222,19 +222,19 @@ impl<E: bytemuck::Pod> Slab<E> {
         }
     }
 
-    /// The place that is handed out next, of those that are new.
+    /// The next place that was never handed out.
     pub(crate) fn fresh(&self) -> u32 {
         // Relaxed: only a hint.
         self.taken.load(Ordering::Relaxed).saturating_add(1)
     }
 
-    /// Hands out a place, and whether a value has been there before; if not, it is zero.
+    /// Hands out a place. Also returns whether a value has been there before; if not, the memory is zero.
     ///
     /// # Panics
-    /// If there would be room for 2³² values.
+    /// If no place is left: a slab has fewer than 2³² places.
     ///
     /// # Safety
-    /// The caller holds the latch of the shard whose book of this slab `book` is.
+    /// `book` is a shard's book of this slab, and the caller holds the latch of that shard.
     pub(crate) unsafe fn take(&self, book: &mut Book) -> (u32, bool) {
         let place = book.free;
         if place != 0 {
@@ -245,7 +245,7 @@ impl<E: bytemuck::Pod> Slab<E> {
             book.free = unsafe { self.value(place).cast::<u32>().read() };
             return (place, true);
         }
-        // Relaxed: nothing but the number matters. Places are one more.
+        // Relaxed: nothing but the number matters. A place is its index plus one.
         let index = self
             .taken
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
@@ -254,7 +254,7 @@ impl<E: bytemuck::Pod> Slab<E> {
             .expect("a node has room for fewer than 2^32 values of one length");
         book.held += 1;
         let start = self.table(index >> self.block_bits);
-        // Acquire: what is in the block was written before.
+        // Acquire: the contents of the block were written before its address was stored.
         if start.load(Ordering::Acquire).is_null() {
             self.make(start);
         }
@@ -276,7 +276,7 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// Takes a place back.
     ///
     /// # Safety
-    /// The caller holds the latch of the shard whose book of this slab `book` is; `place` came from
+    /// `book` is a shard's book of this slab, and the caller holds the latch of that shard; `place` came from
     /// [`Slab::take`] with the same book, and is not used afterwards.
     pub(crate) unsafe fn give(&self, book: &mut Book, place: u32) {
         intendant_core::strict_assert!(

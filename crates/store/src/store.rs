@@ -16,7 +16,8 @@ use std::mem::offset_of;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// A key's place in a shard: the state that the user of the store keeps, and the place of the value.
+/// What the store keeps of a key: the state that belongs to the user of the store, and the place of the
+/// value.
 #[derive(Debug, Default)]
 pub struct Slot<S> {
     state: UnsafeCell<S>,
@@ -28,11 +29,11 @@ pub struct Slot<S> {
 /// Decides whether [`Store::lend_favoured`] lends a value. (The compiler inlines implementations of this
 /// trait, but not closures.)
 pub trait Lends<S> {
-    /// Whether the value of a key in this state is lent. It may change the state.
+    /// Whether the store lends the value of a key in this state. It may change the state.
     fn lends(self, state: &mut S) -> bool;
 }
 
-/// Always the same hasher, so that a map has nothing to remember of it and stays on its shard's first line.
+/// Always builds the same hasher, so that a map stores nothing about it and fits on its shard's first line.
 #[derive(Clone, Copy, Default)]
 struct Hash;
 
@@ -45,12 +46,13 @@ impl BuildHasher for Hash {
     }
 }
 
-/// Two lines: the spatial prefetcher of common processors fetches pairs. The first has what every access
-/// uses, the second what few do, so that polling for noted keys does not evict the first one.
+/// A shard has two cache lines, because the spatial prefetcher of common processors fetches pairs of lines.
+/// Every access uses the first line, and few use the second one, so that polling for noted keys does not
+/// evict the first one.
 #[repr(C, align(128))]
 struct Shard<S> {
     latch: Latch,
-    /// Of a sparse store, the slots.
+    /// The slots of a sparse store.
     map: UnsafeCell<HashMap<u64, Box<Slot<S>>, Hash>>,
     rare: Rare,
 }
@@ -67,7 +69,7 @@ impl<S> Default for Shard<S> {
     }
 }
 
-/// What a shard has of a slab.
+/// The part of a slab that belongs to a shard.
 #[derive(Default)]
 #[repr(align(64))]
 struct Part {
@@ -77,8 +79,8 @@ struct Part {
     book: UnsafeCell<Book>,
 }
 
-/// How many slots ahead of a scan are fetched. They are often in the same set of the nearest cache, which has
-/// about a dozen lines.
+/// How many slots ahead a scan prefetches. These slots are often in the same set of the nearest cache, which
+/// has about a dozen lines.
 const SCAN_AHEAD: usize = 8;
 
 /// The end of the part of a shard that every access uses, and the start of the part that few use.
@@ -99,7 +101,7 @@ pub(crate) const SHARD_PARTS: (usize, usize) = (
 pub struct Store<S, E> {
     layout: Arc<Layout>,
     shards: Box<[Shard<S>]>,
-    /// A slot per key, by key; none in a sparse store, where each shard has the slots of those of its keys
+    /// A slot per key, indexed by key. Empty in a sparse store, where each shard has the slots of its keys
     /// that have a state or a value.
     slots: Array<Slot<S>>,
     /// One per value length of the layout.
@@ -111,8 +113,8 @@ pub struct Store<S, E> {
 
 // SAFETY: everything behind an `UnsafeCell` (slot states, the maps and books of shards, noted keys) and all
 // values are reached only through an `Entry`, a `Row`, `lend_favoured`, `scan`, `held` or `take_noted`, which
-// hold the latch of the shard that they belong to, or the bias, which excludes all holders of latches. What
-// is read without the latch are atomics, and arrays and tables that do not change after they were made.
+// hold the latch of the shard that they belong to, or the bias, which excludes all holders of latches.
+// Threads read without the latch only atomics, and arrays and tables that do not change after they were made.
 unsafe impl<S: Send, E: Send> Sync for Store<S, E> {}
 // SAFETY: a store owns its slots, blocks and values; the raw pointers in its slabs are not shared with
 // anything else.
@@ -168,13 +170,13 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
 
     /// The right to enter the store without latches while no other thread takes one, for a thread that
     /// accesses it much more often than others: see [`Store::latch_favoured`]. `None` if the store has given
-    /// it before, or the system cannot carry it out.
+    /// it before, or if the system does not support it.
     #[must_use]
     pub fn favour(&self) -> Option<Favour> {
         self.bias.give()
     }
 
-    /// As [`Store::latch`], of the thread that has the store's [`Favour`]. The entry excludes all other
+    /// As [`Store::latch`], for the thread that has the store's [`Favour`]. The entry excludes all other
     /// threads, as a latch does.
     ///
     /// # Panics
@@ -192,9 +194,10 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         unsafe { self.entry(key, shard, guard) }
     }
 
-    /// Lends the value of `key` to the thread that has the favour, if `lends` says so of its state: as
-    /// [`Store::latch_favoured`] and [`Entry::into_row`], in a few instructions. `None` also if the thread is
-    /// not favoured at the moment, the store is sparse, or has no such key or no value of it.
+    /// Lends the value of `key` to the thread that has the favour, if `lends` permits it for the state of the
+    /// key. This has the same effect as [`Store::latch_favoured`] and [`Entry::into_row`], in a few
+    /// instructions. It also returns `None` if the thread is not favoured at the moment, if the store is
+    /// sparse, or if it has no such key or no value of it.
     ///
     /// # Panics
     /// If the thread holds another entry.
@@ -202,7 +205,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     pub fn lend_favoured(&self, favour: &Favour, key: Key, lends: impl Lends<S>) -> Option<Row<'_, E>> {
         let slot = self.slots.get(key.index())?;
         let guard = self.bias.enter(favour)?;
-        // Relaxed: written by a thread that excluded this one.
+        // Relaxed: the thread that wrote it excluded this one.
         let place = slot.place.load(Ordering::Relaxed);
         // SAFETY: this thread is inside without a latch, so that every other thread that has taken one waits
         // for it; this is the only reference to the state.
@@ -255,7 +258,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         }
     }
 
-    /// [`Store::slab`] of several: apart from its callers, which need few registers otherwise.
+    /// [`Store::slab`] for a store with several slabs. It is not inlined, so that its callers need few
+    /// registers.
     #[inline(never)]
     fn slab_of_class(&self, key: Key) -> &Slab<E> {
         &self.slabs[self.layout.class(key)]
@@ -268,7 +272,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         self.prefetch_favoured_slot(key);
     }
 
-    /// As [`Store::prefetch_slot`], of the thread that has the favour, which needs no latch most of the time.
+    /// As [`Store::prefetch_slot`], for the thread that has the favour, which needs no latch most of the
+    /// time.
     #[inline(always)]
     pub fn prefetch_favoured_slot(&self, key: Key) {
         if let Some(slot) = self.slots.get(key.index()) {
@@ -287,18 +292,18 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     }
 
     /// Whether a value of `key` is held. It takes no latch, so the answer may be outdated, and it is always
-    /// true of a sparse store.
+    /// true for a sparse store.
     ///
     /// # Panics
     /// If the layout has no such key.
     #[inline]
     pub fn seems_held(&self, key: Key) -> bool {
         assert!(self.layout.contains(key), "{key:?} is outside of the layout");
-        // Relaxed: nothing is read because of the answer.
+        // Relaxed: no read depends on the answer.
         self.slots.get(key.index()).is_none_or(|slot| slot.place.load(Ordering::Relaxed) != 0)
     }
 
-    /// What the shard of `key` has of the slab for its value.
+    /// The part of the slab for the value of `key` that belongs to the key's shard.
     #[inline]
     fn part(&self, key: Key) -> &Part {
         &self.parts[self.layout.shard(key) * self.slabs.len() + self.layout.class(key)]
@@ -388,8 +393,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     }
 
     /// Moves the noted keys of `shard` to the end of `keys`, in the order in which they were noted. Latches
-    /// the shard; memory is taken, if at all, after that. If `keys` is empty, it exchanges memory with the
-    /// shard's list: a caller that polls shards with one vector leaves memory for keys noted later.
+    /// the shard. If it allocates memory, it does so after that. If `keys` is empty, it exchanges memory with
+    /// the shard's list: a caller that polls shards with one vector leaves memory for keys noted later.
     pub fn take_noted(&self, shard: usize, keys: &mut Vec<Key>) {
         let shard = &self.shards[shard];
         let mut taken = if keys.is_empty() { std::mem::take(keys) } else { Vec::new() };
@@ -421,15 +426,15 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     }
 }
 
-/// The value at `place` with what excludes other threads from it.
+/// The value at `place`, with the guard that excludes other threads from it.
 ///
 /// # Safety
 /// `slab` has handed the place out, and as long as `guard` lives, no other thread accesses what the latch of
 /// the place's shard protects. The slab outlives the row.
 #[inline(always)]
 unsafe fn row<'a, E: Element>(slab: &Slab<E>, place: u32, guard: LatchGuard<'a>) -> Row<'a, E> {
-    // SAFETY: every access to a value holds the latch of its shard, or excludes those who do. Values of this
-    // slab have `len` elements.
+    // SAFETY: every access to a value holds the latch of its shard, or excludes all threads that hold it.
+    // Values of this slab have `len` elements.
     unsafe { Row::latched(slab.value(place), slab.len(), guard) }
 }
 
@@ -484,9 +489,9 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         self.slot.map_or(0, |slot| slot.place.load(Ordering::Relaxed))
     }
 
-    /// Appends the key to the noted keys of its shard, see [`Store::take_noted`]. It is appended as often as
-    /// this is called: a caller that wants it there once keeps a flag in the state. It stays noted even if
-    /// the entry is removed.
+    /// Appends the key to the noted keys of its shard, see [`Store::take_noted`]. Each call appends it again:
+    /// a caller that wants it there once keeps a flag in the state. It stays noted even if the entry is
+    /// removed.
     #[inline]
     pub fn note(&mut self) {
         // SAFETY: the entry holds the latch.
@@ -511,7 +516,7 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
             .then(|| unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) })
     }
 
-    /// The value, if one is held, with the latch: the entry ends, and the row releases the latch.
+    /// The value, if one is held. The row takes the latch over from the entry, and releases it.
     #[inline]
     pub fn into_row(self) -> Option<Row<'a, E>> {
         let place = self.place();
@@ -519,7 +524,7 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         if place == 0 { None } else { Some(unsafe { row(self.slab, place, self.guard) }) }
     }
 
-    /// Lets `act` use the book of the slab that the shard has.
+    /// Lets `act` use the slab and the book that the shard has of it.
     #[inline]
     fn with_book<R>(&mut self, act: impl FnOnce(&Slab<E>, &mut Book) -> R) -> R {
         let part = self.store.part(self.key);
@@ -531,8 +536,8 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         result
     }
 
-    /// The value, of which all elements are to be overwritten: they have the contents of an earlier value.
-    /// Room is made for it if none is held.
+    /// The value, for callers that overwrite all of its elements: they have the contents of an earlier value.
+    /// Makes room for the value if none is held.
     #[inline]
     pub fn overwrite(&mut self) -> &mut [E] {
         self.room();
@@ -540,7 +545,7 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         // SAFETY: as in `value_mut`.
         let value = unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) };
         if cfg!(debug_assertions) {
-            // What is not overwritten shows.
+            // Elements that the caller does not overwrite become noticeable.
             value.fill(E::from_f64(f64::NAN));
         }
         value
@@ -558,7 +563,7 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         value
     }
 
-    /// Makes room for a value if none is held; whether one was there before.
+    /// Makes room for a value if none is held. Returns whether a value was there before.
     #[inline]
     fn room(&mut self) -> bool {
         let slot = self.slot();

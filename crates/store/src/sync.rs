@@ -1,12 +1,12 @@
-//! The primitives that latch, slab and shards are built from. Model checking compiles them against another
-//! file of this shape.
+//! The primitives that latch, slab and shards are built from. The model checker compiles latch, slab and
+//! shards against another file of this shape.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-/// Blocks of a slab's first table if it is not known how many there will be.
+/// Blocks of a slab's first table if their number is not known.
 pub(crate) const FIRST_BLOCKS: usize = 64;
 
-/// An `UnsafeCell` whose accesses model checking sees.
+/// An `UnsafeCell` whose accesses the model checker sees.
 #[derive(Default)]
 pub(crate) struct TrackedUnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -17,7 +17,8 @@ impl<T> TrackedUnsafeCell<T> {
     }
 }
 
-/// Attempts that only tell the processor to relax: as long as copying a value of a few kilobytes takes.
+/// Attempts that only tell the processor to relax. They take as long as the copy of a value of a few
+/// kilobytes.
 const SPINS: u32 = 100;
 /// Attempts that offer the core to another thread.
 const YIELDS: u32 = 10;
@@ -37,12 +38,13 @@ pub(crate) fn relax(attempt: u32) {
     }
 }
 
-/// Accesses with latches after which a thread is favoured. Becoming favoured means a look at each latch, and
-/// ending it a call of the system: microseconds, less than a twentieth of the time of so many accesses.
+/// Accesses with latches after which a thread is favoured. Becoming favoured costs a look at each latch, and
+/// ending the favour costs a system call. Both take microseconds, less than a twentieth of the time of this
+/// many accesses.
 pub(crate) const LATCHED: u32 = 4096;
 
-/// After a sequentially consistent exchange, before loads of the same order: they need nothing between them.
-/// Model checking does not know that order, only fences.
+/// Comes after a sequentially consistent exchange, and before sequentially consistent loads, which need no
+/// fence between them. The model checker supports sequential consistency only for fences.
 #[inline(always)]
 pub(crate) fn fence_after_exchange() {}
 
@@ -62,8 +64,8 @@ mod heavy {
             && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
     }
 
-    /// Every thread of the process that runs executes a fence before this returns, and the others have done
-    /// so when they last stopped.
+    /// Every running thread of the process executes a fence before this function returns. The other threads
+    /// executed one when they last stopped.
     pub(crate) fn heavy_fence() {
         membarrier(MembarrierCommand::PrivateExpedited).expect("the process is registered");
     }

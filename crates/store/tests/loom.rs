@@ -9,7 +9,7 @@ mod sync {
     pub(crate) const FIRST_BLOCKS: usize = 1;
     pub(crate) const LATCHED: u32 = 1;
 
-    /// Loom knows sequential consistency of fences only.
+    /// Loom supports sequential consistency only for fences.
     pub(crate) fn fence() {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
@@ -61,7 +61,7 @@ struct Shared {
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: `value` is only accessed with the latch held; loom reports it if that is not so.
+// SAFETY: `value` is only accessed with the latch held; loom reports an access without it.
 unsafe impl Sync for Shared {}
 // SAFETY: nothing in it belongs to a thread.
 unsafe impl Send for Shared {}
@@ -112,8 +112,8 @@ fn try_lock_takes_only_a_free_latch() {
     });
 }
 
-/// A thread that spins while the holder is preempted makes unbounded schedules; three preemptions find all
-/// that two compare-and-swaps and a store can do wrong.
+/// A thread that spins while the holder is preempted makes schedules unbounded. Three preemptions suffice to
+/// find every error of two compare-and-swaps and a store.
 fn bounded(check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -161,8 +161,8 @@ fn accesses_to_a_key_are_atomic_while_its_value_comes_and_goes() {
             thread.join().expect("the thread ends");
             let entry = store.latch(Key(0));
             assert_eq!(entry.state(), 2, "an access was lost");
-            // The value is gone if the release came last, else it was made with, or counted up to, the last
-            // state.
+            // The value is gone if the release came last. Otherwise it was made with the last state, or
+            // counted up to it.
             assert!(entry.value().is_none_or(|v| v == [2.0, 2.0]), "{:?}", entry.value());
             drop(entry);
             assert_eq!(store.latch(Key(1)).value(), Some(&[1.0, 1.0][..]));
@@ -170,8 +170,8 @@ fn accesses_to_a_key_are_atomic_while_its_value_comes_and_goes() {
     }
 }
 
-/// Two threads need a block that is not there at the same time, for values in shards of their own. (Loom does
-/// not see what is in the block: this is about its address.)
+/// Two threads need the same block at the same time, before it exists, for values in different shards. (Loom
+/// does not see the contents of the block: this test is about its address.)
 #[test]
 fn shards_that_need_the_same_block_find_their_values_in_it() {
     for sparse in [false, true] {
@@ -191,8 +191,8 @@ fn shards_that_need_the_same_block_find_their_values_in_it() {
     }
 }
 
-/// Values of which each fills a block, in shards of their own: two threads need a table that is not there at
-/// the same time.
+/// Each value fills a block, and the values are in different shards: two threads need the same table at the
+/// same time, before it exists.
 #[test]
 fn shards_that_need_the_same_table_find_their_values_in_it() {
     const LEN: usize = 16_384;
@@ -231,8 +231,8 @@ fn a_scan_sees_whole_values() {
     }
 }
 
-/// Two threads: a third that spins for the latch makes schedules without end, in which the other two yield to
-/// each other. `tests/it/model.rs` has more, on real threads.
+/// The test has only two threads: a third thread that spins for the latch makes endless schedules, in which
+/// the other two yield to each other. `tests/it/model.rs` has more, on real threads.
 #[test]
 fn noted_keys_are_taken_once_while_others_are_noted() {
     bounded(|| {
@@ -271,7 +271,7 @@ fn a_key_that_changes_after_it_was_taken_is_noted_again() {
     bounded(|| {
         let store = one_shard(false);
         let other = Arc::clone(&store);
-        // The state says whether the key is noted, the value how often it has changed.
+        // The state says whether the key is noted, and the value says how often it has changed.
         store.latch(Key(0)).allocate().fill(0.0);
         let thread = thread::spawn(move || {
             for _ in 0..2 {
@@ -314,8 +314,9 @@ fn count_favoured(store: &Store<u32, f32>, favour: &bias::Favour, key: Key) {
 }
 
 /// The favoured thread enters with a latch, becomes favoured, and enters without one, while another thread
-/// takes latches. Loom reports it if both use the list of noted keys at once, or one does not see what the
-/// other wrote. (With a third thread that waits, schedules have no end; `tests/it/favour.rs` has three.)
+/// takes latches. Loom reports an error if both threads use the list of noted keys at once, or if one does
+/// not see the writes of the other. (With a third thread that waits, schedules are endless;
+/// `tests/it/favour.rs` has three threads.)
 #[test]
 fn a_favoured_thread_and_holders_of_latches_exclude_each_other() {
     bounded(|| {

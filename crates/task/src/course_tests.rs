@@ -115,7 +115,7 @@ proptest! {
         prop_assert_eq!(trained.into_iter().collect::<BTreeSet<_>>(), expected);
     }
 
-    /// With as many workers, each goes on with its own batches, in its own order.
+    /// With as many workers as before, each continues with its own batches, in its own order.
     #[test]
     fn the_same_workers_continue_their_own_batches(
         seed in any::<u64>(),

@@ -98,8 +98,9 @@ pub struct Driver<T: Task> {
     diverged: Option<Diverged>,
     evaluation: Option<Box<dyn Evaluation<T::Element>>>,
     reduction: Reduction,
-    /// The sums of losses and examples, which belong into `reduction`, if batches were trained since the sums
-    /// were last moved there. A search by name would take as long as the arithmetic of a small batch.
+    /// The sums of losses and examples, if batches were trained since the sums were last moved to
+    /// `reduction`, where they belong. A search by name would take as long as the arithmetic of a small
+    /// batch.
     trained_sums: Option<[f64; 2]>,
     combined: Vec<Reduction>,
 }

@@ -1,4 +1,5 @@
-//! Sparse all-reduce: the mechanism that keeps static replicas in step, of which every node has one.
+//! Sparse all-reduce: the mechanism that synchronises static replicas. Every node has a static replica of
+//! each static key.
 //!
 //! In a round every node contributes what its workers added to its copies since its last contribution, and
 //! receives the sum of all contributions, its own included. Nodes exchange updated keys only [Träff 2010], by
@@ -19,10 +20,10 @@
 //! | k + 1 | i < r | step k | | *unfold*: the result → p + i; the round is complete |
 //! | k + 1 | extra p + i | started | *unfold* of i | the round is complete |
 //!
-//! A round takes p·k + 2r messages, and a call for each extra node that starts after its partner. One node
-//! that starts makes all others start, if those start that are called: a node of the doubling learns of the
-//! round by the sum that it receives, and an extra node, which receives none, is called. So a cluster without
-//! updates sends nothing, and a round that one node starts completes.
+//! A round takes p·k + 2r messages, and a call for each extra node that starts after its partner. If all
+//! nodes that are called start, then one node that starts makes all others start: a node of the doubling
+//! learns of the round by the sum that it receives, and an extra node, which receives none, is called. So a
+//! cluster without updates sends nothing, and a round that one node starts completes.
 //!
 //! **All nodes get the same bits.** Before step s, nodes whose ranks differ in their lowest s − 1 bits only
 //! (a group) have the same bits. In step s two groups exchange their sums: each of their nodes adds the same
@@ -108,7 +109,8 @@ impl Slot {
 struct Running<E> {
     /// Sum of the contributions that this node knows so far.
     sum: Arc<Deltas<E>>,
-    /// With the parts that have arrived of the message that the node waits for; `None` before the first.
+    /// The sum with those parts that have arrived of the message that the node waits for; `None` before the
+    /// first part.
     adding: Option<Adding<E>>,
     /// The step whose message the node waits for; it has sent its own message of this step.
     step: u8,
@@ -117,7 +119,7 @@ struct Running<E> {
 /// One node's part in the rounds of an all-reduce.
 ///
 /// Pass every part of a message to [`receive`](Self::receive), then call [`advance`](Self::advance). Call it
-/// after [`start`](Self::start) as well. If [`is_called`](Self::is_called), start the round.
+/// after [`start`](Self::start) as well. If [`is_called`](Self::is_called) is true, start the round.
 #[derive(Clone, Debug)]
 pub struct AllReduce<E> {
     node: usize,
@@ -280,7 +282,7 @@ impl<E: Element> AllReduce<E> {
         Some(sum)
     }
 
-    /// Adds parts of the message of `step` to the sum, which has been `sum` before the message.
+    /// Adds parts of the message of `step` to the sum, which was `sum` before the message.
     fn add(&self, step: u8, adding: &mut Adding<E>, sum: &Deltas<E>, parts: &[Part]) {
         let is_after = self.peer(step).is_some_and(|peer| peer < self.node);
         let len = |index: u32| self.lens[index as usize] as usize;
@@ -366,8 +368,8 @@ impl<E: Element> AllReduce<E> {
         Ok(early)
     }
 
-    /// Checks that updates of the keys `indices`, with so many elements, are well-formed and continue those
-    /// up to index `before`.
+    /// Checks that updates of the keys `indices`, with `elements` elements together, are well-formed and
+    /// continue the updates up to index `before`.
     fn check(&self, indices: &[u32], elements: usize, before: Option<u32>) -> Result<(), PartError> {
         let (mut last, mut expected) = (before, 0);
         for index in indices.iter().copied() {

@@ -97,8 +97,9 @@ impl Assignment {
             .collect()
     }
 
-    /// Replicates the `count` keys that are accessed most often; of equally frequent ones the lower key. If
-    /// fewer keys have a frequency, replicates all of them. Frequencies count as in [`Assignment::above`].
+    /// Replicates the `count` keys that are accessed most often. Of equally frequent keys, the lower key
+    /// comes first. If fewer keys have a frequency, replicates all of them. Frequencies count as in
+    /// [`Assignment::above`].
     #[must_use]
     pub fn top(frequencies: impl IntoIterator<Item = (Key, f64)>, count: usize) -> Self {
         let mut frequencies = sums(frequencies);
@@ -227,7 +228,7 @@ impl Assignment {
         self.ranges_of(layout).flatten().map(Key).collect()
     }
 
-    /// A hash: equal assignments have the same, different ones practically never.
+    /// A hash: equal assignments have the same hash, and different ones practically never do.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.ranges.iter().fold(0, |digest, (first, last)| random::stream(digest, &[*first, *last]))

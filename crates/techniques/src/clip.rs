@@ -6,10 +6,10 @@
 
 use intendant_core::Element;
 
-/// Scales updates down whose norm exceeds a multiple of the average norm.
+/// Scales down updates whose norm exceeds a multiple of the average norm.
 ///
 /// The average is over all updates so far, each with the norm that it had before it was scaled, the newest
-/// included. So the first update is never scaled down by a factor of 1 or more.
+/// included. So a factor of 1 or more never scales the first update down.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clip {
     norms: f64,

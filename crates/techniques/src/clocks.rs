@@ -47,7 +47,7 @@ pub struct WorkerClocks {
 }
 
 impl WorkerClocks {
-    /// All work, at clock 0.
+    /// All workers are working, at clock 0.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self { workers: vec![0; workers], latest: 0, last: NodeClock::default() }
@@ -98,7 +98,7 @@ pub struct GlobalClock {
 }
 
 impl GlobalClock {
-    /// All work, at clock 0.
+    /// All nodes are working, at clock 0.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self { nodes: vec![Standing::default(); nodes], global: 0, latest: 0 }
@@ -141,7 +141,8 @@ impl GlobalClock {
         advanced
     }
 
-    /// Notes that a node has returned from a meeting. Its clock follows; until then its last one holds.
+    /// Notes that a node has returned from a meeting. The node reports its clock afterwards; until then its
+    /// last clock counts.
     pub fn resume(&mut self, node: NodeId) {
         let standing = &mut self.nodes[node.index()];
         standing.meetings = standing.meetings.saturating_add(1);

@@ -6,28 +6,31 @@
 //! With [`Precision::Bf16`], a delta is rounded before it is sent, and both sides use the rounded one. The
 //! copy keeps what rounding has left out: its updates are the difference from what was sent, so the next
 //! delta contains it (*error feedback* [Seide 2014]). A delta of squares is rounded towards zero, because the
-//! next one would else be negative.
+//! next one would otherwise be negative.
 //!
 //! With a rule, values are rows, and a delta is an operand: the sum of what a copy's workers have pushed
 //! since the last delta, which the row keeps as *pending*. The main copy has no pending operands, except for
-//! a rule that applies them once per clock; copies do not get to know these.
+//! a rule that applies them once per clock; the owner does not send these to copies.
 
 use intendant_core::{
     Combine, Element, Precision, SharedRule, Timing, Updates, add_bytes, copy_from_bytes, from_bf16,
 };
 use pulp::{Arch, Simd, WithSimd};
 
-/// Added to sums of squares, so that nothing is divided by zero. Cancels out while nothing is rounded.
+/// Added to sums of squares, so that nothing is divided by zero. It cancels out as long as nothing is
+/// rounded.
 const EPSILON: f64 = 1e-10;
 
-/// How many sums of squares are added up apart from each other: a processor adds several at once, and the
-/// order in which it does is the same on all of them.
+/// Number of separate partial sums of squares: a processor adds to several at once, and the order of
+/// additions is the same on all processors.
 const LANES: usize = 16;
 
-/// A loop that is compiled for several generations of processors; the one at hand is found out at run time.
-/// All of them compute the same bits. (A closure would not be: the compiler may call it.)
+/// A loop that is compiled for several generations of processors; the program chooses a version at run time.
+/// All versions compute the same bits. (A closure would not be compiled for each generation: the compiler may
+/// call it instead of inlining it.)
 trait Wide: Sized {
-    /// Runs the loop. `#[inline(always)]`, or it is compiled for the oldest processor only.
+    /// Runs the loop. Implementations must be `#[inline(always)]`; otherwise they are compiled for the oldest
+    /// processor only.
     fn run(self);
 
     fn dispatch(self) {
@@ -53,8 +56,8 @@ pub(crate) fn delta_len(updates: Updates<'_>, len: usize) -> usize {
     }
 }
 
-/// Whether a delta that is zero everywhere changes nothing. A rule may let a value decay, or count its
-/// operands.
+/// Whether a delta that is zero everywhere changes nothing. With a rule, it may: the rule may let the value
+/// decay, or count operands.
 #[must_use]
 pub fn may_omit_zeros(updates: Updates<'_>) -> bool {
     matches!(updates, Updates::Combined(_))
@@ -83,8 +86,8 @@ pub fn difference<E: Element>(updates: Updates<'_>, value: &[E], base: &[E], del
     }
 }
 
-/// Adds `delta` to a copy, or to what a holder knows of the main copy: the owner will merge the delta, or
-/// has.
+/// Adds `delta` to a copy, or to what a holder knows of the main copy: the owner will merge the delta, or has
+/// merged it.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -101,7 +104,7 @@ pub fn add<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[E]) {
             AddSteps { value, steps: steps.iter().copied(), more: more.iter().copied() }.dispatch();
         }
         Updates::Rule(rule) if rule.timing() == Timing::Push => rule.apply(value, delta),
-        // The owner shows it at a clock.
+        // The owner applies it at a clock.
         Updates::Rule(_) => {}
     }
 }
@@ -118,7 +121,7 @@ pub fn add_unsent<E: Element>(updates: Updates<'_>, value: &mut [E], delta: &[E]
     }
 }
 
-/// Makes a copy the main copy: what was not sent needs not be sent any more.
+/// Makes a copy the main copy: updates that were not sent need not be sent any more.
 #[inline]
 pub fn promote<E: Element>(updates: Updates<'_>, value: &mut [E]) {
     if let Updates::Rule(rule) = updates
@@ -128,7 +131,8 @@ pub fn promote<E: Element>(updates: Updates<'_>, value: &mut [E]) {
     }
 }
 
-/// Adds steps, which are to be divided, and squares to a value that AdaGrad trains.
+/// Adds steps and squares to a value that AdaGrad trains. Each step is divided by the root of its new sum of
+/// squares.
 struct AddSteps<'a, E, I, J> {
     value: &'a mut [E],
     steps: I,
@@ -222,7 +226,7 @@ pub fn change<E: Element>(updates: Updates<'_>, value: &[E], base: &[E]) -> f64 
     norms.change()
 }
 
-/// The squares of what a change is measured by.
+/// The sums of squares by which a change is measured: of the differences, and of the whole value.
 struct Norms<E> {
     changed: [E; LANES],
     whole: [E; LANES],
@@ -233,7 +237,7 @@ impl<E: Element> Norms<E> {
         Self { changed: [E::ZERO; LANES], whole: [E::ZERO; LANES] }
     }
 
-    /// Adds up to [`LANES`] elements, and as many of what they were before, or more.
+    /// Adds up to [`LANES`] elements. `base` has their former values, and may be longer.
     #[inline(always)]
     fn add(&mut self, value: &[E], base: &[E]) {
         // As many elements as there are lanes are a loop that the compiler turns into wide instructions.
@@ -259,7 +263,8 @@ impl<E: Element> Norms<E> {
     }
 }
 
-/// [`difference`] and [`change`] of a copy, which becomes what the main copy will be: `base` and the delta.
+/// Computes [`difference`] and [`change`] of a copy. The copy becomes what the main copy will be: `base` plus
+/// the delta.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -284,9 +289,8 @@ pub fn collect<E: Element>(updates: Updates<'_>, value: &mut [E], base: &[E], de
     norms.change()
 }
 
-/// As [`collect`], of a delta that is rounded to bfloat16: the copy becomes `base`, the rounded delta, and
-/// what rounding has left out, which is to say that it stays as it is. Also returns whether anything is left
-/// out.
+/// As [`collect`], for a delta that is rounded to bfloat16. The copy stays as it is: `base`, plus the rounded
+/// delta, plus what rounding has left out. Also returns whether anything is left out.
 ///
 /// # Panics
 /// If the lengths differ. If the value has a rule.
@@ -381,7 +385,7 @@ impl<E: Element> Wide for CollectSum<'_, E> {
     #[inline(always)]
     fn run(self) {
         let Collect { value, base, delta, norms } = self.0;
-        // In registers.
+        // These sums stay in registers.
         let mut sums = Norms::new();
         for ((value, base), delta) in
             value.chunks_mut(LANES).zip(base.chunks(LANES)).zip(delta.chunks_mut(LANES))
@@ -420,7 +424,7 @@ impl<E: Element> Wide for CollectAdaGrad<'_, E> {
     }
 }
 
-/// What a copy knows of the main copy, and what that lacks.
+/// What a copy knows of the main copy, and what the main copy lacks.
 pub(crate) struct Known<'a, E> {
     /// The main copy when the copy got it last.
     pub(crate) base: &'a [E],
@@ -430,8 +434,8 @@ pub(crate) struct Known<'a, E> {
     pub(crate) lacks: bool,
 }
 
-/// `value` := `main`, the delta in flight if `main` lacks it, and the updates since: of a copy that has such
-/// updates.
+/// `value` := `main`, plus the delta in flight if `main` lacks it, plus the updates since. The copy must have
+/// such updates.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -614,7 +618,7 @@ mod tests {
             }
         }
 
-        /// So does the pass that gives a copy a new main copy.
+        /// One pass rebases a copy on a new main copy as several passes do, to the bit.
         #[test]
         fn one_pass_rebases_as_several_do(
             base in base(),
@@ -664,7 +668,7 @@ mod tests {
             for updates in [SUM, ADAGRAD] {
                 let mut copy = [0.5f32, -1.0, 3.0, 0.0, 0.25, 40.0];
                 let (mut base, mut main) = (copy, copy);
-                // The exact sums, of squares those of their sizes.
+                // The exact sums; where squares are expected, sums of absolute values.
                 let mut exact = copy.map(f64::from);
                 for change in &changes {
                     for (at, change) in change.iter().enumerate() {
@@ -755,7 +759,7 @@ mod tests {
             assert!((main[1] - 100.0).abs() < 1e-9);
             -main[0]
         });
-        // A single node that takes 100 steps goes Σ 1/√n = 18.6 far.
+        // A single node that takes 100 steps moves by Σ 1/√n = 18.6.
         assert!((lengths[0] - 100.0).abs() < 1e-6 && (18.0..19.0).contains(&lengths[1]), "{lengths:?}");
     }
 

@@ -9,14 +9,14 @@ use crate::{Initiator, Location, Policy, Role, SlotState};
 use intendant_core::{Key, Layout, NodeId};
 use std::sync::Arc;
 
-/// Forwards of a request at most, if the home always knows the owner: one from the node of a stale hint to
-/// the home, one from the home to the owner. If the key has not arrived there yet, that node queues the
-/// request; and a request that the home forwards arrives before any later order of the home to hand the key
-/// over.
+/// Largest number of forwards of a request, if the home always knows the owner: one from the node of a stale
+/// hint to the home, one from the home to the owner. If the key has not arrived there yet, that node queues
+/// the request; and a request that the home forwards arrives before any later order of the home to hand the
+/// key over.
 const HOPS_MAX: u8 = 2;
 
-/// Forwards at most if requests follow the key from owner to owner: each relocation during the flight may add
-/// one. Their number has no known bound, but a request with this many forwards goes in circles.
+/// Largest number of forwards if requests follow the key from owner to owner: each relocation during the
+/// flight may add one. There is no known bound, but a request with this many forwards goes in circles.
 const HOPS_MAX_AFTER_KEY: u8 = 250;
 
 /// The destination of a request that this node cannot serve.

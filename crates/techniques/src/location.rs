@@ -1,6 +1,7 @@
 //! How a node finds the main copy of a key that is elsewhere: the strategies of [thesis §3.2.3, §3.2.5].
 //!
-//! With N nodes and K keys, in the quiet case, if requester, home and owner are three nodes:
+//! With N nodes and K keys, if no relocation is in flight, and requester, home and owner are three different
+//! nodes:
 //!
 //! | [`Location`](crate::Location) | locations per node | messages of an access | of a relocation |
 //! | --- | --- | --- | --- |
@@ -18,10 +19,10 @@
 //!
 //! **Broadcast relocations.** The owner hands a key over as soon as a localize reaches it. The new owner
 //! tells all nodes but the old one (*moved*). So a node learns of an owner only after the key has arrived
-//! there, and an old owner remembers to which node it handed the key: requests and localizes that come too
-//! late follow the key, each forward by newer knowledge than the one before it, and none goes in circles.
-//! A node that waits for a key queues the accesses of its own workers only. If it queued those of others too,
-//! two nodes might each wait for the key with the other one's localize in its queue.
+//! there. An old owner remembers to which node it handed the key, so requests and localizes that come too
+//! late follow the key. Each forward uses newer knowledge than the one before it, so no message is forwarded
+//! in circles. A node that waits for a key queues the accesses of its own workers only. If it queued those of
+//! others too, two nodes might each wait for the key with the other one's localize in its queue.
 //!
 //! **Broadcast operations.** Accesses and localizes (*operations*) go to all other nodes. The owner executes
 //! them, and the others ignore them. An operation may reach both the old and the new owner of a key that
@@ -118,7 +119,7 @@ impl Broadcasts {
         self.ahead[from.index()].decided.get(&key).is_some_and(|decided| !is_newer(number, *decided))
     }
 
-    /// Gives up what is known of broadcasts up to `number` of `from`, which this node has handled.
+    /// Forgets what this node knows of the broadcasts of `from` up to `number`, all of which it has handled.
     pub fn handled(&mut self, from: NodeId, number: u32) {
         let ahead = &mut self.ahead[from.index()];
         if !is_newer(ahead.max, number) {
@@ -135,8 +136,8 @@ impl Broadcasts {
             .collect()
     }
 
-    /// Whether the key of a hand-over may have been through so many broadcasts of each node: there is a
-    /// number per node, and this node has sent its own.
+    /// Whether the key of a hand-over may have been through `decided` broadcasts of each node: there is a
+    /// number per node, and this node has sent as many broadcasts as its own number says.
     #[must_use]
     pub fn is_plausible(&self, decided: &[u32]) -> bool {
         let own = self.node.index();

@@ -69,7 +69,7 @@ pub fn localize(state: &mut SlotState) -> Localized {
 /// A relocation that the home has ordered after all earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ordered {
-    /// The owner until then, which the home must tell; it may be the home itself.
+    /// The previous owner, to which the home must send the order. It may be the home itself.
     pub owner: NodeId,
     /// The counter of the key after the relocation.
     pub counter: u32,
@@ -120,8 +120,8 @@ pub fn depart(state: &mut SlotState, to: NodeId, counter: u32) {
     }
 }
 
-/// Whether a hand-over with this counter is possible: the home has ordered it, other nodes know an older
-/// counter.
+/// Whether a hand-over with this counter is possible: if this node is the home, it has ordered the hand-over;
+/// any other node knows only an older counter.
 #[must_use]
 pub fn is_plausible(state: &SlotState, at_home: bool, counter: u32) -> bool {
     if at_home { !is_newer(counter, state.counter) } else { is_newer(counter, state.counter) }

@@ -14,7 +14,7 @@
 //! | owner | same generation, holder up to date | next *delta* | merges it; *acknowledged* → holder |
 //! | owner | same generation, holder behind | next *delta* | merges it; *refresh* → holder |
 //! | owner | another generation, or none | *delta* | ignores it: a ghost, see below |
-//! | owner | holders that are behind | a round begins | *refresh* → those, but see below |
+//! | owner | holders that are behind | a round begins | *refresh* → these, but see below |
 //! | holder | | *set-up*, *refresh*, newer version | copy := value + own updates that the value lacks |
 //! | holder | delta in flight | *acknowledged* | base := base + delta, by the owner's arithmetic |
 //! | holder | no updates, no delta in flight | the copy is unwanted | *drop* → owner; continues to serve |
@@ -23,13 +23,13 @@
 //! | holder | updates since the drop | *dropped*, its generation | revives: *ask* with a new generation |
 //! | holder | has sent *drop* | the copy is wanted again | revives: *ask* with a new generation |
 //!
-//! Set-up and refresh carry the value. The owner's arithmetic keeps copies equal to the bit. A holder that
-//! has revived ignores answers to earlier generations.
+//! Set-up and refresh carry the value. Holders use the owner's arithmetic, so copies stay bitwise equal. A
+//! holder that has revived ignores answers to earlier generations.
 //!
 //! **Rounded elements.** With [`Precision::Bf16`], deltas and values travel as bfloat16. The main copy stays
 //! exact. A holder's base is then the rounded value plus its deltas, so its copy differs from the main copy
-//! by what was rounded, and the owner remembers which holders have such a base. What the rounding of a delta
-//! has left out is the *remainder*: it stays in the copy and is part of the next delta. A remainder alone is
+//! by the rounding error, and the owner remembers which holders have such a base. The *remainder* is what the
+//! rounding of a delta has left out: it stays in the copy and is part of the next delta. A remainder alone is
 //! no reason for a delta. Nothing is rounded in two cases, for which the table has three more rows:
 //!
 //! | node | has | event | does |
@@ -38,11 +38,12 @@
 //! | holder | a remainder or updates | the cluster comes to rest | exact *delta* → owner |
 //! | owner | holders with a rounded base | the cluster comes to rest | a new version; exact *refresh* |
 //!
-//! So a copy ends without a remainder, and at rest all copies are equal to the bit and contain all updates.
+//! So a copy ends without a remainder, and at rest all copies are bitwise equal and contain all updates.
 //!
-//! **Once per round.** A holder that sends a delta in each round gets the value in each answer. The round of
-//! the owner leaves it out, once after an answer: otherwise it would get every value twice, while its own
-//! updates travel once. If it stops sending, it gets the next change one round later.
+//! **Once per round.** A holder that sends a delta in each round gets the value in each answer. After such an
+//! answer, the next round of the owner leaves this holder out: otherwise the holder would get every value
+//! twice, while it sends its own updates once. If the holder stops sending, it gets the next change one round
+//! later.
 //!
 //! **Exactly once.** A holder has one delta per key in flight, and numbers deltas within a generation. The
 //! owner merges the delta with the next number of the generation that it knows, and no other. Registrations
@@ -116,8 +117,8 @@ pub struct Collected<'a, E> {
 }
 
 impl<E: Element> Replica<E> {
-    /// A copy that the node asks for with `generation`, which it has not used for the key as far as any node
-    /// remembers.
+    /// A copy that the node asks for with `generation`. No node remembers an earlier use of this generation
+    /// by the node for the key.
     #[must_use]
     pub fn ask(generation: u32) -> Self {
         let (base, sent) = (Box::default(), Box::default());
@@ -263,7 +264,8 @@ impl<E: Element> Replica<E> {
         }
     }
 
-    /// As [`Replica::rebase`], in any case. `lacks` says whether `main` lacks the delta in flight.
+    /// As [`Replica::rebase`], for all kinds of updates. `lacks` says whether `main` lacks the delta in
+    /// flight.
     fn rebase_by_rule(&self, updates: Updates<'_>, lacks: bool, main: &[E], value: &mut [E], updated: bool) {
         let mut since = Vec::new();
         if updated {
@@ -353,7 +355,8 @@ impl<E: Element> Replica<E> {
 pub struct Holder {
     /// The node.
     pub node: NodeId,
-    /// Whether a delta of it has been answered with the value since the last round that found it behind.
+    /// Whether the owner has answered a delta of the holder with the value, since the last round that found
+    /// the holder behind.
     pub answered: bool,
     /// Generation of its registration.
     pub generation: u32,
@@ -470,8 +473,9 @@ impl Hub {
         self.find(node).is_ok_and(|at| self.holders[at].known != Some(self.version))
     }
 
-    /// Notes that the owner sends `node` the version now: its value with a precision, or (`None`) that it is
-    /// the holder's last one and its delta. Returns the registration.
+    /// Notes that the owner now sends the version to `node`: either its value, with a precision, or (`None`)
+    /// the acknowledgement that it is the holder's last version plus the holder's delta. Returns the
+    /// registration.
     pub fn tell(&mut self, node: NodeId, value: Option<Precision>) -> Option<Holder> {
         let at = self.find(node).ok()?;
         self.holders[at].known = Some(self.version);
@@ -492,8 +496,8 @@ impl Hub {
     }
 
     /// Appends to `behind` the holders to which a round sends the value: those of [`Hub::behind`] that have
-    /// not got it with an answer since the last such round. Returns whether others are behind, for the next
-    /// round.
+    /// not received it in an answer since the last such round. Returns whether other holders are behind,
+    /// which the next round updates.
     pub fn behind_in_round(&mut self, behind: &mut Vec<NodeId>) -> bool {
         let mut others = false;
         for holder in self.holders.iter_mut().filter(|holder| holder.known != Some(self.version)) {
@@ -507,8 +511,8 @@ impl Hub {
     }
 
     /// The record of a key that was handed over to node `here`, with `holders` (in any order) at `version`.
-    /// Also returns the generation and the last merged delta of `here` if it was one of the holders; it is
-    /// none any more.
+    /// Also returns the generation and the last merged delta of `here` if it was one of the holders, which it
+    /// no longer is.
     pub fn arrived(
         here: NodeId,
         version: u32,

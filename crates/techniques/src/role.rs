@@ -82,12 +82,12 @@ const DIRTY: u8 = 8;
 /// The node is about to give up the replica: accesses wait for that.
 const CLOSED: u8 = 16;
 
-/// Of a main copy, it may be mirrored in the window of the node, which has to follow it.
+/// Of a main copy: it may be mirrored in the window of the node, so writes must update the mirror.
 const PUBLISHED: u8 = 32;
 
-/// Whether `counter` is newer than `other`. Counters wrap, so the two must be less than 2³¹ apart. Counters
-/// of one key are (relocations, versions, deltas). A caller that compares generations, which a channel counts
-/// over all its keys, must make sure of it.
+/// Whether `counter` is newer than `other`. Counters wrap, so the two must be less than 2³¹ apart. This holds
+/// for the counters of one key (relocations, versions, deltas). A channel counts generations over all its
+/// keys, so a caller that compares generations must ensure it.
 #[inline]
 #[must_use]
 pub fn is_newer(counter: u32, other: u32) -> bool {
@@ -142,15 +142,16 @@ impl SlotState {
         self.flags = if published { self.flags | PUBLISHED } else { self.flags & !PUBLISHED };
     }
 
-    /// Counts an update of a replica that has an allowance. Returns whether the allowance is used up by it.
+    /// Counts an update of a replica that has an allowance. Returns whether this update uses the allowance
+    /// up.
     #[inline]
     pub fn count_down(&mut self) -> bool {
         self.side = self.side.wrapping_sub(1);
         self.side == 0
     }
 
-    /// Lends the value to a worker that may change it, if nothing has to be noted for that, because no
-    /// node has to be told or a change has been noted already. Returns whether it did. Not for
+    /// Lends the value to a worker that may change it, if nothing has to be noted for that: either no other
+    /// node has to be told, or an earlier change has been noted already. Returns whether it did. Not for
     /// replicas with a bound on staleness: they count no updates.
     #[inline(always)]
     pub fn lend_again(&mut self) -> bool {
@@ -211,8 +212,8 @@ impl SlotState {
         self.counter = counter;
     }
 
-    /// Remembers that the key was at `node` when its relocation counter was `counter`, unless this node knows
-    /// newer.
+    /// Remembers that the key was at `node` when its relocation counter was `counter`, unless this node has
+    /// newer knowledge.
     pub fn learn(&mut self, node: NodeId, counter: u32) {
         if matches!(self.role, Role::Absent | Role::Replica)
             && (self.hint().is_none() || !is_newer(self.counter, counter))
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(state.hint(), Some(NodeId(5)));
     }
 
-    /// What is lent again neither has to be noted, nor becomes urgent, nor is followed by a mirror.
+    /// A value that is lent again need not be noted, does not become urgent, and has no mirror.
     #[test]
     fn only_what_needs_no_note_is_lent_again() {
         for role in ROLES {

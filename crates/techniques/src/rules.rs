@@ -9,12 +9,12 @@
 //! | [`Decay`] | what to add | none | |
 //! | [`Proximal`] | gradient and curvature, once per clock | none | OSDI'14, Algorithm 3 |
 //!
-//! What several workers push before it reaches the owner is one operand, the sum (see
-//! [`intendant_core::Rule`]). For a gradient this is the gradient of their batches together. A rule that is
-//! not linear takes one longer step then, in place of several.
+//! If several workers push before the owner receives their pushes, the owner receives one operand, the sum
+//! (see [`intendant_core::Rule`]). The sum of gradients is the gradient of all their batches together. A rule
+//! that is not linear then takes one longer step instead of several.
 //!
-//! All parameters are checked when a rule is made, also as the nearest numbers of single precision, so that
-//! no row can become NaN because of them.
+//! The constructor of a rule checks all its parameters, both as they are and rounded to single precision, so
+//! that no row can become NaN because of them.
 
 mod adam;
 mod decay;
@@ -30,7 +30,7 @@ pub use row_adagrad::RowAdaGrad;
 
 use intendant_core::Element;
 
-/// A parameter of a rule that it cannot work with.
+/// A parameter with a value that the rule does not allow.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{what} of rule {rule} is {value}; it must be {allowed}")]
 pub struct RuleError {
@@ -40,7 +40,7 @@ pub struct RuleError {
     pub what: &'static str,
     /// Its value.
     pub value: f64,
-    /// What it can be.
+    /// The values that are allowed.
     pub allowed: &'static str,
 }
 

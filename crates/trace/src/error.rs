@@ -1,4 +1,4 @@
-//! What can be wrong with a file of events.
+//! Errors that occur when a trace is written or read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The file system refused.
+    /// A file system operation failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The file was written up to a moment, and not after it.
+    /// Writing failed midway: later events are missing in the file.
     #[error("cannot write {}: {source}; {dropped} events are missing in it", path.display())]
     Incomplete {
         /// The file.
         path: PathBuf,
-        /// Events that are not in it.
+        /// The number of events that are missing.
         dropped: u64,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is no trace, or its start is damaged.
+    /// The file is not a trace, or its start is damaged.
     #[error("{} is no trace: {reason}", path.display())]
     NotATrace {
         /// The file.
@@ -35,7 +35,7 @@ pub enum TraceError {
         /// What is wrong.
         reason: String,
     },
-    /// The file was written by a version that this one does not know.
+    /// The file has a format version that this version does not read.
     #[error(
         "{} has version {found}, and this program reads {}; use the version that wrote it",
         path.display(),
@@ -50,7 +50,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// A file cannot be written.
+    /// The error for a file that cannot be written.
     #[must_use]
     pub fn write(path: &Path, source: io::Error) -> Self {
         Self::Io { what: "write", path: path.to_owned(), source }

@@ -3,7 +3,7 @@
 use intendant_core::{ChannelId, Key, NodeId, Tick};
 use std::fmt;
 
-/// What is written for the key of an event about no key.
+/// The key in the record of an event without a key.
 const NO_KEY: u64 = u64::MAX;
 
 /// Something that happened at a node.
@@ -13,7 +13,7 @@ pub struct Event {
     pub at: Tick,
     /// The channel that noticed it.
     pub channel: ChannelId,
-    /// The key; `None` if it is about none.
+    /// The key; `None` if the event concerns no key.
     pub key: Option<Key>,
     /// What happened.
     pub what: What,
@@ -43,16 +43,17 @@ pub enum Cause {
     Ordered,
 }
 
-/// A moment of the whole run.
+/// A milestone of the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// An epoch has ended; its number, from 1.
+    /// An epoch has ended. The event has the number of the epoch, from 1.
     Epoch,
-    /// A checkpoint was made; its number.
+    /// A checkpoint was made. The event has the number of the checkpoint.
     Checkpoint,
 }
 
-/// What happened at a node, to a key unless said otherwise. Durations are microseconds.
+/// What happened at a node. An event concerns a key, unless its variant says otherwise. Durations are in
+/// microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -62,7 +63,7 @@ pub enum What {
     IntentEnded,
     /// This node has asked for the key to move here.
     Asked,
-    /// The key was owned here, and moves to another node.
+    /// The key was owned here and moves to another node.
     Left {
         /// The next owner.
         to: NodeId,
@@ -71,9 +72,9 @@ pub enum What {
     },
     /// The key is owned here from now on.
     Arrived {
-        /// The owner before.
+        /// The previous owner.
         from: NodeId,
-        /// Since this node asked; 0 if it did not ask.
+        /// The time since this node asked for the key; 0 if it did not ask.
         after: u64,
     },
     /// A replica was set up here.
@@ -82,57 +83,57 @@ pub enum What {
     ReplicaDropped,
     /// This owner has registered a replica elsewhere.
     HolderAdded {
-        /// Where.
+        /// The node that holds the replica.
         holder: NodeId,
     },
-    /// A replica elsewhere of a key that is owned here is gone.
+    /// Another node no longer has a replica of a key that this node owns.
     HolderRemoved {
-        /// Where it was.
+        /// The node that held the replica.
         holder: NodeId,
     },
-    /// This home has ordered the key to another node.
+    /// This node is the home of the key and has ordered the key to move to another node.
     Ordered {
         /// The next owner.
         to: NodeId,
     },
-    /// An access of a worker of this node was served elsewhere. It has no other event.
+    /// Another node served an access of a worker of this node. The access has no other event.
     Remote {
-        /// What it does.
+        /// The kind of access.
         access: Access,
         /// The node that answered.
         by: NodeId,
-        /// Since this node first handled it.
+        /// The time since this node first handled the access.
         after: u64,
     },
-    /// An access of a worker of this node was served here, but not at once: the key or a copy was on its way,
-    /// or too old.
+    /// This node served an access of its own worker, but not at once: the key or a copy was on its way, or
+    /// the copy was too old.
     Waited {
-        /// What it does.
+        /// The kind of access.
         access: Access,
-        /// Since this node first handled it.
+        /// The time since this node first handled the access.
         after: u64,
     },
-    /// A worker has accessed a key that this node had asked for, and that is gone again.
+    /// A worker has accessed a key that this node had asked for and that has left again.
     Conflict,
-    /// This node has sent updates of copies, received them, or agreed on them, in one turn of a channel;
-    /// about no key.
+    /// In one turn of a channel, this node has sent, received or agreed on updates of copies; about no key.
     Synced {
-        /// How many values.
+        /// The number of values.
         values: u64,
     },
-    /// This node has told the others the clock that all its workers have reached; about no key.
+    /// This node has sent the other nodes the clock that all its workers have reached; about no key.
     Clock {
         /// The clock.
         clock: u32,
     },
-    /// Contents of messages that were sent to a node since the last such event; about no key.
+    /// This node has sent messages to another node since the last such event; about no key.
     Sent {
         /// The node.
         to: NodeId,
-        /// How many.
+        /// The number of bytes of the messages' contents.
         bytes: u64,
     },
-    /// This node has come to a meeting of all nodes; about no key. No node goes on before all have come.
+    /// This node has come to a meeting of all nodes (a barrier); about no key. No node goes on before all
+    /// nodes have come.
     Came {
         /// The number of the meeting.
         meeting: u64,
@@ -142,9 +143,9 @@ pub enum What {
         /// The number of the meeting.
         meeting: u64,
     },
-    /// A moment of the run; about no key.
+    /// A milestone of the run; about no key.
     Marked {
-        /// What it is.
+        /// The kind of milestone.
         mark: Mark,
         /// Its number.
         number: u64,
@@ -214,7 +215,7 @@ impl Access {
 }
 
 impl Cause {
-    /// As variant and detail of a record.
+    /// The cause as the variant and the detail of a record.
     fn parts(self) -> (u8, u64) {
         match self {
             Self::Asked => (0, 0),
@@ -240,7 +241,7 @@ impl Mark {
     const ALL: [Self; 2] = [Self::Epoch, Self::Checkpoint];
 }
 
-/// The place of a variant in the list of all.
+/// The position of `variant` in `all`.
 fn place<T: PartialEq>(all: &[T], variant: &T) -> u8 {
     all.iter().position(|other| other == variant).map_or(u8::MAX, |at| at as u8)
 }
@@ -315,8 +316,8 @@ impl Event {
     /// Bytes of a record.
     pub const BYTES: usize = 32;
 
-    /// The event as it is written. The last two bytes of a record are 0: a reader of several files may use
-    /// them, for instance for the node.
+    /// Encodes the event as a record. The last two bytes of the record are 0; a reader of several files may
+    /// use them, for instance for the node.
     #[must_use]
     pub fn to_record(self) -> [u8; Self::BYTES] {
         let Parts { kind, variant, peer, detail } = self.what.parts();
@@ -330,8 +331,7 @@ impl Event {
         record
     }
 
-    /// The event of a record, of which the last two bytes do not matter. `None` if there is no such kind of
-    /// event.
+    /// Decodes a record, and ignores its last two bytes. Returns `None` if there is no such kind of event.
     #[must_use]
     pub fn of_record(record: &[u8; Self::BYTES]) -> Option<Self> {
         let number = |at: usize| record[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -342,7 +342,7 @@ impl Event {
     }
 }
 
-/// A duration in microseconds, as people read it.
+/// A duration in microseconds, displayed in a readable unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Micros(pub u64);
 

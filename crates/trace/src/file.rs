@@ -1,4 +1,4 @@
-//! The file of a node's events: a header, and blocks of records that appear one by one.
+//! The file of a node's events: a header, followed by blocks of records, which are appended one by one.
 
 use crate::error::TraceError;
 use crate::event::Event;
@@ -12,28 +12,30 @@ use xxhash_rust::xxh3::xxh3_64;
 const MAGIC: &[u8; 8] = b"ITDTRACE";
 const BLOCK: &[u8; 4] = b"BLCK";
 
-/// Longer headers are not ours.
+/// The longest header that a reader accepts, in bytes. Real headers are shorter.
 const HEADER_BYTES_MAX: u32 = 1 << 24;
 
-/// Records of a block at most: longer blocks are not ours.
+/// The most records of a block that a reader accepts. This crate writes at most [`BLOCK_RECORDS`] per block.
 const RECORDS_MAX: u32 = 1 << 16;
 
-/// Records of a block that is written: what is lost at most if the writer is killed while it writes.
+/// The most records of a block that is written. A writer that is killed while it writes a block loses at most
+/// these.
 const BLOCK_RECORDS: usize = 1 << 12;
 
-/// How far a reader looks for the next block behind damage, in bytes.
+/// How many bytes behind damage a reader searches for the next block.
 const SEARCH_BYTES: u64 = 1 << 24;
 
-/// How many places of a file may look like the beginning of a block without being one: each costs reading a
-/// block.
+/// How many places of a file may look like the beginning of a block without being one. Each of them costs the
+/// reader the reading of a block.
 const TRIES_MAX: u32 = 256;
 
 /// Bytes before the records of a block.
 const BLOCK_START: usize = 24;
 
-/// Where a node writes its trace: a file `node-NODE.trace` in a folder, which is created if it is missing. A
-/// file of an earlier run moves to the folder `run-RUN` within it, where RUN is the [`Header::run`] of that
-/// run, in hexadecimal; `run-unreadable` if it does not say. There it replaces only a file of the same run.
+/// Returns the path at which a node writes its trace: `node-NODE.trace` in `folder`, which this function
+/// creates if it is missing. A file of an earlier run moves to the subfolder `run-RUN`, where RUN is the
+/// [`Header::run`] of that run in hexadecimal; there it replaces only a file of the same run. A file whose
+/// header cannot be read moves to `run-unreadable`.
 ///
 /// # Errors
 /// If a folder cannot be created, or the earlier file cannot be moved.
@@ -54,12 +56,12 @@ pub fn prepare(folder: &Path, node: u16) -> Result<PathBuf, TraceError> {
     Ok(path)
 }
 
-/// What a [`crate::Recorder`] writes to.
+/// The destination of a [`crate::Recorder`].
 pub trait Target: Write + Send + 'static {
-    /// Drops what was written after the first `bytes` bytes. What is written next follows them.
+    /// Truncates the destination to its first `bytes` bytes. The next write appends to them.
     ///
     /// # Errors
-    /// If that cannot be done.
+    /// If it cannot be truncated.
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
 }
 
@@ -84,7 +86,7 @@ impl Writer<File> {
     /// Creates a file and writes its start.
     ///
     /// # Errors
-    /// If that cannot be done.
+    /// If the file cannot be created or written.
     pub fn create(path: &Path, header: &Header) -> Result<Self, TraceError> {
         let file = File::create(path).map_err(TraceError::io("create", path))?;
         Self::start(file, header).map_err(|error| TraceError::write(path, error))
@@ -108,13 +110,13 @@ impl<W: Write> Writer<W> {
         Ok(Self { to, whole: whole as u64, events: 0 })
     }
 
-    /// Events that were written so far. After an error, these are all that a reader finds.
+    /// The number of events that were written so far. After an error, a reader finds exactly these.
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// Writes events as blocks. From then on, a reader finds them. `dropped` events of the node have not been
-    /// written so far.
+    /// Writes events as blocks. From then on, a reader finds them. `dropped` is the number of events that the
+    /// node has dropped so far.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -133,11 +135,11 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Target> Writer<W> {
-    /// After an error of [`Writer::write`]: replaces what is no complete block by the number of events that
-    /// have not been written. It may be called again with a larger number.
+    /// Replaces the incomplete block that an error of [`Writer::write`] has left by a block with the number
+    /// of dropped events. It may be called again with a larger number.
     ///
     /// # Errors
-    /// If that cannot be done.
+    /// If the file cannot be truncated or written.
     pub fn write_dropped(&mut self, dropped: u64) -> io::Result<()> {
         self.to.cut(self.whole)?;
         self.to.write_all(&block(&[], dropped))?;
@@ -158,7 +160,7 @@ fn block(events: &[Event], dropped: u64) -> Vec<u8> {
     block
 }
 
-/// The sum of a block: of both its numbers and of its records.
+/// The checksum of a block, over both its numbers and its records.
 fn sum(block: &[u8]) -> u64 {
     xxh3_64(&block[BLOCK_START..]) ^ xxh3_64(&block[4..16])
 }
@@ -166,18 +168,19 @@ fn sum(block: &[u8]) -> u64 {
 /// The events of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// What the trace is of.
+    /// The description of the node and its run.
     pub header: Header,
     /// The events, in the order in which they were written.
     pub events: Vec<Event>,
-    /// Events that the node has dropped: they did not fit its memory, or the disk was full.
+    /// Events that the node has dropped because they did not fit into its memory or because the disk was
+    /// full.
     pub dropped: u64,
     /// Events of kinds that this version does not know.
     pub unknown: u64,
-    /// Bytes at the end of the file that are no complete block: the writer was killed, or the file is
+    /// Bytes at the end of the file that do not form a complete block: the writer was killed, or the file is
     /// damaged there.
     pub lost_bytes: u64,
-    /// Bytes before complete blocks that are no complete block: the file is damaged there.
+    /// Bytes before complete blocks that do not form a complete block: the file is damaged there.
     pub damaged_bytes: u64,
 }
 
@@ -185,16 +188,16 @@ impl Trace {
     /// Reads the complete blocks of a file.
     ///
     /// # Errors
-    /// If the file cannot be read, is no trace, or one of another version. If it has events of more than
-    /// `events_max`, see [`Trace::read_at_most`].
+    /// If the file cannot be read, is not a trace, or has another version. [`Trace::read_at_most`] bounds the
+    /// number of events.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
         Self::read_at_most(path, u64::MAX)
     }
 
-    /// Reads the first events of a file, and no more than `events_max`, of 32 bytes each.
+    /// Reads the first events of a file: at most `events_max`, each of which has 32 bytes in the file.
     ///
     /// # Errors
-    /// If the file cannot be read, is no trace, or one of another version.
+    /// If the file cannot be read, is not a trace, or has another version.
     pub fn read_at_most(path: &Path, events_max: u64) -> Result<Self, TraceError> {
         let mut events = Vec::new();
         let trace = Self::read_each(path, |event| {
@@ -207,11 +210,11 @@ impl Trace {
         Ok(Self { events, ..trace })
     }
 
-    /// Calls `each` with the events of a file, one by one, until it breaks. The result has no events; after a
-    /// break it tells what was read until then.
+    /// Calls `each` with the events of a file, one by one, until `each` breaks. The returned trace contains
+    /// no events; after a break, its numbers cover the part that was read.
     ///
     /// # Errors
-    /// If the file cannot be read, is no trace, or one of another version.
+    /// If the file cannot be read, is not a trace, or has another version.
     pub fn read_each(
         path: &Path,
         mut each: impl FnMut(Event) -> ControlFlow<()>,
@@ -253,9 +256,9 @@ struct Counted<R> {
 }
 
 impl<R: Read> Counted<R> {
-    /// Fills `bytes`; `false` if there are fewer, all of which are then read.
+    /// Fills `bytes`. Returns `false` if the input has fewer bytes left; all of them are then read.
     fn fill(&mut self, mut bytes: &mut [u8]) -> io::Result<bool> {
-        // `read_exact` does not tell how much it has read of an end that is too short.
+        // If the input ends early, `read_exact` does not report how many bytes it has read.
         while !bytes.is_empty() {
             match self.from.read(bytes) {
                 Ok(0) => return Ok(false),
@@ -274,13 +277,13 @@ impl<R: Read> Counted<R> {
 impl Counted<BufReader<File>> {
     /// Goes to a position.
     fn go_to(&mut self, at: u64) -> io::Result<()> {
-        // Within what is in memory, this reads nothing anew.
+        // A seek within the buffer does not read the file again.
         self.from.seek_relative(at.cast_signed() - self.read.cast_signed())?;
         self.read = at;
         Ok(())
     }
 
-    /// The first complete block that begins at `at` or behind it, if one is near.
+    /// Searches for the first complete block that begins at or after `at`, within [`SEARCH_BYTES`].
     fn find_block(&mut self, at: u64, tries: &mut u32) -> io::Result<Option<Vec<u8>>> {
         let mut at = at;
         let end = at.saturating_add(SEARCH_BYTES);
@@ -338,7 +341,7 @@ fn read_header(from: &mut Counted<impl Read>, path: &Path) -> Result<Header, Tra
     serde_json::from_slice(&header).map_err(|error| TraceError::not_a_trace(path, error.to_string()))
 }
 
-/// The next block; `None` if it is not complete, or not as it was written.
+/// Reads the next block. Returns `None` if the block is incomplete or damaged.
 fn read_block(from: &mut Counted<impl Read>) -> io::Result<Option<Vec<u8>>> {
     let mut start = [0; BLOCK_START];
     if !from.fill(&mut start)? || start[..4] != *BLOCK {

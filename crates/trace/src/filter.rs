@@ -5,19 +5,19 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// Which keys are traced: all, some that are named, or a sample.
+/// Which keys are traced: all, named ones, or a sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Filter {
     /// All keys.
     #[default]
     All,
-    /// The keys of these ranges, ascending; none overlaps another one.
+    /// The keys of these ranges, which ascend and do not overlap.
     Keys(Vec<Range<u64>>),
-    /// One of so many keys, chosen by a hash: the same ones on all nodes and in all runs.
+    /// One of this many keys. A hash chooses the keys, so they are the same on all nodes and in all runs.
     Sample(u64),
 }
 
-/// Why a text names no keys.
+/// The error for a text that is not a [`Filter`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no keys; write all, keys and ranges such as 7,100..200 (without 200), or sample:1/1000")]
 pub struct FilterError(String);

@@ -1,4 +1,4 @@
-//! The header of a trace: what it is of.
+//! The header of a trace, which describes the node and its run.
 
 use intendant_core::{KeyOrder, KeyRange, Layout, LayoutBuilder, UnknownName};
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 /// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// What a trace is of.
+/// The description of the node and the run of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
     /// The node.
     pub node: u16,
-    /// Nodes of the cluster.
+    /// Number of nodes of the cluster.
     pub nodes: u16,
     /// A number that the files of one run share.
     pub run: u64,
@@ -20,23 +20,23 @@ pub struct Header {
     pub epoch_us: u64,
     /// The keys, range by range, in the order of keys.
     pub ranges: Vec<NamedRange>,
-    /// How keys are assigned to their homes, where they are at the beginning: a [`intendant_core::KeyOrder`].
+    /// How keys are assigned to their homes, at which they start: the text of a [`intendant_core::KeyOrder`].
     pub key_order: String,
-    /// Channels of a node.
+    /// Number of channels of a node.
     pub channels: u16,
-    /// Shards of a node.
+    /// Number of shards of a node.
     pub shards: u16,
     /// The seed of the assignment to homes.
     pub layout_seed: u64,
-    /// Ranges of keys, each as first key and end, of which every node has a replica throughout the run.
+    /// Ranges of keys with a replica at every node throughout the run, each as first key and end.
     pub static_replicas: Vec<[u64; 2]>,
-    /// Which keys are traced, as [`crate::Filter`] reads it.
+    /// Which keys are traced, in the syntax of [`crate::Filter`].
     pub filter: String,
     /// The technique.
     pub technique: String,
     /// The task.
     pub task: String,
-    /// Further settings of the run, for people.
+    /// Further settings of the run, for display.
     pub settings: Vec<(String, String)>,
 }
 
@@ -47,12 +47,12 @@ pub struct NamedRange {
     pub name: String,
     /// Number of its keys.
     pub keys: u64,
-    /// Numbers per value.
+    /// Number of elements of a value.
     pub len: u32,
 }
 
 impl Header {
-    /// Takes over what a layout says.
+    /// Copies the description of the keys from a layout.
     #[must_use]
     pub fn of_layout(self, layout: &Layout) -> Self {
         let named = |range: &KeyRange| NamedRange {
@@ -71,10 +71,10 @@ impl Header {
         }
     }
 
-    /// The layout of the keys: it tells the home of each key.
+    /// Returns the layout of the keys, which determines the home of each key.
     ///
     /// # Errors
-    /// If the header describes none. Its text says why.
+    /// If the header does not describe a layout. The error text says why.
     pub fn layout(&self) -> Result<Layout, String> {
         let order: KeyOrder = self.key_order.parse().map_err(|error: UnknownName| error.to_string())?;
         let builder = Layout::builder()
@@ -89,7 +89,7 @@ impl Header {
         self.ranges.iter().fold(builder, add).build().map_err(|error| error.to_string())
     }
 
-    /// Keys of the model.
+    /// Number of keys of the model.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.keys))

@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Event`], what happened at a node. [`Filter`] says which keys are traced. [`Recorder`] writes
-//! the events of a node to its file, by a thread of its own; [`Writer`] does so without one, for a simulated
-//! node. [`Trace`] reads a file.
+//! Start at [`Event`], which says what happened at a node. [`Filter`] says which keys are traced.
+//! [`Recorder`] writes the events of a node to its file on a thread of its own; [`Writer`] does so without a
+//! thread, for a simulated node. [`Trace`] reads a file.
 //!
-//! Not in this crate: who notices events, and what follows from them. The vocabulary of a file is
-//! independent of the engine, so that files outlive changes of the engine.
+//! This crate neither detects events nor analyses them. The vocabulary of a file is independent of the
+//! engine, so that files outlive changes of the engine.
 #![forbid(unsafe_code)]
 
 mod error;

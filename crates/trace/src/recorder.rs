@@ -1,4 +1,4 @@
-//! Recording: the threads of a node leave events where one thread fetches them, and writes them.
+//! Recording: the threads of a node append events to buffers; one thread fetches the events and writes them.
 
 use crate::error::TraceError;
 use crate::event::Event;
@@ -13,23 +13,25 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-/// Events of a sink that wait to be fetched; more are dropped.
+/// How many events of a sink may wait to be fetched. Further events are dropped.
 const WAITING_MAX: usize = 1 << 16;
 
-/// How long events wait at most, unless the disk is slow: what a reader lacks of a run that was killed.
+/// How long events wait at most, unless the disk is slow. If a run is killed, its file lacks at most the
+/// events of this time.
 const WITHIN: Duration = Duration::from_millis(100);
 
-/// Writes the events of a node, by a thread of its own.
+/// Writes the events of a node on a thread of its own.
 ///
-/// A recorder that is dropped without [`Recorder::finish`] writes what waits, and says nothing of later
-/// errors. If its thread panics, it does not wait until that is written.
+/// A recorder that is dropped without [`Recorder::finish`] writes the waiting events and discards the final
+/// error. If the thread that drops the recorder is panicking, the drop does not wait until these events are
+/// written.
 #[derive(Debug)]
 pub struct Recorder {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), TraceError>>>,
 }
 
-/// What the sinks and the thread that writes share.
+/// The state that the sinks share with the writing thread.
 #[derive(Debug, Default)]
 struct Shared {
     sinks: Mutex<Vec<Arc<Waiting>>>,
@@ -37,16 +39,16 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// The events of a sink that wait.
+/// The waiting events of a sink.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<Vec<Event>>);
 
 impl Recorder {
-    /// Creates the file, and starts the thread. `warn` is called at once when the file cannot be written any
-    /// more, by that thread; all later events are dropped.
+    /// Creates the file and starts the writing thread. When the file can no longer be written, that thread
+    /// calls `warn` at once and drops all later events.
     ///
     /// # Errors
-    /// If the file cannot be created, or the thread not be started.
+    /// If the file cannot be created, or the thread cannot be started.
     pub fn start(
         path: &Path,
         header: &Header,
@@ -55,8 +57,8 @@ impl Recorder {
         Self::to(Writer::create(path, header)?, path, warn)
     }
 
-    /// As [`Recorder::start`], with a file, or something else, whose start has been written. Errors name it
-    /// `path`.
+    /// Like [`Recorder::start`], for a file or another [`Target`] whose start has been written. Errors name
+    /// it `path`.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -74,7 +76,7 @@ impl Recorder {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Where a thread of the node records events.
+    /// Creates a sink, in which one thread of the node records events.
     #[must_use]
     pub fn sink(&self) -> Sink {
         let waiting = Arc::<Waiting>::default();
@@ -83,13 +85,13 @@ impl Recorder {
         Sink { waiting, shared: Arc::clone(&self.shared), writer }
     }
 
-    /// Events that were dropped so far.
+    /// The number of events that were dropped so far.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until all events are written that were recorded so far. Returns how many were dropped.
+    /// Waits until all events that were recorded so far are written. Returns how many events were dropped.
     ///
     /// # Errors
     /// If the file could not be written; the error says how many events are missing.
@@ -106,7 +108,7 @@ impl Recorder {
         Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
 
-    /// Lets the thread write what waits, and end.
+    /// Makes the thread write the waiting events and end.
     fn stop(&mut self) -> Option<JoinHandle<Result<(), TraceError>>> {
         let thread = self.thread.take()?;
         // Release: pairs with the Acquire of the thread, which then finds all events.
@@ -119,7 +121,7 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         if thread::panicking() {
-            // A panic of the thread that writes would be the second one here.
+            // If the writing thread has panicked, `end` would raise a second panic here.
             self.stop();
         } else {
             let _ = self.end();
@@ -128,8 +130,9 @@ impl Drop for Recorder {
 }
 
 impl Shared {
-    /// Writes what waits, again and again, until the recorder ends. After an error it drops what waits, and
-    /// writes how much that was: the little that this takes may fit, because it replaces an incomplete block.
+    /// Writes the waiting events again and again, until the recorder ends. After an error, it drops the
+    /// waiting events and writes the number of dropped events. The block with this number is small and
+    /// replaces an incomplete block, so it may fit.
     fn write<W: Target>(
         &self,
         mut writer: Writer<W>,
@@ -141,7 +144,7 @@ impl Shared {
             let is_over = self.is_over.load(Ordering::Acquire);
             let sinks = lock(&self.sinks).clone();
             for waiting in sinks {
-                // The memory of what was written before becomes that of the next events.
+                // The sink gets the memory of the events that were written before.
                 mem::swap(&mut *lock(&waiting.0), &mut events);
                 let dropped = self.dropped.load(Ordering::Relaxed);
                 if failed.is_some() {
@@ -176,8 +179,8 @@ impl Shared {
     }
 }
 
-/// Where one thread records events. It does not wait for the disk: if the thread that writes is too slow,
-/// events are dropped, and counted.
+/// The recording end of one thread. It does not wait for the disk: if the writing thread is too slow, the
+/// sink drops events and counts them.
 #[derive(Debug)]
 pub struct Sink {
     waiting: Arc<Waiting>,

@@ -1,4 +1,4 @@
-//! The network card: which device and port, and by which address.
+//! The network card: the choice of device, port and address.
 
 use crate::ffi::{self, Device, Domain, Gid, GidKind, Limits, PortState};
 use crate::{DeviceError, Path};
@@ -18,11 +18,11 @@ pub struct Card {
 }
 
 impl Card {
-    /// The first active port that fits: of the device with the name `device`, if one is given, and with the
+    /// Finds the first active port that fits: a port of the device `device`, if a name is given, and with the
     /// IP address `address`, if one is given.
     ///
-    /// Of several addresses, one of IPv4 is taken before one of IPv6, and that before one that is valid on
-    /// the link only: all nodes should choose alike. Addresses are told apart by their type; their order in
+    /// If a port has several addresses, it takes an IPv4 address before an IPv6 address, and that before a
+    /// link-local address, so that all nodes choose alike. Only the type of an address counts; the order in
     /// the device's table means nothing.
     ///
     /// # Errors
@@ -103,13 +103,13 @@ impl Card {
         &self.device.name
     }
 
-    /// The IP address by which other nodes reach the port; none for InfiniBand.
+    /// The IP address by which other nodes reach the port; `None` for InfiniBand.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         self.gid.as_ref().map(ip)
     }
 
-    /// The way to this port.
+    /// The path to this port.
     #[must_use]
     pub fn path(&self) -> Path {
         Path {
@@ -121,19 +121,19 @@ impl Card {
         }
     }
 
-    /// What the device can do.
+    /// The limits of the device.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The longest operation.
+    /// The most bytes of an operation.
     #[must_use]
     pub fn message_bytes_max(&self) -> usize {
         self.state.message_bytes_max
     }
 
-    /// A domain for memory and connections of this port.
+    /// Makes a protection domain for memory and connections of this port.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -148,7 +148,7 @@ impl Card {
     }
 }
 
-/// The address of RoCE version 2: an address of IPv6, or of IPv4 as a part of one.
+/// The IP address in a GID of RoCE version 2: an IPv6 address, or an IPv4 address that is mapped into one.
 fn ip(gid: &Gid) -> IpAddr {
     Ipv6Addr::from(gid.bytes).to_canonical()
 }

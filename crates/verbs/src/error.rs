@@ -1,10 +1,10 @@
-//! Why a network card cannot be had.
+//! Why a network card cannot be used.
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 
-/// Why a network card cannot be had, or refuses something.
+/// Why a network card cannot be used, or refuses an operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -18,7 +18,7 @@ pub enum DeviceError {
         /// What was found instead.
         what: String,
     },
-    /// There are devices, and no port of them fits.
+    /// There are devices, but none of their ports fits.
     #[error("no port of an RDMA device fits. Looked for {wanted}. Found {found}")]
     NoPort {
         /// What was looked for.
@@ -26,7 +26,7 @@ pub enum DeviceError {
         /// The ports, and why each does not fit.
         found: String,
     },
-    /// The operating system does not let this process hold as much memory in place.
+    /// The operating system does not let this process lock as much memory.
     #[error(
         "registering {bytes} bytes of memory with {device}: this process may lock {limit}. Raise the limit \
          (ulimit -l unlimited, or LimitMEMLOCK= of a service)"

@@ -1,15 +1,14 @@
 //! The library `libibverbs`, as types that own what they hold. All `unsafe` code of the crate is here.
 //!
 //! Three rules make the calls sound:
-//! - Each object holds what it was made of (`Arc`), so that the library frees an object after all that depend
-//!   on
-//!   it. A pointer in such a type is valid from its making to its `drop`.
-//! - Cards access memory of this process only by registrations ([`Memory`]), which own the segment. Words of
-//!   a
-//!   segment are atomic; no reference to plain memory exists that a card could write to. What cards do lies
-//!   outside of Rust's memory model, as accesses of other processes do (see `intendant_segment`).
-//! - The library may be called from any thread [`ibv_post_send(3)` and others: verbs are thread-safe], so the
-//!   types are `Send` and `Sync`.
+//! - Each object holds the objects that it was made of (`Arc`), so the library frees an object after all
+//!   objects that depend on it. A pointer in such a type is valid from the making of the value to its `drop`.
+//! - Cards access memory of this process only through registrations ([`Memory`]), which own the segment.
+//!   Words of a segment are atomic; there is no reference to plain memory that a card could write to.
+//!   Accesses by cards lie outside of Rust's memory model, as accesses by other processes do (see
+//!   `intendant_segment`).
+//! - Any thread may call the library [`ibv_post_send(3)` and others: verbs are thread-safe], so the types are
+//!   `Send` and `Sync`.
 
 #![allow(unsafe_code)]
 
@@ -25,21 +24,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const WORD_BYTES: usize = 8;
-/// Completions that are taken from a queue at once.
+/// The most completions that one call takes from a queue.
 const COMPLETIONS: usize = 64;
 /// The first partition of a fabric, to which every port belongs.
 const PARTITION: u16 = 0;
-/// Routers between two nodes, at most.
+/// The most routers between two nodes.
 const HOPS: u8 = 64;
 /// How long a node that has no room for a hint asks the sender to wait: 0.64 ms. Senders count the room, so
 /// that this does not happen.
 const NO_ROOM_TIMER: u8 = 12;
-/// Waits of 4.096 µs · 2^14 = 67 ms for an answer, before a packet is sent again.
+/// How long the card waits for an answer before it sends a packet again: 4.096 µs · 2^14 = 67 ms.
 const TIMEOUT: u8 = 14;
-/// Times that a packet is sent again before the node counts as ended: after about half a second, on most
-/// cards. Soft-RoCE takes 7 for "without end".
+/// How often the card sends a packet again before the node counts as ended: after about half a second, on
+/// most cards. Soft-RoCE takes 7 to mean "without limit".
 const RETRIES: u8 = 6;
-/// Times that a hint is sent again to a node without room for it: without end [ibv_modify_qp(3)].
+/// How often the card sends a hint again to a node that has no room for it: without limit [ibv_modify_qp(3)].
 const NO_ROOM_RETRIES: u8 = 7;
 
 /// The result of a call that returns an error number.
@@ -51,7 +50,7 @@ fn done(code: c_int) -> io::Result<()> {
     }
 }
 
-/// The result of a call that returns an object, or null and an error number.
+/// The result of a call that returns an object, or returns null and sets an error number.
 fn made<T>(object: *mut T) -> io::Result<NonNull<T>> {
     NonNull::new(object).ok_or_else(io::Error::last_os_error)
 }
@@ -75,7 +74,7 @@ impl Drop for Device {
     }
 }
 
-/// All devices, each by name, or why it cannot be opened.
+/// All devices: the name of each, and the open device or the reason why it cannot be opened.
 pub(crate) fn devices() -> io::Result<Vec<(String, io::Result<Device>)>> {
     let mut count = 0;
     // SAFETY: `count` may be written. The list is freed below.
@@ -96,18 +95,18 @@ pub(crate) fn devices() -> io::Result<Vec<(String, io::Result<Device>)>> {
     Ok(devices)
 }
 
-/// What a device can do.
+/// The limits of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Completions that a queue has room for.
+    /// The most completions of a queue.
     pub completions: usize,
-    /// Operations that a queue pair has room for.
+    /// The most operations of a queue pair.
     pub operations: usize,
     /// Queue pairs.
     pub pairs: usize,
-    /// Reads that a queue pair answers at the same time.
+    /// The most reads that a queue pair answers at the same time.
     pub reads_answered: u8,
-    /// Reads that a queue pair asks for at the same time.
+    /// The most reads that a queue pair begins at the same time.
     pub reads_asked: u8,
     /// Ports, from 1.
     pub ports: u8,
@@ -176,7 +175,7 @@ impl Device {
         })
     }
 
-    /// An address of a port; none if its place in the table is empty.
+    /// An address of a port; `None` if its place in the table is empty.
     pub(crate) fn gid(&self, port: u8, index: u8) -> Option<Gid> {
         let mut entry = sys::ibv_gid_entry::default();
         // SAFETY: the context is open, and the entry, whose size the library is told, may be written.
@@ -202,12 +201,12 @@ impl Device {
     }
 }
 
-/// What queue pairs and registrations belong to: they fit together if they are of one domain.
+/// A protection domain. A queue pair can use a registration only if both belong to the same domain.
 #[derive(Debug)]
 pub struct Domain {
     domain: NonNull<sys::ibv_pd>,
     device: Arc<Device>,
-    /// The port that its connections go through, and the place of its address in the table.
+    /// The port that the connections go through, and the index of its address in the table.
     port: u8,
     gid_index: u8,
 }
@@ -251,7 +250,7 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// What other nodes may do with memory, or through a connection.
+/// The rights of other nodes to memory, or through a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Nothing: only this node's card accesses it, for messages.
@@ -274,7 +273,7 @@ impl Access {
 }
 
 impl Memory {
-    /// Registers a segment. It is locked: not swapped out.
+    /// Registers a segment, and locks it: the system does not swap it out.
     ///
     /// # Errors
     /// If the process may not lock this much memory, or the driver refuses.
@@ -301,7 +300,7 @@ impl Memory {
         &self.segment
     }
 
-    /// Its first word, for other nodes.
+    /// The place of its first word, for other nodes.
     #[must_use]
     pub fn place(&self) -> Place {
         // SAFETY: the registration is valid until this value is dropped.
@@ -309,7 +308,7 @@ impl Memory {
         Place { address: self.segment.address().as_ptr().addr() as u64, key }
     }
 
-    /// So many bytes from word `at` on, for a card.
+    /// Describes `bytes` bytes from word `at` on to a card.
     ///
     /// # Panics
     /// If the segment does not have them.
@@ -336,7 +335,7 @@ impl Drop for Memory {
     }
 }
 
-/// Where a card reports what has ended, and wakes a thread that waits for it.
+/// A completion queue: a card reports ended operations there, and wakes a thread that waits for them.
 #[derive(Debug)]
 pub struct Completions {
     queue: NonNull<sys::ibv_cq>,
@@ -372,9 +371,10 @@ impl Drop for Completions {
 /// The end of an operation.
 #[derive(Clone, Debug)]
 pub struct Completion {
-    /// The number that the operation was begun with.
+    /// The id that the caller gave to the operation.
     pub id: u64,
-    /// The number that an operation of another node has brought; or why the operation failed.
+    /// The number that an operation of the other node has brought, if it has one; or why the operation
+    /// failed.
     pub result: Result<Option<u32>, String>,
     /// Bytes of the message that has arrived.
     pub bytes: usize,
@@ -403,7 +403,8 @@ impl Completions {
             )
         })?;
         let completions = Self { queue, channel };
-        // A thread that takes an event does not wait for one that another thread has taken.
+        // The descriptor is nonblocking, so that a thread does not wait for an event that another thread has
+        // taken.
         let flags = rustix::fs::fcntl_getfl(completions.as_fd())?;
         rustix::fs::fcntl_setfl(completions.as_fd(), flags | rustix::fs::OFlags::NONBLOCK)?;
         Ok(Arc::new(completions))
@@ -433,7 +434,7 @@ impl Completions {
         Ok(found == COMPLETIONS)
     }
 
-    /// Asks to be woken by the next completion. Those that came before this call may not wake.
+    /// Asks for a wake-up at the next completion. A completion that came before this call may cause none.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -478,7 +479,7 @@ impl Completions {
     }
 }
 
-/// Readable after a completion has come since [`Completions::arm`].
+/// The descriptor is readable once a completion has come since [`Completions::arm`].
 impl AsFd for Completions {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel is valid, and so is its descriptor, as long as `self` lives.
@@ -523,18 +524,18 @@ impl Drop for QueuePair {
     }
 }
 
-/// What a queue pair has room for.
+/// The room of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Operations of this node that are under way.
+    /// Operations of this node in flight.
     pub operations: usize,
-    /// Messages and hints of the other node that were not taken.
+    /// Messages and hints of the other node that this node has not taken yet.
     pub receptions: usize,
 }
 
 impl QueuePair {
-    /// A queue pair that answers no other node yet. Through it, the other node may do what `access` says.
-    /// Operations access `memory`. Other connections may use the same queue of completions, if it has room.
+    /// Makes a queue pair that answers no other node yet. `access` gives the rights of the other node through
+    /// it. Operations access `memory`. Other connections may use the same completion queue, if it has room.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -591,11 +592,12 @@ impl QueuePair {
         done(unsafe { sys::ibv_modify_qp(self.pair.as_ptr(), attributes, mask.0 as c_int) })
     }
 
-    /// Connects to the queue pair of another node: answers its operations, and may begin own ones.
-    /// `first_packet` is this node's, `reads_asked` how many reads it begins at the same time.
+    /// Connects to the queue pair of another node: from then on it answers that node's operations, and may
+    /// begin its own. `first_packet` is the number of this node's first packet, and `reads_asked` is the
+    /// number of reads that it begins at the same time.
     ///
     /// # Errors
-    /// If there is no way to the other port, or the driver refuses.
+    /// If there is no path to the other port, or the driver refuses.
     pub fn connect(
         &self,
         own: &Path,
@@ -652,7 +654,7 @@ impl QueuePair {
         )
     }
 
-    /// Ends the connection: whatever is under way fails.
+    /// Ends the connection: all operations in flight fail.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -698,7 +700,7 @@ impl QueuePair {
         })
     }
 
-    /// Begins to send `bytes` bytes from word `at` of `memory` as a message, and a number with it.
+    /// Begins to send `bytes` bytes from word `at` of `memory` as a message, together with a number.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -784,10 +786,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// No memory: messages go where the other node has made room.
+    /// No memory: the other node chooses the place of a message when it makes room.
     const NONE: Self = Self { address: 0, key: 0 };
 
-    /// The word that is so many words further on.
+    /// The place `words` words further on.
     #[must_use]
     pub fn word(self, words: usize) -> Self {
         Self { address: self.address.wrapping_add((words * WORD_BYTES) as u64), ..self }

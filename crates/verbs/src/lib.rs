@@ -7,8 +7,8 @@
            tells what has ended, and [`QueuePair`] is a connection."
 )]
 //!
-//! `unsafe` code is in one module, `ffi`. Absent on purpose: protocols, a way to tell the nodes where each
-//! other's queue pairs are, datagrams, atomic operations.
+//! `unsafe` code is in one module, `ffi`. Absent on purpose: protocols, a way to exchange the addresses of
+//! queue pairs, datagrams, atomic operations.
 
 #[cfg(feature = "verbs")]
 mod card;

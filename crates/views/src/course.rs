@@ -1,5 +1,5 @@
-//! What a process does from view to view: it finds one, enters it with the others, begins to work in it, and
-//! decides what follows when it ends.
+//! The course of a process from view to view: it finds a view, enters it with the others, begins to work in
+//! it, and decides what follows when the view ends.
 //!
 //! ```text
 //! found ──▶ entered ──▶ begins ──▶ ended ──▶ looks for the next view, leaves, or ends
@@ -7,20 +7,20 @@
 //! ```
 //!
 //! A view can end before it is entered, and before its work begins. Such attempts are parts of one change:
-//! what was lost and has joined is counted when the work begins.
+//! the nodes that were lost and that have joined are counted when the work begins.
 
 use crate::view::{Next, Process, View};
 
 /// How long the nodes of a later view wait for each other: they have just agreed on it.
 const MEET_US: u64 = 6_000_000;
 
-/// After views that did not begin they wait longer, up to so many times.
+/// After views that did not begin they wait longer, up to this many times as long.
 const MEET_LONGER: u64 = 4;
 
-/// Views in a row whose values could not be loaded, at most.
+/// The most views in a row whose values could not be loaded.
 const UNLOADED_MAX: u32 = 5;
 
-/// Why a view has ended for one of its nodes.
+/// The reason for which a view has ended for one of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A node was lost; its rank, if it is known.
@@ -29,13 +29,13 @@ pub enum Ended {
     Unloaded,
     /// The node with this rank has ended it, for a reason of its own.
     By(usize),
-    /// Another number of nodes was asked for; so many of those that it has stay.
+    /// Another number of nodes was asked for; this many of the present nodes stay.
     Regroups(usize),
-    /// For another reason.
+    /// It has ended for another reason.
     Other,
 }
 
-/// What follows for the process.
+/// The next step of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
     /// It looks for the next view. These processes are lost.
@@ -61,7 +61,7 @@ pub struct Change {
 #[derive(Debug)]
 pub struct Course {
     id: u64,
-    /// Whether it has come to a run that was there before.
+    /// Whether it has joined a run that existed before.
     has_joined: bool,
     /// The view that it is to enter, or has entered last, if it follows another one.
     next: Option<Next>,
@@ -72,13 +72,13 @@ pub struct Course {
     is_beginning: bool,
     /// Nodes that leave with the change that is under way.
     leaving: u64,
-    /// Views in a row that did not begin, and whose values could not be loaded.
+    /// Numbers of views in a row that did not begin, and whose values could not be loaded.
     failures: u32,
     unloaded: u32,
 }
 
 impl Course {
-    /// That of process `id`, which is a node of the first view, or joins a run.
+    /// The course of process `id`, which is a node of the first view, or joins a run.
     #[must_use]
     pub const fn new(id: u64, has_joined: bool) -> Self {
         Self {
@@ -106,8 +106,8 @@ impl Course {
         self.entered.as_ref()
     }
 
-    /// Those that have joined with a view which ends before its work begins, and may be the reason: the one
-    /// that is named, or all of them if none is.
+    /// The processes that have joined with a view that ends before its work begins, and that may be the
+    /// reason: the one that `ended` names, or all of them if it names none.
     #[must_use]
     pub fn blamed(&self, ended: Ended) -> Vec<Process> {
         let Some(next) = self.next.as_ref().filter(|_| self.is_beginning) else { return Vec::new() };
@@ -124,7 +124,7 @@ impl Course {
             .collect()
     }
 
-    /// How long the nodes of the view wait for each other, microseconds.
+    /// How long the nodes of the view wait for each other, in microseconds.
     #[must_use]
     pub fn meet_us(&self) -> u64 {
         MEET_US * (u64::from(self.failures) + 1).min(MEET_LONGER)
@@ -135,7 +135,7 @@ impl Course {
         (self.next, self.is_beginning) = (Some(next), true);
     }
 
-    /// It has entered its view, together with these processes, by rank. The view.
+    /// It has entered its view, together with these processes, by rank. Returns the view.
     ///
     /// # Errors
     /// If the view should have other members.
@@ -146,7 +146,7 @@ impl Course {
             None => View::first(members),
         };
         if self.next.is_none() {
-            // From now on, whom it loses counts.
+            // From now on, the nodes that it loses count.
             self.worked = Some(view.clone());
         }
         Ok(self.entered.insert(view))
@@ -172,8 +172,8 @@ impl Course {
         change
     }
 
-    /// Whether the run can go on after a view that has ended so. A node that cannot be one of a view that
-    /// begins ends that view, and not the run.
+    /// Whether the run can go on after a view that has ended for this reason. If a node cannot take part in a
+    /// view that begins, it ends that view, and not the run.
     #[must_use]
     pub fn goes_on(&self, ended: Ended) -> bool {
         match ended {
@@ -207,7 +207,8 @@ impl Course {
             Ended::Lost(None) | Ended::Unloaded | Ended::By(_) | Ended::Other => None,
         };
         if self.has_joined && self.worked.is_none() && self.entered.is_some() && lost.is_none() {
-            // It may be the reason: as a member, it would keep the others from their work again and again.
+            // This process may be the reason: as a member, it would keep the others from their work again and
+            // again.
             return Then::Ends;
         }
         if self.next.is_none() && self.entered.is_none() {
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(course.end(Ended::Lost(Some(1))), Then::Musters(vec![2]));
         course.find(next(2, &[1, 3, 7]));
         assert_eq!(course.meet_us(), MEET_US);
-        // Its ranks are those of the view that begins.
+        // The rank is that of the view that begins.
         assert_eq!(course.end(Ended::Lost(Some(1))), Then::Musters(vec![3]));
         course.find(next(3, &[1, 7, 8]));
         assert_eq!(course.meet_us(), 2 * MEET_US);

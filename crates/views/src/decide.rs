@@ -1,15 +1,17 @@
-//! Which view should follow another one, from what processes offer: two pure functions, without streams and
-//! without a clock.
+//! Decides which view should follow another one, from the offers of processes: two pure functions, without
+//! streams and without a clock.
 //!
-//! [`quorum`] says whether those that are there may choose at all, and [`successor`] what they should choose.
-//! That only one view follows another one is not decided here, but by [votes](crate::Vote).
+//! [`quorum`] says whether the processes that are there may choose at all, and [`successor`] which view they
+//! should choose. This module does not ensure that only one view follows another one; [votes](crate::Vote)
+//! do.
 //!
-//! **Who goes on.** All members of the last view that are there and do not leave, in the order of their
-//! ranks; the process that leads is node 0. Then those that join, as many as stay at most: if all of them are
-//! lost at once, the others are a quorum of the view. A member that has not worked in a view yet counts among
-//! those that join ([`Standing`]).
+//! **Who goes on.** All members of the last view that are there and do not leave go on, in the order of their
+//! ranks; the process that leads is node 0. Then come the processes that join, at most as many as stay: if
+//! all of these are lost at once, the others are a quorum of the view. A member that has not worked in a view
+//! yet counts among the processes that join ([`Standing`]).
 //!
-//! **Where it begins.** At the newest cut of which every part is held by a process that is there.
+//! **Where it begins.** The view begins at the newest cut of which the processes that are there hold every
+//! part.
 
 use crate::message::Offer;
 use crate::view::{CutName, Next, Process, View};
@@ -21,11 +23,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Undecided {
     /// Members are missing, or have not voted.
     Wait,
-    /// None can follow without others, for this reason.
+    /// No view can follow unless more processes come, for this reason.
     Stuck(String),
 }
 
-/// What a process is for the one that leads.
+/// The standing of a process for the process that leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It has worked as a node of the run.
@@ -36,11 +38,11 @@ pub enum Standing {
     Barred,
 }
 
-/// Whether the members of a view that are there may choose the next one. `is_patient` says that members who
-/// have not come are waited for, unless they are known to be gone.
+/// Whether the members of a view that are there may choose the next one. If `is_patient` is true, they wait
+/// for members that have not come, unless these are known to be gone.
 ///
 /// # Errors
-/// Why not.
+/// The reason, if they may not.
 pub fn quorum(last: &View, offers: &BTreeMap<u64, &Offer>, is_patient: bool) -> Result<(), Undecided> {
     let gone: BTreeSet<u64> = offers.values().flat_map(|offer| offer.gone.iter().copied()).collect();
     let is_awaited = |member: &Process| !offers.contains_key(&member.id) && !gone.contains(&member.id);
@@ -57,8 +59,8 @@ pub fn quorum(last: &View, offers: &BTreeMap<u64, &Offer>, is_patient: bool) -> 
     )))
 }
 
-/// The view that should follow `last`, with `leader` as its node 0. It need not be a member of `last`: then
-/// it has led before it knew of that view.
+/// The view that should follow `last`, with `leader` as its node 0. The leader need not be a member of
+/// `last`: it may have led before it knew of that view.
 ///
 /// # Errors
 /// A sentence that says what is missing.
@@ -96,7 +98,7 @@ pub fn successor(
     Ok(Next { view, sources })
 }
 
-/// The newest cut of which all parts are held, and who holds them.
+/// The newest cut of which all parts are held, and the processes that hold each part.
 type Begins = (Option<CutName>, Vec<Vec<Process>>);
 
 fn begins(last: &View, offers: &BTreeMap<u64, &Offer>) -> Result<Begins, String> {
@@ -110,7 +112,7 @@ fn begins(last: &View, offers: &BTreeMap<u64, &Offer>) -> Result<Begins, String>
                     part.push(offer.process);
                 }
             }
-            // What others know may be older than the beginning of this view.
+            // The knowledge of processes that are no members may be older than the beginning of this view.
             *settled |= cut.settled && last.has(offer.process.id);
         }
     }
@@ -118,7 +120,7 @@ fn begins(last: &View, offers: &BTreeMap<u64, &Offer>) -> Result<Begins, String>
     for (name, (parts, settled)) in cuts.into_iter().rev() {
         match parts.iter().position(Vec::is_empty) {
             None => return Ok((Some(name), parts)),
-            // Nodes may have dropped older ones; but if one is whole, it will do.
+            // Nodes may have dropped older cuts; but if an older cut is whole, the view can begin there.
             Some(part) if settled => {
                 lost.get_or_insert(part);
             }

@@ -16,7 +16,7 @@ fn offer(id: u64) -> Offer {
     Offer::of(process(id), None)
 }
 
-/// What node `rank` of `nodes` holds of a cut with one copy.
+/// The parts that node `rank` of `nodes` holds of a cut with one copy.
 fn held(view: u64, number: u64, rank: usize, nodes: usize) -> HeldCut {
     let name = CutName { view, number };
     HeldCut { name, parts: nodes, held: vec![rank, (rank + nodes - 1) % nodes], settled: true }
@@ -26,7 +26,7 @@ fn proven(_: &Process) -> Standing {
     Standing::Proven
 }
 
-/// The decision of all that offer; the first of them leads.
+/// The decision from these offers; the process of the first offer leads.
 fn decide(
     last: &View,
     offers: &[Offer],
@@ -103,7 +103,7 @@ fn a_part_of_which_no_copy_is_left_ends_the_run() {
     let of = |id: u64, rank| Offer { cuts: vec![held(1, 1, rank, 5)], ..offer(id) };
     let reason = stuck(&first, &[of(12, 2), of(13, 3), of(14, 4)]);
     assert!(reason.starts_with("all copies of the values of node 0 are lost"), "{reason}");
-    // Those of one node and of another that is not its neighbour are no problem.
+    // The loss of one node and of another that is not its neighbour is no problem.
     assert_eq!(ids(&go(&first, &[of(11, 1), of(13, 3), of(14, 4)])), [11, 13, 14]);
 }
 
@@ -127,12 +127,12 @@ fn nodes_join_and_leave() {
     let next = go(&first, &[of(10, 0), leaves(11, 1), of(12, 2), offer(5)]);
     assert_eq!(ids(&next), [10, 12, 5]);
     assert_eq!((&next.view.names[..], next.view.next_name), (&[0, 2, 3][..], 4));
-    // It holds its part until the others have it.
+    // The process that leaves holds its part until the others have it.
     assert!(next.sources[1].contains(&process(11)));
     assert_eq!(ids(&go(&first, &[of(10, 0), leaves(11, 1), leaves(12, 2)])), [10]);
     let all_leave = [leaves(10, 0), leaves(11, 1), leaves(12, 2), offer(5)];
     assert_eq!(stuck(&first, &all_leave), "all nodes leave");
-    // One that leaves counts among those that are left.
+    // A member that leaves counts for the quorum.
     assert_eq!(ids(&go(&first, &[of(12, 2), leaves(11, 1)])), [12]);
     let four = [of(10, 0), of(11, 1), of(12, 2), offer(5)];
     let barred = |process: &Process| if process.id == 5 { Standing::Barred } else { Standing::Proven };
@@ -147,7 +147,7 @@ fn those_that_were_there_before_are_a_quorum_without_those_that_join() {
     assert_eq!(ids(&next), [10, 11, 20, 21]);
     assert!(next.view.is_quorum(|id| first.has(id)));
     assert_eq!(ids(&go(&next.view, &offers)), [10, 11, 20, 21, 22]);
-    // Those that have not worked since stand behind those that were there before.
+    // Members that have not worked yet come after those that were there before.
     let standing = |process: &Process| match process.id {
         10 | 11 => Standing::Proven,
         20 => Standing::Barred,
@@ -170,8 +170,8 @@ impl Dice {
     }
 }
 
-/// Processes that die, are cut off from each other, and join: never is a settled cut passed over of which all
-/// parts are there, and never does a view begin with a part that no process holds.
+/// Processes die, are cut off from each other, and join. A view never begins before a settled cut of which
+/// all parts are there, and never with a part that no process holds.
 #[test]
 fn views_begin_at_cuts_that_are_whole() {
     let (mut entered, mut stuck) = (0, 0);
@@ -221,7 +221,7 @@ fn views_begin_at_cuts_that_are_whole() {
             );
             last = next.view;
             if dice.below(2) == 0 {
-                // All hold their parts of a cut; some know it.
+                // All nodes hold their parts of a cut; some know that.
                 let nodes = last.members.len();
                 (settled, nodes_of_settled) = (CutName { view: last.number, number: 1 }, nodes);
                 for (rank, member) in last.members.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What a process holds of cuts, from the copy of its own values until they are not needed any more. It
-//! knows neither the values nor how they travel.
+//! The parts of cuts that a process holds, from the copy of its own values until they are not needed any
+//! more. This module knows neither the values nor how they are transferred.
 
 use crate::view::{CutName, HeldCut};
 use std::collections::BTreeMap;
@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 struct Kept<P, S> {
     name: CutName,
-    /// Nodes of its view.
+    /// Number of nodes of its view.
     nodes: usize,
     parts: BTreeMap<usize, P>,
-    /// What was trained until then; known when all nodes have copied.
+    /// The state of the training at the cut; known when all nodes have copied their values.
     state: Option<S>,
     settled: bool,
 }
 
-/// The cuts of which a process holds parts `P`, and what was trained until each of them, `S`.
+/// The cuts of which a process holds parts `P`, and the state `S` of the training at each of them.
 ///
 /// A cut goes through these steps at a node: the node [publishes](Holdings::publish) its own part; when all
-/// nodes have, its state is [known](Holdings::copied), and others may count on it; the node
-/// [adds](Holdings::add) parts of others; when all nodes have theirs, the cut is
-/// [settled](Holdings::settle). Older cuts are held until then.
+/// nodes have done so, the cut's state is [known](Holdings::copied), and others may count on the cut; the
+/// node [adds](Holdings::add) parts of others; when all nodes have the parts that they should hold, the cut
+/// is [settled](Holdings::settle). The node holds older cuts until then.
 #[derive(Clone, Debug)]
 pub struct Holdings<P, S> {
     /// The newest last.
@@ -46,21 +46,21 @@ impl<P, S> Holdings<P, S> {
         self.cuts.push(Kept { name, nodes, parts, state: None, settled: false });
     }
 
-    /// All nodes have.
+    /// All nodes have copied their values.
     pub fn copied(&mut self, name: CutName, state: S) {
         if let Some(cut) = self.find_mut(name) {
             cut.state = Some(state);
         }
     }
 
-    /// The part of another node has come.
+    /// The part of another node has arrived.
     pub fn add(&mut self, name: CutName, part: usize, content: P) {
         if let Some(cut) = self.find_mut(name) {
             cut.parts.insert(part, content);
         }
     }
 
-    /// All nodes hold what they should of a cut.
+    /// All nodes hold the parts of a cut that they should hold.
     pub fn settle(&mut self, name: CutName) {
         self.cuts.retain(|cut| cut.name >= name);
         if let Some(cut) = self.find_mut(name) {
@@ -73,7 +73,7 @@ impl<P, S> Holdings<P, S> {
         self.cuts.retain(|cut| cut.name != name);
     }
 
-    /// What an offer tells of it.
+    /// The description of the cuts for an offer.
     #[must_use]
     pub fn held(&self) -> Vec<HeldCut> {
         let known = self.cuts.iter().filter(|cut| cut.state.is_some());
@@ -86,13 +86,13 @@ impl<P, S> Holdings<P, S> {
         held.collect()
     }
 
-    /// A part of a cut, if it is here.
+    /// A part of a cut, if this process holds it.
     #[must_use]
     pub fn part(&self, name: CutName, part: usize) -> Option<&P> {
         self.find(name)?.parts.get(&part)
     }
 
-    /// What was trained until a cut, if that is known here.
+    /// The state of the training at a cut, if this process knows it.
     #[must_use]
     pub fn state(&self, name: CutName) -> Option<&S> {
         self.find(name)?.state.as_ref()

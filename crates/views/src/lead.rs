@@ -1,4 +1,4 @@
-//! What the process that leads does with the offers of the others: the proposer of [votes](crate::vote).
+//! The process that leads handles the offers of the others here. It is the proposer of [votes](crate::vote).
 
 use crate::decide::{Standing, Undecided, quorum, successor};
 use crate::message::{Answer, Offer};
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 /// The offers of other processes, by id, and when each came.
 pub(crate) type Offers = BTreeMap<u64, (Tick, Offer)>;
 
-/// A process leads.
+/// The state of a process that leads.
 #[derive(Debug)]
 pub(crate) struct Lead {
     pub(crate) since: Tick,
     /// The ballot for which it asks the members to vote.
     ballot: Ballot,
-    /// What it has proposed in this ballot.
+    /// The view that it has proposed in this ballot.
     proposal: Option<Next>,
 }
 
@@ -25,8 +25,8 @@ pub(crate) struct Lead {
 pub(crate) enum Chosen {
     /// It can begin: all of its members are there, and the leader is its node 0.
     Next(Next),
-    /// It cannot, and counts all the same: another one follows it. A leader that was lost has proposed it, or
-    /// a member is lost.
+    /// It cannot begin, because a leader that was lost has proposed it, or because a member is lost. It
+    /// counts nevertheless: another view follows it.
     Void(View),
 }
 
@@ -39,7 +39,7 @@ impl Lead {
         new
     }
 
-    /// What it answers a process whose offer it has kept.
+    /// The answer to a process whose offer it has kept.
     pub(crate) fn answer(&self, last: &View, offer: &Offer) -> Answer {
         if !offer.votes_in(last) || self.ballot.view != last.number {
             return Answer::Wait;
@@ -55,10 +55,10 @@ impl Lead {
         }
     }
 
-    /// Does what can be done with these offers; the view that was chosen.
+    /// Advances the vote as far as these offers allow. Returns the view that was chosen.
     ///
     /// # Errors
-    /// Why none is chosen yet.
+    /// The reason for which no view is chosen yet.
     pub(crate) fn step(
         &mut self,
         me: &mut Offer,
@@ -89,11 +89,11 @@ impl Lead {
         Ok(if begins { Chosen::Next(next.clone()) } else { Chosen::Void(next.view.clone()) })
     }
 
-    /// Begins a later ballot, if a member has promised one of another leader, or if the last view is another
-    /// one.
+    /// Begins a later ballot, if a member has promised a ballot of another leader, or if the last view has
+    /// changed.
     fn renew(&mut self, last: &View, me: &mut Offer, others: &Offers) {
         let voters = others.values().map(|(_, offer)| offer).filter(|offer| offer.votes_in(last));
-        // Its own ones, too, also if it is no member: it uses none twice.
+        // Its own ballots count too, even if it is no member, so that it uses none twice.
         let promised = voters.chain([&*me]).map(|offer| offer.vote.promised());
         let latest = promised.max().unwrap_or_default();
         if self.ballot.view != last.number || latest > self.ballot {
@@ -105,7 +105,7 @@ impl Lead {
     }
 }
 
-/// What is proposed in a ballot that a quorum has promised.
+/// The view to propose in a ballot that a quorum has promised.
 fn propose(
     last: &View,
     ballot: Ballot,
@@ -117,13 +117,13 @@ fn propose(
     let promised = |offer: &&&Offer| offer.vote.promised() == ballot;
     let accepted = offers.values().filter(promised).filter_map(|offer| offer.vote.accepted());
     if let Some((_, next)) = accepted.max_by_key(|(ballot, _)| *ballot) {
-        // It may have been chosen.
+        // This view may have been chosen.
         return Ok(next.clone());
     }
     successor(last, me.process.id, &offers, standing).map_err(Undecided::Stuck)
 }
 
-/// Whether a quorum of a view has voted so.
+/// Whether `holds` is true for the votes of a quorum of a view.
 fn is_vote(last: &View, offers: &BTreeMap<u64, &Offer>, holds: impl Fn(&Vote) -> bool) -> bool {
     last.is_quorum(|id| offers.get(&id).is_some_and(|offer| holds(&offer.vote)))
 }

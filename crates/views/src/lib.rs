@@ -1,8 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Vote`], by which the members of a view choose the next one, and [`successor`], the one that
-//! they should choose. [`Muster`] is what a process answers others, [`find`] how it asks them and leads, and
-//! [`Course`] what it does from view to view. [`Holdings`] are the parts of cuts that are decided about.
+//! Start at [`Vote`], by which the members of a view choose the next one, and [`successor`], which says which
+//! view they should choose. [`Muster`] has a process's answers to others, [`find`] is the program by which a
+//! process asks them and leads, and [`Course`] decides what a process does from view to view. [`Holdings`]
+//! are the parts of cuts that a process holds.
 #![forbid(unsafe_code)]
 
 mod course;

@@ -1,4 +1,4 @@
-//! What processes that muster tell each other.
+//! The messages of processes that muster, i.e. look for the next view.
 
 use crate::view::{HeldCut, NUMBER_MAX, Next, Process, View};
 use crate::vote::{Ballot, Vote};
@@ -6,32 +6,32 @@ use intendant_core::limits;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Cuts that a process holds, and processes that it takes for lost, at most: views that failed early leave
-/// some.
+/// The most cuts that an offer lists, and the most processes that it lists as lost. Views that failed early
+/// leave some of both.
 const LISTED_MAX: usize = 4096;
 
-/// What a process tells when it musters.
+/// The state that a process sends to others when it musters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Itself.
+    /// The process itself.
     pub process: Process,
     /// A digest of its settings and data. Processes with different ones cannot train together.
     pub settings: u64,
-    /// The last view that it knows to be chosen; `None` if it knows none. If it is no member, it wants to
-    /// join.
+    /// The last view that it knows to be chosen; `None` if it knows none. If the process is no member of that
+    /// view, it wants to join.
     pub last: Option<View>,
-    /// What it has promised and accepted about the view that follows.
+    /// Its promise and acceptance for the view that follows.
     pub vote: Vote,
     /// The cuts of which it holds parts.
     pub cuts: Vec<HeldCut>,
-    /// Processes that it takes for lost. They are not waited for.
+    /// Processes that it takes for lost. The leader does not wait for them.
     pub gone: Vec<u64>,
     /// Whether it will be no member of the next view.
     pub leaves: bool,
 }
 
 impl Offer {
-    /// That of a process that holds nothing; `last` is the view that it comes from.
+    /// The offer of a process that holds nothing; `last` is the view from which it comes.
     #[must_use]
     pub fn of(process: Process, last: Option<View>) -> Self {
         let (vote, cuts, gone) = (Vote::default(), Vec::new(), Vec::new());
@@ -54,8 +54,8 @@ impl Offer {
         self.last.as_ref().is_none_or(|last| last.number < view.number)
     }
 
-    /// The process learns that a view was chosen; whether it did not know. One that leaves takes no notice of
-    /// the views without it.
+    /// The process learns that a view was chosen. Returns whether it did not know that. A process that leaves
+    /// ignores views without it.
     pub(crate) fn learn(&mut self, view: &View) -> bool {
         let is_news = self.is_before(view) && (!self.leaves || view.has(self.process.id));
         if is_news {
@@ -64,7 +64,7 @@ impl Offer {
         is_news
     }
 
-    /// Says what no process can offer.
+    /// Names the part of the offer that is invalid, if any.
     pub(crate) fn nonsense(&self) -> Option<&'static str> {
         if self.last.as_ref().is_some_and(View::is_nonsense) || self.vote.is_nonsense() {
             return Some("a view that cannot be");
@@ -79,17 +79,17 @@ impl Offer {
     }
 }
 
-/// What is asked of a process.
+/// A request to a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
 pub enum Asked {
-    /// To be a node of the next view.
+    /// The sender wants to be a node of the next view.
     Offer(Offer),
-    /// That the run goes on with so many nodes.
+    /// The run should go on with this number of nodes.
     Scale(u16),
 }
 
-/// The answer.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Ask again.
@@ -100,19 +100,19 @@ pub enum Answer {
     Accept(Ballot, Next),
     /// This view was chosen. Ask again: the process that asks is a member, or may join it.
     Chosen(View),
-    /// Ask this process.
+    /// Ask the process at this address.
     Elsewhere(SocketAddr),
     /// The process that asks has no place in the run, for this reason.
     Refused(String),
     /// The next view was chosen. Its node 0 serves the coordinator at this address.
     Go(Next, SocketAddr),
-    /// The run cannot go on with those who have come, for this reason.
+    /// The run cannot go on with the processes that have come, for this reason.
     Stuck(String),
     /// The process may end: the others have all values that it holds.
     Released,
-    /// The run has so many nodes, and the wish is known.
+    /// The run has noted the number of nodes that was asked for.
     Scaling {
-        /// How many it has.
+        /// The number of nodes that it has now.
         nodes: u16,
     },
 }

@@ -1,14 +1,15 @@
-//! What a process answers to those that muster, as a state machine without streams.
+//! The answers of a process to processes that muster, i.e. look for the next view, as a state machine without
+//! streams.
 //!
-//! Processes ask again and again, and get an answer at once: an offer that is not repeated for a while has no
+//! Processes ask again and again, and get an answer at once. An offer that is not repeated for a while has no
 //! effect any more. A process is in one of these phases:
 //!
-//! - *in a view*, which goes on for all that it knows. It remembers who wants to join, and that another
-//!   number of nodes was asked for.
-//! - *following*: it asks another process, and names it.
+//! - *in a view*, which goes on as far as it knows. It remembers the processes that want to join, and the
+//!   number of nodes that was asked for.
+//! - *following*: it asks another process, and refers others to that process.
 //! - *leading*: it collects offers, and has the members of the last view [vote](crate::Vote) on the next one.
-//! - *decided*: it tells those who ask which view was chosen.
-//! - *giving up*: it tells those who ask why the run cannot go on.
+//! - *decided*: it tells processes that ask which view was chosen.
+//! - *giving up*: it tells processes that ask why the run cannot go on.
 
 use crate::decide::{Standing, Undecided};
 use crate::lead::{Chosen, Lead, Offers};
@@ -19,20 +20,20 @@ use intendant_core::{Tick, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-/// How long an offer counts that is not repeated.
+/// How long an offer counts if it is not repeated.
 const OFFER_US: u64 = 2_000_000;
 
-/// How long members are waited for of which nothing is known.
+/// How long the leader waits for members of which nothing is known.
 const PATIENCE_US: u64 = 5_000_000;
 
-/// For so long no process of a machine may join after a view with one that joined from there could not be
-/// entered; twice as long after each further such view, up to the second number. A process that cannot be a
-/// node would keep the others from their work again and again.
+/// If a process has joined with a view that did not begin, and may be the reason, no process of its machine
+/// may join for this time. The time doubles with each further such view in a row, up to the second number.
+/// Otherwise a process that cannot be a node would keep the others from their work again and again.
 const CLOSED_US: u64 = 10_000_000;
 const CLOSED_US_MAX: u64 = 320_000_000;
 
-/// Offers that are kept for others than the members of the last view, about: an offer has some KiB, or MiB
-/// with many cuts.
+/// About the most offers that are kept, apart from those of the members of the last view. An offer has some
+/// KiB, or some MiB with many cuts.
 const OFFERS_MAX: usize = 4 * limits::NODES_MAX;
 
 #[derive(Debug)]
@@ -44,28 +45,28 @@ enum Phase {
     GivingUp(String),
 }
 
-/// What follows when a process leads.
+/// The decision of a process that leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// This view was chosen, as the process wanted.
     Go(Next),
-    /// Nothing yet.
+    /// There is no decision yet.
     Wait,
-    /// Nothing can follow without others, for this reason.
+    /// No view can follow unless more processes come, for this reason.
     Stuck(String),
 }
 
-/// A machine from which a process has spoilt a view.
+/// A machine with a process because of which a view may have failed to begin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Closed {
-    /// Views in a row.
+    /// Number of such views in a row.
     spoilt: u32,
-    /// Until then no process may join from there.
+    /// Until this time, no process of the machine may join.
     until: Tick,
 }
 
-/// What a process answers to those that muster. It is in a view, follows another process, leads, has
-/// decided, or gives up.
+/// The state from which a process answers others that muster. The process is in a view, follows another
+/// process, leads, has decided, or gives up.
 #[derive(Debug)]
 pub struct Muster {
     me: Offer,
@@ -76,13 +77,13 @@ pub struct Muster {
     closed: BTreeMap<IpAddr, Closed>,
     /// The number of nodes that was asked for last.
     wanted: Option<u16>,
-    /// Processes that leave: what they hold is not needed any more from this view on, once its first cut is
-    /// settled.
+    /// The last view of which a cut is settled. Processes that left before that view need not hold their
+    /// values any more.
     released: Option<u64>,
 }
 
 impl Muster {
-    /// That of a process that is in a view, or wants to be in one.
+    /// The state of a process that is in a view, or wants to be in one.
     #[must_use]
     pub const fn new(me: Offer) -> Self {
         Self {
@@ -96,13 +97,13 @@ impl Muster {
         }
     }
 
-    /// What this process would tell others.
+    /// The offer that this process would send to others.
     #[must_use]
     pub const fn me(&self) -> &Offer {
         &self.me
     }
 
-    /// Says which cuts this process holds from now on.
+    /// Sets the cuts that this process holds from now on.
     pub fn hold(&mut self, cuts: Vec<HeldCut>) {
         self.me.cuts = cuts;
     }
@@ -123,8 +124,8 @@ impl Muster {
         }
     }
 
-    /// The process at this address lives. One whose view has ended closes its connections, and is taken for
-    /// lost.
+    /// The process at this address lives. A process whose view has ended closes its connections, and is then
+    /// taken for lost.
     pub fn revive(&mut self, at: SocketAddr) {
         if let Some(id) = self.member_at(at) {
             self.me.gone.retain(|gone| *gone != id);
@@ -150,7 +151,7 @@ impl Muster {
         self.me.last.as_ref().is_some_and(|last| last.is_quorum(is_there))
     }
 
-    /// Processes that may join, and have asked lately.
+    /// Number of processes that may join, and have asked lately.
     #[must_use]
     pub fn joining(&self, now: Tick) -> usize {
         let wants = |offer: &Offer| {
@@ -160,17 +161,17 @@ impl Muster {
         self.offers.values().filter(|(since, offer)| is_fresh(*since, now) && wants(offer)).count()
     }
 
-    /// The number of nodes that was asked for since this was called last.
+    /// The number of nodes that was asked for since the last call, if any.
     pub const fn take_wanted(&mut self) -> Option<u16> {
         self.wanted.take()
     }
 
-    /// A cut of the view is settled: those who left may end.
+    /// A cut of the view is settled: processes that left before this view may end.
     pub const fn settle(&mut self, view: u64) {
         self.released = Some(view);
     }
 
-    /// The process asks another one.
+    /// The process asks the process at `at` from now on.
     pub fn follow(&mut self, at: SocketAddr) {
         self.phase = Phase::Following(at);
     }
@@ -185,7 +186,7 @@ impl Muster {
         self.phase = Phase::GivingUp(reason);
     }
 
-    /// Answers.
+    /// Answers a request.
     pub fn answer(&mut self, now: Tick, asked: Asked) -> Answer {
         match asked {
             Asked::Scale(nodes) if nodes == 0 || usize::from(nodes) > limits::NODES_MAX => {
@@ -234,7 +235,7 @@ impl Muster {
             {
                 Answer::Go(next.clone(), *coordinator)
             }
-            // It leaves, has come too late, or could not enter the view.
+            // The process that asks leaves, has come too late, or could not enter the view.
             Phase::Decided(..) => self.answer_others(now, offer),
         }
     }
@@ -261,14 +262,14 @@ impl Muster {
         }
     }
 
-    /// Keeps an offer, and tells the last view to those that do not know it.
+    /// Keeps an offer. The answer has the last view, if the process that asks does not know it.
     fn answer_others(&mut self, now: Tick, offer: Offer) -> Answer {
         let news = self.me.last.as_ref().filter(|last| offer.is_before(last) && !offer.leaves).cloned();
         self.keep(now, offer);
         news.map_or(Answer::Wait, Answer::Chosen)
     }
 
-    /// The process has been given this answer. Whether it has another offer now.
+    /// The process has got this answer. Returns whether the process's offer has changed.
     pub fn hear(&mut self, answer: &Answer) -> bool {
         let votes = |ballot: &Ballot, me: &Offer| {
             !ballot.is_nonsense()
@@ -293,7 +294,7 @@ impl Muster {
         }
     }
 
-    /// The leader decides if it can. `coordinator` is where the next view would meet.
+    /// The leader decides, if it can. `coordinator` is where the next view would meet.
     pub fn decide(&mut self, now: Tick, coordinator: SocketAddr) -> Decision {
         let Phase::Leading(lead) = &mut self.phase else { return Decision::Wait };
         self.offers.retain(|_, (since, _)| is_fresh(*since, now));
@@ -316,7 +317,7 @@ impl Muster {
                     self.phase = Phase::Decided(next.clone(), coordinator);
                     return Decision::Go(next);
                 }
-                // Those of its members that are there choose the one that follows it.
+                // The members of this view that are there choose the view that follows it.
                 Ok(Chosen::Void(view)) => {
                     self.me.learn(&view);
                 }
@@ -324,12 +325,13 @@ impl Muster {
         }
     }
 
-    /// The process was told to enter this view, which was chosen; whether it is a member, and the view news.
+    /// The process was told to enter this view, which was chosen. Returns whether the process is a member,
+    /// and did not know the view.
     pub fn go(&mut self, next: &Next) -> bool {
         !next.is_nonsense() && next.view.has(self.me.process.id) && self.me.learn(&next.view)
     }
 
-    /// It has entered it together with all other members.
+    /// The process has entered this view together with all other members.
     pub fn entered(&mut self, view: &View) {
         self.me.learn(view);
         if view.number == 1 {
@@ -350,8 +352,8 @@ impl Muster {
         self.worked = Some(next.view.clone());
     }
 
-    /// A view did not begin, perhaps because of these processes, which have joined with it. None may join
-    /// from their machines for some time.
+    /// A view did not begin, perhaps because of these processes, which have joined with it. No process of
+    /// their machines may join for some time.
     pub fn failed(&mut self, now: Tick, blamed: &[Process]) {
         let machines: BTreeSet<IpAddr> = blamed.iter().map(|process| process.address.ip()).collect();
         for machine in machines {
@@ -361,7 +363,8 @@ impl Muster {
         }
     }
 
-    /// Keeps an offer, unless too many others want to join: it counts if it is repeated when some have gone.
+    /// Keeps an offer, unless too many other processes want to join. The process repeats the offer, and it
+    /// counts when some others have gone.
     fn keep(&mut self, now: Tick, offer: Offer) {
         let id = offer.process.id;
         let is_member = self.me.last.as_ref().is_some_and(|view| view.has(id));
@@ -374,8 +377,8 @@ impl Muster {
         self.offers.insert(id, (now, offer));
     }
 
-    /// The other members of the last view, also those that it takes for lost, and whether each has a lower
-    /// rank than this process: it would lead if it lives.
+    /// The other members of the last view, including those that this process takes for lost, and whether each
+    /// has a lower rank than this process. A member of lower rank would lead if it lives.
     #[must_use]
     pub fn others(&self) -> Vec<(Process, bool)> {
         let Some(view) = &self.me.last else { return Vec::new() };

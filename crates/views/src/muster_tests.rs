@@ -12,7 +12,7 @@ fn view() -> View {
     View::first(vec![process(10), process(11), process(12)])
 }
 
-/// The view after it, without process 11.
+/// The view after [`view`], without process 11.
 fn second() -> View {
     View { number: 2, names: vec![0, 2], next_name: 3, ..View::first(vec![process(10), process(12)]) }
 }
@@ -25,7 +25,7 @@ fn at(id: u64) -> Muster {
     Muster::new(offer(id, true))
 }
 
-/// A process asks the leader until it is not to vote any more.
+/// A process asks the leader until the answer asks for no further vote.
 fn ask(leader: &mut Muster, now: u64, asks: &mut Muster) -> Answer {
     loop {
         let answer = leader.answer(Tick(now), Asked::Offer(asks.me().clone()));
@@ -52,18 +52,18 @@ fn chosen(leader: &mut Muster, now: u64, others: &mut [&mut Muster]) -> Next {
 fn the_leader_decides_when_the_others_have_voted() {
     let (mut leader, mut last) = (at(10), at(12));
     leader.lose([11]);
-    // Node 12 has noticed first.
+    // Node 12 has noticed the loss first.
     assert_eq!(ask(&mut leader, 0, &mut last), Answer::Wait);
     leader.lead(Tick(10));
     assert_eq!(leader.decide(Tick(20), COORDINATOR), Decision::Wait);
-    // It promises, and then accepts.
+    // Node 12 promises, and then accepts.
     assert_eq!(ask(&mut leader, 30, &mut last), Answer::Wait);
     assert_eq!(leader.decide(Tick(40), COORDINATOR), Decision::Wait);
     assert_eq!(ask(&mut leader, 50, &mut last), Answer::Wait);
     let Decision::Go(next) = leader.decide(Tick(60), COORDINATOR) else { panic!("two of three have") };
     assert_eq!(next.view, second());
     assert_eq!(ask(&mut leader, 70, &mut last), Answer::Go(next, COORDINATOR));
-    // Node 11 lives. It has come too late, and may join later.
+    // Node 11 lives. It comes too late, and may join later.
     let mut late = at(11);
     assert_eq!(ask(&mut leader, 80, &mut late), Answer::Wait);
     leader.entered(&second());
@@ -104,7 +104,7 @@ fn a_view_that_may_have_been_chosen_is_followed() {
     let after = chosen(&mut second, 3, &mut [&mut third]);
     assert_eq!((next.view.number, after.view.number), (2, 3));
     assert_eq!(after.view.members, [process(11), process(12)]);
-    // Node 0 lives. It counts only its own vote.
+    // Node 0 lives, but has only its own vote.
     first.lead(Tick(4));
     assert_eq!(first.decide(Tick(4), COORDINATOR), Decision::Wait);
 }
@@ -118,14 +118,14 @@ fn a_leader_of_an_earlier_ballot_is_not_heard() {
     first.decide(Tick(0), COORDINATOR);
     let accept = first.answer(Tick(0), Asked::Offer(third.me().clone()));
     assert!(matches!(accept, Answer::Accept(..)));
-    // It promises a later ballot before the answer comes.
+    // Node 12 promises a later ballot before the answer comes.
     second.lead(Tick(1));
     let mut offer = third.me().clone();
     second.answer(Tick(1), Asked::Offer(offer.clone()));
     second.decide(Tick(1), COORDINATOR);
     ask(&mut second, 1, &mut third);
     assert!(!third.hear(&accept), "it has promised {:?}", third.me().vote);
-    // The first one tries again.
+    // The first leader tries again.
     offer = third.me().clone();
     first.answer(Tick(2), Asked::Offer(offer));
     assert_eq!(chosen(&mut first, 2, &mut [&mut third]).view.members, [process(10), process(12)]);
@@ -138,17 +138,17 @@ fn a_leader_that_is_passed_over_leads_those_who_are_left() {
         Muster::new(Offer { settings: SETTINGS, ..Offer::of(process(id), Some(View::first(four.clone()))) })
     };
     let (mut first, mut second, mut third, mut fourth) = (at(10), at(11), at(12), at(13));
-    // Node 0 stands still, and the others accept a view without it. The process that leads is lost.
+    // Node 0 is stopped, and the others accept a view without it. Then the process that leads is lost.
     second.lose([10]);
     second.lead(Tick(0));
     let next = chosen(&mut second, 1, &mut [&mut third, &mut fourth]);
     assert_eq!(next.view.members, four[1..]);
-    // Node 0 has no place in that view, which counts. It may lead to the next one all the same.
+    // Node 0 has no place in that view, which counts. It may nevertheless lead to the view after it.
     first.lose([11]);
     first.lead(Tick(2));
     let after = chosen(&mut first, 3, &mut [&mut third, &mut fourth]);
     assert_eq!((after.view.number, after.view.members), (3, vec![four[0], four[2], four[3]]));
-    // It uses no ballot twice, although it has no vote of its own.
+    // Node 0 uses no ballot twice, although it has no vote of its own.
     let used = first.me().vote.promised();
     first.lead(Tick(4));
     assert!(first.me().vote.promised() > used);
@@ -161,7 +161,7 @@ fn a_leader_that_gives_up_says_why() {
     assert_eq!(ask(&mut leader, 1, &mut other), Answer::Wait);
     leader.give_up("a reason".to_owned());
     assert_eq!(ask(&mut leader, 2, &mut other), Answer::Stuck("a reason".to_owned()));
-    // Later it may lead, or be in a view, again.
+    // Later it may lead again, or be in a view again.
     leader.lead(Tick(3));
     assert_eq!(ask(&mut leader, 4, &mut other), Answer::Wait);
 }
@@ -191,7 +191,7 @@ fn a_process_that_was_passed_over_hears_of_the_later_view() {
         let then = member.answer(Tick(1), Asked::Offer(passed_over.me().clone()));
         let expected = if id == 10 { Answer::Wait } else { Answer::Elsewhere(process(10).address) };
         assert_eq!((then, member.joining(Tick(1))), (expected, 1));
-        // It votes no more on what follows the view that it was in.
+        // The process votes no more on the view that follows the one in which it was.
         assert!(!passed_over.hear(&Answer::Promise(Ballot { view: 1, round: 9, leader: 12 })));
         assert!(!passed_over.hear(&Answer::Promise(Ballot { view: 2, round: 9, leader: 12 })));
     }
@@ -261,7 +261,7 @@ fn a_process_that_leaves_is_released_when_the_next_view_has_a_cut() {
     assert_eq!(leader.joining(Tick(5)), 0);
 }
 
-/// What a process of the model does.
+/// The state of a process of the model.
 #[derive(Debug)]
 enum Doing {
     InView,
@@ -273,7 +273,7 @@ enum Doing {
     Dead,
 }
 
-/// Processes that send each message on its own: it may be late, or lost.
+/// Processes that send each message separately: a message may be late, or lost.
 struct Model {
     seed: u64,
     random: u64,
@@ -282,7 +282,7 @@ struct Model {
     asked: Vec<(u64, u64, u64, Offer)>,
     answers: Vec<(u64, u64, Answer)>,
     messages: u64,
-    /// The views that were chosen, by number, as processes have learned.
+    /// The chosen views of which processes have learned, by number.
     chosen: BTreeMap<u64, View>,
     entered: usize,
 }
@@ -349,7 +349,7 @@ impl Model {
         let (muster, doing) = self.processes.get_mut(&id).expect("it is one");
         match doing {
             Doing::Dead => {}
-            // The view has ended for it.
+            // The view has ended for this process.
             Doing::InView if dice < 4 => *doing = Doing::Asks(0),
             Doing::InView if dice == 4 => {
                 muster.leave();
@@ -392,7 +392,7 @@ impl Model {
         }
     }
 
-    /// Whether a process is where a view meets, or has entered it.
+    /// Whether a process is at the place where a view meets, or has entered it.
     fn has_come(&self, id: u64, view: &View) -> bool {
         self.processes.get(&id).is_some_and(|(muster, doing)| match doing {
             Doing::Goes(next) => next.view == *view,
@@ -401,8 +401,8 @@ impl Model {
         })
     }
 
-    /// Of all views that processes know to be chosen, there is one with each number, so that one at most
-    /// follows another one.
+    /// Checks that no two views that processes know to be chosen have the same number, so that at most one
+    /// view follows another one.
     fn look(&mut self) {
         for (muster, doing) in self.processes.values() {
             if let Some(last) = &muster.me().last {
@@ -498,7 +498,7 @@ fn machines_that_spoil_views_wait_longer_and_longer() {
             muster.joining(at)
         };
         assert_eq!(wants(&mut first, now.after(pause * 1_000_000 - 1)), 0);
-        // Those of another machine may join.
+        // Processes of another machine may join.
         first.answer(now, Asked::Offer(on(21, 2)));
         assert_eq!(first.joining(now), 1);
         now = now.after(pause * 1_000_000);

@@ -1,12 +1,13 @@
-//! How a process finds the next view: whom it asks, when it leads, and when it gives up.
+//! How a process finds the next view: which processes it asks, when it leads, and when it gives up.
 //!
 //! A process asks the members of the last view that it knows, those of lower rank first. The first of them
 //! that lives leads: it collects offers, and has the members vote. The others ask it until it tells which
-//! view was chosen. A process that wants to join asks at the address that it was given, where it is told the
-//! view. Who is asked answers by its [`Muster`].
+//! view was chosen. A process that wants to join asks at the address that it was given, where it learns the
+//! last view. A process that is asked answers by its [`Muster`].
 //!
-//! The functions of this module are programs in the order of their steps. What they need of the world is
-//! [`World`]: sockets and clocks in real runs, a simulated network in checks. They depend on no runtime.
+//! The functions of this module are programs in the order of their steps. [`World`] provides all that they
+//! need from outside: sockets and clocks in real runs, a simulated network in checks. They depend on no
+//! runtime.
 
 use crate::message::Answer;
 use crate::muster::{Decision, Muster};
@@ -21,10 +22,10 @@ use std::task::Poll;
 /// Pause between two offers to a process that answered.
 const PAUSE_US: u64 = 50_000;
 
-/// Pause between two looks of the leader, and between two offers while the leader counts votes.
+/// Pause between two attempts of the leader to decide, and between two offers while the leader counts votes.
 const LOOK_US: u64 = 20_000;
 
-/// Offers after a vote until a process takes its time again.
+/// Number of offers after a vote before a process makes the longer pause again.
 const QUICK: u32 = 10;
 
 /// How long an answer may take.
@@ -36,58 +37,58 @@ const SILENCES: u32 = 3;
 /// How often in a row a process may be sent elsewhere.
 const REDIRECTIONS: u32 = 40;
 
-/// How often the leader asks whether a process lives that would lead.
+/// Time after which the leader asks again whether a process lives that would lead instead.
 const PROBE_US: u64 = 500_000;
 
-/// How long the leader hopes for others if those that are there cannot go on.
+/// How long the leader hopes for more processes, if those that are there cannot go on.
 const HOPE_US: u64 = 6_000_000;
 
-/// How long a process tells others that the run cannot go on, before it ends. Those that muster ask every
-/// [`PAUSE_US`]; one that does not ask in time finds out by itself, later.
+/// How long a process tells others that the run cannot go on, before it ends. Processes that muster ask every
+/// [`PAUSE_US`]; a process that does not ask in time finds this out by itself, later.
 const TELL_US: u64 = 500_000;
 
-/// After so long a process says that it waits, if it wants to join.
+/// A process that wants to join reports that it waits after this time.
 const MENTION_US: u64 = 3_000_000;
 
-/// Why there is no answer.
+/// The reason for which there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    /// No process is there.
+    /// No process is at the address.
     #[error("no process is there")]
     Gone,
-    /// It has taken too long.
+    /// The answer has taken too long.
     #[error("it does not answer")]
     Late,
-    /// This happened, and may pass.
+    /// The request failed for this reason, which may pass.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What a process says while it searches.
+/// A message to the user while a process searches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// It waits to be let into the run; the last obstacle.
+    /// The process waits to be let into the run. The text is the last obstacle.
     WaitsOutside(String),
-    /// It is answered at this address, and waits to join the run.
+    /// The process gets answers at this address, and waits to join the run.
     WaitsAt(SocketAddr),
-    /// The run has gone on without it. It asks to join again.
+    /// The run has gone on without the process. It asks to join again.
     StartsOver,
 }
 
-/// What a process that searches needs of the world.
+/// The outside world of a process that searches.
 #[expect(async_fn_in_trait, reason = "a program is executed by one thread")]
 pub trait World {
     /// The process's own clock.
     fn now(&self) -> Tick;
 
-    /// What the process answers others, at any time.
+    /// Accesses the state from which the process answers others, at any time.
     fn muster<R>(&self, act: impl FnOnce(&mut Muster) -> R) -> R;
 
-    /// Waits for so many microseconds.
+    /// Waits for `us` microseconds.
     async fn sleep(&self, us: u64);
 
-    /// Sends the process's offer, as it is now, to another process; its answer, if it comes within so many
-    /// microseconds.
+    /// Sends the process's offer, as it is now, to another process. Returns that process's answer, if it
+    /// comes within `within_us` microseconds.
     async fn offer(&self, at: SocketAddr, within_us: u64) -> Result<Answer, NoAnswer>;
 
     /// Opens the socket where the next view would meet, if this process is its node 0.
@@ -96,7 +97,7 @@ pub trait World {
     /// If the operating system refuses.
     fn listen(&self) -> io::Result<SocketAddr>;
 
-    /// Tells the user.
+    /// Reports a notice to the user.
     fn say(&self, notice: Notice);
 }
 
@@ -105,37 +106,37 @@ pub trait World {
 pub struct Found {
     /// The view, and where it begins.
     pub next: Next,
-    /// Where its node 0 serves the coordinator.
+    /// The address at which its node 0 serves the coordinator.
     pub coordinator: SocketAddr,
     /// Whether this process is its node 0, and has the socket.
     pub is_here: bool,
 }
 
-/// Why there is no next view for a process.
+/// The reason for which there is no next view for a process.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SearchError {
     /// The processes that are left cannot go on.
     #[error("the run cannot go on: {0}")]
     Stuck(String),
-    /// The others do not want it.
+    /// Another process refuses this process.
     #[error("{address} refuses this process: {reason}")]
     Refused {
-        /// Who says so.
+        /// The process that refuses.
         address: SocketAddr,
-        /// Why.
+        /// Its reason.
         reason: String,
     },
     /// The run has ended before the process was let in, or has lost all nodes that it knows.
     #[error("no process is at {address} any more: the run has ended, or has lost that node")]
     Over {
-        /// Where it was.
+        /// The address at which a process was.
         address: SocketAddr,
     },
     /// There was no answer, or no decision.
     #[error("no run could be joined within {seconds} s: {detail}")]
     Late {
-        /// How long it was tried.
+        /// How long the process tried.
         seconds: u64,
         /// The last obstacle.
         detail: String,
@@ -150,21 +151,22 @@ struct Search<'a, W> {
     world: &'a W,
     own: Process,
     limit: Limit,
-    /// Where it asks to join.
+    /// The address at which it asks to join.
     door: Option<SocketAddr>,
     /// Whether a process has answered there.
     was_there: bool,
     /// The last obstacle.
     detail: String,
-    /// Until when it hopes for others, if those that are there cannot go on.
+    /// The time until which it hopes for more processes, if those that are there cannot go on.
     hopes_until: Option<Tick>,
-    /// Why the run cannot go on, of a process that has led before.
+    /// The reason for which the run cannot go on, from a process that has led before.
     verdict: Option<String>,
-    /// Members of the last view that have answered, and do not ask this process, when it has led.
+    /// Members of the last view that answered while this process led, but that do not follow it.
     elsewhere: Vec<u64>,
 }
 
-/// How long a process looks for the next view. One that wants to join waits as long as it is answered.
+/// How long a process looks for the next view. A process that wants to join waits as long as others answer
+/// it.
 struct Limit {
     deadline: Tick,
     within_us: u64,
@@ -180,7 +182,7 @@ impl Limit {
     }
 }
 
-/// What follows when a process has led.
+/// The result when a process has led.
 enum Led {
     Found(Found),
     /// Another process leads, or should.
@@ -210,8 +212,8 @@ pub async fn find<W: World>(
     search.find().await
 }
 
-/// A process that leaves holds its values until the others do not need them any more, or are gone, or the
-/// time is over.
+/// The program of a process that leaves. It holds its values until the others do not need them any more or
+/// are gone, or until the time is over.
 pub async fn leave<W: World>(world: &W, within_us: u64) {
     world.muster(Muster::leave);
     let own = world.muster(|muster| muster.me().process);
@@ -226,12 +228,12 @@ pub async fn leave<W: World>(world: &W, within_us: u64) {
         let (id, address) = others[turn % others.len()];
         match ask_until(world, address, &mut limit, &mut false).await {
             Ok(Answer::Released) => return,
-            // Another process has the address of a node that is lost; or the run has ended, or this one
-            // leaves as well.
+            // The node is lost and another process has its address, or the run has ended, or the node leaves
+            // as well.
             Ok(Answer::Refused(_) | Answer::Stuck(_)) | Err(NoAnswer::Gone) => {
                 world.muster(|muster| muster.lose(id));
             }
-            // It may stand still, and need the values when it goes on.
+            // The node may be stopped, and need the values when it continues.
             Ok(_) | Err(NoAnswer::Late | NoAnswer::Failed(_)) => {
                 turn += 1;
                 world.sleep(PAUSE_US).await;
@@ -265,12 +267,13 @@ impl<W: World> Search<'_, W> {
         Err(self.ends(SearchError::Late { seconds, detail }))
     }
 
-    /// Why the process ends: for this reason, unless another one has said that the run cannot go on.
+    /// The reason for which the process ends: `why`, unless another process has said that the run cannot go
+    /// on.
     fn ends(&mut self, why: SearchError) -> SearchError {
         self.verdict.take().map_or(why, SearchError::Stuck)
     }
 
-    /// Asks all that may know, and leads if none of lower rank lives.
+    /// Asks all processes that may know the next view, and leads if no member of lower rank lives.
     async fn round(&mut self) -> Result<Option<Found>, SearchError> {
         let world = self.world;
         let asked = candidates(world, self.door);
@@ -293,7 +296,7 @@ impl<W: World> Search<'_, W> {
             let knew = known(world);
             let answer = ask_until(world, address, &mut self.limit, &mut self.was_there).await;
             let joins = !world.muster(|muster| muster.is_member());
-            // One that wants to join has learned meanwhile who is at its door.
+            // A process that wants to join may have learned meanwhile which member is at its door.
             let id = id.or_else(|| world.muster(|muster| muster.member_at(address)));
             match answer {
                 Ok(Answer::Go(next, coordinator)) => {
@@ -307,7 +310,8 @@ impl<W: World> Search<'_, W> {
                 }
                 // A process of another run has the address of a node that is lost.
                 Ok(Answer::Refused(reason)) => self.detail = format!("{address}: {reason}"),
-                // Others may be there that it does not reach. If they are not, nothing is hoped for.
+                // Other members may be there that the process at this address does not reach. If they are
+                // not, this process does not hope for more processes.
                 Ok(Answer::Stuck(reason)) => {
                     self.verdict.get_or_insert(reason);
                     if joins {
@@ -346,14 +350,15 @@ impl<W: World> Search<'_, W> {
                 }
             }
             if known(world) > knew {
-                // It has other members.
+                // A later view is known, which has other members: the next round asks those.
                 return Ok(None);
             }
         }
         Ok(None)
     }
 
-    /// Those that do not answer. All are asked at once: it takes as long as one of them.
+    /// The addresses at which no process answers. All are asked at the same time, so that it takes as long as
+    /// asking one of them.
     async fn silent(&self, addresses: &[SocketAddr]) -> BTreeSet<SocketAddr> {
         let answers = offer_all(self.world, addresses, ANSWER_US, SILENCES).await;
         let silent = addresses.iter().zip(answers).filter(|(_, answer)| *answer == Err(NoAnswer::Late));
@@ -367,7 +372,7 @@ impl<W: World> Search<'_, W> {
         let began = world.now();
         world.muster(|muster| muster.lead(began));
         let has_lower = world.muster(|muster| muster.others().iter().any(|(_, is_before)| *is_before));
-        // It takes those of lower rank for lost.
+        // The process takes members of lower rank for lost, so it asks them at once whether they live.
         let mut probe = if has_lower { began } else { began.after(PROBE_US) };
         loop {
             let now = world.now();
@@ -379,13 +384,14 @@ impl<W: World> Search<'_, W> {
                         self.hopes_until = None;
                     }
                 }
-                // The members of the last view are elsewhere, and it may join them.
+                // The members of the last view are elsewhere, and this process may join them.
                 Decision::Stuck(_) if !world.muster(|muster| muster.is_member()) => return Ok(Led::Other),
                 Decision::Stuck(reason) => {
                     let until = *self.hopes_until.get_or_insert(now.after(HOPE_US));
                     let may_come = now < self.limit.deadline && self.may_come();
                     if now >= until && !may_come {
-                        // Those who come after it know less: this process is lost for them.
+                        // The verdict of a process that led before comes first: a process that leads later
+                        // knows less, because the earlier one is lost for it.
                         let reason = self.verdict.take().unwrap_or(reason);
                         world.muster(|muster| muster.give_up(reason.clone()));
                         world.sleep(TELL_US).await;
@@ -403,13 +409,13 @@ impl<W: World> Search<'_, W> {
         }
     }
 
-    /// Whether enough members of the last view have answered, and some of them have not come: they may be
-    /// where that view was to meet.
+    /// Whether some members of the last view have answered but not come, and are a quorum together with those
+    /// that have come. They may be at the place where that view was to meet.
     fn may_come(&self) -> bool {
         !self.elsewhere.is_empty() && self.world.muster(|muster| muster.is_quorum(&self.elsewhere))
     }
 
-    /// Looks whether another process leads, or is in a later view.
+    /// Finds out whether another process leads, or is in a later view.
     async fn probe(&mut self) -> Option<Led> {
         self.elsewhere.clear();
         let others = self.world.muster(|muster| muster.others());
@@ -427,7 +433,7 @@ impl<W: World> Search<'_, W> {
             match answer {
                 // The run is in another view.
                 Ok(answer @ Answer::Chosen(_)) if hear(self.world, &answer) => return Some(Led::Other),
-                // It leads, or does not know yet that the view has ended.
+                // That process leads, or does not know yet that the view has ended.
                 Ok(Answer::Wait | Answer::Promise(_) | Answer::Accept(..)) if is_before => {
                     return Some(Led::Other);
                 }
@@ -447,7 +453,7 @@ fn known<W: World>(world: &W) -> u64 {
     world.muster(|muster| muster.me().last.as_ref().map_or(0, |view| view.number))
 }
 
-/// The process hears an answer; whether it has another offer now.
+/// The process gets an answer. Returns whether the process's offer has changed.
 fn hear<W: World>(world: &W, answer: &Answer) -> bool {
     let was_member = world.muster(|muster| muster.is_member());
     let has_heard = world.muster(|muster| muster.hear(answer));
@@ -457,7 +463,7 @@ fn hear<W: World>(world: &W, answer: &Answer) -> bool {
     has_heard
 }
 
-/// Whom to ask, in this order; with an id if it is a member of the last view.
+/// The addresses to ask, in this order. An address has an id if it is that of a member of the last view.
 fn candidates<W: World>(world: &W, door: Option<SocketAddr>) -> Vec<(Option<u64>, SocketAddr)> {
     world.muster(|muster| {
         let me = muster.me();
@@ -472,8 +478,8 @@ fn candidates<W: World>(world: &W, door: Option<SocketAddr>) -> Vec<(Option<u64>
     })
 }
 
-/// Sends the process's offer to several ones at once; for each its answer. Those that do not answer are asked
-/// up to `tries` times.
+/// Sends the process's offer to several processes at the same time. Returns the answer of each. A process
+/// that does not answer is asked up to `tries` times.
 async fn offer_all<W: World>(
     world: &W,
     at: &[SocketAddr],
@@ -502,7 +508,8 @@ async fn offer_all<W: World>(
     asked.into_iter().filter_map(|(_, answer)| answer).collect()
 }
 
-/// Asks again and again, also those that are named, until there is something new.
+/// Asks the process at `first`, and the processes to which it refers, again and again until there is
+/// something new.
 async fn ask_until<W: World>(
     world: &W,
     first: SocketAddr,
@@ -512,7 +519,7 @@ async fn ask_until<W: World>(
     let (mut at, mut silences, mut redirections, mut quick) = (first, 0, 0, 0);
     let own = world.muster(|muster| muster.me().process.address);
     let mut mention = world.now().after(MENTION_US);
-    // Others are sent to the same process.
+    // This process refers others to the process that it asks.
     let follow = |at| world.muster(|muster| muster.follow(at));
     follow(at);
     let joins = || !world.muster(|muster| muster.is_member());
@@ -529,7 +536,7 @@ async fn ask_until<W: World>(
         match answer {
             Ok(answer @ (Answer::Wait | Answer::Promise(_) | Answer::Accept(..) | Answer::Chosen(_))) => {
                 (silences, redirections, *was_there) = (0, 0, true);
-                // The one that leads waits for what it has asked for.
+                // The process that leads waits for the vote that it has asked for.
                 if hear(world, &answer) {
                     quick = QUICK;
                     continue;
@@ -548,7 +555,7 @@ async fn ask_until<W: World>(
                 at = next;
                 follow(at);
             }
-            // The process that leads may be lost, and another one have its address.
+            // The process that leads may be lost, and another process may have its address.
             Ok(Answer::Refused(reason)) if at != first => {
                 silences += 1;
                 if silences >= SILENCES {

@@ -10,29 +10,29 @@ use std::net::SocketAddr;
 pub struct Process {
     /// A random number that no other process has.
     pub id: u64,
-    /// Where it answers others in every view.
+    /// The address at which it answers others in every view.
     pub address: SocketAddr,
 }
 
 /// The nodes of a run, by rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// Counts from 1. One view of a run has each number.
+    /// Counts from 1. No two views of a run have the same number.
     pub number: u64,
     /// The processes, by rank.
     pub members: Vec<Process>,
     /// Their names, by rank: small numbers that they keep from view to view.
     pub names: Vec<u64>,
-    /// The least number that no process has had as its name.
+    /// The smallest number that no process has had as its name.
     pub next_name: u64,
     /// The cut at which it begins; `None` at the start of the run.
     pub begins: Option<CutName>,
-    /// Whether a cut was settled before. If not, a view that follows may begin at the start of the run, too:
-    /// a cut that is not settled can be whole, and have fewer copies than it should.
+    /// Whether a cut was settled before. If not, a view that follows may also begin at the start of the run:
+    /// a cut that is not settled can be whole, but have fewer copies than it should.
     pub settled: bool,
 }
 
-/// Views, cuts and ballots of a run at most: greater numbers are nonsense.
+/// The most views, cuts and ballots of a run: greater numbers are invalid.
 pub(crate) const NUMBER_MAX: u64 = 1 << 48;
 
 impl View {
@@ -56,15 +56,15 @@ impl View {
         self.members.iter().position(|member| member.id == id)
     }
 
-    /// Whether the members of which this holds may decide for all: they are more than half, or half with node
-    /// 0. Two quorums of a view have a member in common.
+    /// Whether the members for which `holds` is true may decide for all: whether they are more than half, or
+    /// half with node 0. Two quorums of a view have a member in common.
     pub(crate) fn is_quorum(&self, holds: impl Fn(u64) -> bool) -> bool {
         let count = self.members.iter().filter(|member| holds(member.id)).count();
         let has_first = self.members.first().is_some_and(|first| holds(first.id));
         count * 2 > self.members.len() || (count * 2 == self.members.len() && has_first)
     }
 
-    /// Whether no view of a run can be like this.
+    /// Whether this is invalid as a view of a run.
     pub(crate) fn is_nonsense(&self) -> bool {
         self.members.is_empty()
             || self.members.len() != self.names.len()
@@ -85,7 +85,8 @@ pub struct CutName {
     pub number: u64,
 }
 
-/// What a process holds of a cut: all values of the model when the cluster was at rest, a part per node.
+/// The parts of a cut that a process holds. A cut is all values of the model at a time when the cluster was
+/// at rest, with a part per node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldCut {
     /// Its name.
@@ -94,7 +95,7 @@ pub struct HeldCut {
     pub parts: usize,
     /// The parts that the process holds, by rank of the node that owned the values.
     pub held: Vec<usize>,
-    /// Whether the process knows that all nodes hold all that they should.
+    /// Whether the process knows that all nodes hold all parts that they should hold.
     pub settled: bool,
 }
 
@@ -108,7 +109,7 @@ pub struct Next {
 }
 
 impl Next {
-    /// Whether no view can follow another one like this.
+    /// Whether this is invalid as a view that follows another one.
     pub(crate) fn is_nonsense(&self) -> bool {
         self.view.is_nonsense()
             || self.sources.iter().any(|part| part.len() > 2 * limits::NODES_MAX)

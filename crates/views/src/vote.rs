@@ -1,14 +1,15 @@
-//! What a member of a view has promised and accepted about the view that follows it.
+//! The promise and the acceptance of a member of a view for the view that follows it.
 //!
 //! The members of a view choose the next one by Paxos (Lamport, *Paxos Made Simple*, 2001, section 2.2), once
 //! per view. Each member is an acceptor; the process that leads is the proposer. It asks the members for a
-//! promise in a [`Ballot`] of its own, and proposes a view when a quorum has given it: the one that was
-//! accepted in the latest ballot before, if a member has accepted one, or else one that it likes. A view is
-//! *chosen* when a quorum has accepted it in one ballot.
+//! promise in a [`Ballot`] of its own, and proposes a view when a quorum has given the promise. If a member
+//! has accepted a view before, the proposer proposes the view that was accepted in the latest ballot, else
+//! one of its own choice. A view is *chosen* when a quorum has accepted it in one ballot.
 //!
-//! So one view at most follows another one, whatever is late, lost or done twice, and also if several lead at
-//! once: two quorums have a member in common. It tells a leader of a later ballot what it has accepted, or it
-//! has promised that ballot before, and does not accept the earlier one any more.
+//! So at most one view follows another one, even if messages are late, lost or repeated, and even if several
+//! processes lead at once. The reason is that two quorums have a member in common. Either this member tells
+//! the leader of the later ballot what it has accepted, or it has promised the later ballot before, and
+//! accepts nothing in the earlier ballot any more.
 
 use crate::view::{NUMBER_MAX, Next};
 use serde::{Deserialize, Serialize};
@@ -20,12 +21,12 @@ pub struct Ballot {
     pub view: u64,
     /// Counts from 1 for each view.
     pub round: u64,
-    /// The process that leads: two that lead at once have different ballots.
+    /// The process that leads, so that two processes that lead at once have different ballots.
     pub leader: u64,
 }
 
 impl Ballot {
-    /// Whether no run can have so many views, or attempts to choose one.
+    /// Whether the numbers are too high for any run.
     pub(crate) const fn is_nonsense(&self) -> bool {
         self.view > NUMBER_MAX || self.round > NUMBER_MAX
     }
@@ -36,7 +37,7 @@ impl Ballot {
     }
 }
 
-/// The state of an acceptor. A process forgets it when it learns which view was chosen.
+/// The state of an acceptor. A process resets it when it learns which view was chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
     promised: Ballot,
@@ -50,7 +51,7 @@ impl Vote {
         self.promised
     }
 
-    /// What was accepted in the latest ballot in which something was.
+    /// The view that was accepted in the latest ballot, and that ballot; `None` if no view was accepted.
     #[must_use]
     pub const fn accepted(&self) -> Option<&(Ballot, Next)> {
         self.accepted.as_ref()
@@ -61,7 +62,7 @@ impl Vote {
         self.accepted.as_ref().is_some_and(|(accepted, _)| *accepted == ballot)
     }
 
-    /// Promises a ballot, unless it has promised it or a later one. Whether it has.
+    /// Promises a ballot, unless this or a later ballot was promised before. Returns whether it promises now.
     pub(crate) fn promise(&mut self, ballot: Ballot) -> bool {
         let is_new = ballot > self.promised;
         if is_new {
@@ -70,7 +71,8 @@ impl Vote {
         is_new
     }
 
-    /// Accepts a view, unless it has promised a later ballot, or has accepted it before. Whether it has.
+    /// Accepts a view, unless a later ballot was promised, or the view was accepted in this ballot before.
+    /// Returns whether it accepts now.
     pub(crate) fn accept(&mut self, ballot: Ballot, next: &Next) -> bool {
         let accepts = ballot >= self.promised && !self.has_accepted(ballot);
         if accepts {

@@ -21,9 +21,8 @@ pub enum ClockScope {
     /// The slowest node, as far as the sender knows; all replica updates from before that clock were sent
     /// before this message.
     Global = 1,
-    /// All workers: they have returned from a meeting. The sender sent the updates that its workers made
-    /// before the meeting before this message. The clock with which the workers returned follows in another
-    /// message.
+    /// All workers: they have returned from a meeting. The sender has already sent the updates that its
+    /// workers made before the meeting. The clock with which the workers returned follows in another message.
     Resumed = 2,
 }
 

@@ -1,14 +1,14 @@
 //! Items that are exchanged without Lapser: the baselines of [Lapser Tab. 5.2].
 //!
-//! - One-sided: a node writes each item to its consumers as soon as it has it; after each step whose items
-//!   are needed by the next one, it waits for the ends of its writes, and all nodes meet.
+//! - One-sided: a node writes each item to its consumers as soon as it has it. After each step whose items
+//!   the next step needs, it waits for the completion of its writes, and all nodes meet.
 //! - All-gather: at the end of a step, a node writes all of its items to all other nodes; all nodes meet.
 //! - Broadcast: at the end of a step, the items of one node after the other go down a binomial tree of all
 //!   nodes.
 //!
-//! Values carry no clocks and no checksums. Nodes meet by dissemination: in round r a node notifies the one
-//! 2^r places further on, and waits for the one 2^r places before. The costs of MPI's two-sided messages,
-//! copies and matching, are not modelled.
+//! Values carry no clocks and no checksums. Nodes meet by dissemination: in round r, a node notifies the node
+//! 2^r places further on, and waits for the node 2^r places before. The costs of MPI's two-sided messages
+//! (copies and matching) are not modelled.
 
 use super::costs::Costs;
 use super::thread::{Got, Own, Thread};
@@ -20,13 +20,13 @@ use intendant_train::{Exchange, TrainError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Words at the start of a segment: a line that notifications are written from, and one that they are written
-/// to.
+/// Words at the start of a segment: a cache line that is the source of notifications, and a cache line that
+/// is their destination.
 pub(super) const HEAD_WORDS: usize = 16;
 
 const LINE_WORDS: usize = 8;
 
-/// Bits of a hint that name the node that gives it.
+/// Number of bits of a hint that identify the node that sends it.
 const RANK_BITS: u32 = 8;
 
 /// A part of an exchange.
@@ -38,16 +38,16 @@ enum Act {
         remote: usize,
         words: usize,
         bytes: u64,
-        /// Whether the other node awaits it.
+        /// Whether the other node waits for a notification of it.
         notify: bool,
     },
     /// Waits for the next notification of a node.
     Await(usize),
-    /// Waits for the ends of all writes.
+    /// Waits for the completion of all writes.
     Flush,
 }
 
-/// Items with slots that follow each other, at their producer and at all others.
+/// Items with consecutive slots, at their producer and at all other nodes.
 #[derive(Clone, Debug)]
 struct Run {
     first: u64,
@@ -67,9 +67,9 @@ pub(super) struct ByHand {
     costs: Costs,
     needs: Vec<Need>,
     acts: VecDeque<Act>,
-    /// Whether an act waits.
+    /// Whether the current act waits.
     waits: bool,
-    /// By node: notifications that were given, that have come, and that were awaited.
+    /// By node: the numbers of notifications that were sent, that have arrived, and that were awaited.
     given: Vec<u32>,
     come: Vec<u32>,
     awaited: Vec<u32>,
@@ -110,7 +110,7 @@ impl ByHand {
         }
     }
 
-    /// Stores an item and, if items are written one by one, writes it to its consumers.
+    /// Stores an item. If items are written one by one, writes it to its consumers.
     pub(super) fn set(&mut self, thread: &mut Thread, item: Item, network: &mut OneSided<Own>) {
         let key = self.model.key(item);
         self.values.clear();
@@ -134,10 +134,10 @@ impl ByHand {
         }
     }
 
-    /// The items of a step were set, or those that have a value from the start.
+    /// Ends a step whose items were set; `None` stands for the items that have a value from the start.
     pub(super) fn end(&mut self, step: Option<Step>) {
         match self.exchange {
-            // U is needed after the nodes have met for its statistics.
+            // U is needed only after the nodes have met for its statistics.
             Exchange::OneSided if step == Some(Step::Rows(Side::Rows)) => {}
             Exchange::OneSided => self.meet(),
             Exchange::AllGather => {
@@ -160,7 +160,7 @@ impl ByHand {
         }
     }
 
-    /// Waits for the ends of all writes, then for all nodes.
+    /// Waits for the completion of all writes, then for all nodes.
     fn meet(&mut self) {
         self.acts.push_back(Act::Flush);
         let mut far = 1;
@@ -174,8 +174,9 @@ impl ByHand {
         }
     }
 
-    /// Passes items of `root` on in a binomial tree: the node at distance d has them of the one at d without
-    /// its highest bit, and passes them on to those at d + 2^j with 2^j > d.
+    /// Passes items of `root` on in a binomial tree. A node at distance d from the root gets them from the
+    /// node whose distance is d without its highest bit. It passes them on to the nodes at distances d + 2^j
+    /// with 2^j > d.
     fn broadcast(&mut self, root: usize, run: &Run) {
         let distance = (self.rank + self.nodes - root) % self.nodes;
         let node = |distance: usize| (root + distance) % self.nodes;
@@ -197,7 +198,7 @@ impl ByHand {
         Act::Write { to, local, remote, words: run.words, bytes: run.bytes, notify }
     }
 
-    /// The items of a step of a node, in runs with consecutive keys, whose slots follow each other.
+    /// The items of a step of a node, in runs with consecutive keys, and therefore with consecutive slots.
     fn runs(&self, node: usize, step: Option<Step>) -> Vec<Run> {
         let is_of_step = |item: &Item| match (step, item) {
             (None, Item::Hyperparameters(_)) => false,
@@ -252,7 +253,7 @@ impl ByHand {
     ) {
         let hint = notify.then(|| {
             self.given[to] = self.given[to].wrapping_add(1);
-            // Different from those before, so that none are merged.
+            // Different from earlier hints, so that none are merged.
             self.given[to] << RANK_BITS | self.rank as u32
         });
         self.in_flight += 1;
@@ -261,7 +262,7 @@ impl ByHand {
         network.write(self.rank, to, local, remote, words, hint, self.id, 0);
     }
 
-    /// Goes on with the exchange. Returns whether it is complete.
+    /// Continues the exchange. Returns whether it is complete.
     pub(super) fn meets(&mut self, thread: &mut Thread, network: &mut OneSided<Own>) -> bool {
         while let Some(act) = self.acts.front().copied() {
             self.waits = match act {
@@ -283,7 +284,7 @@ impl ByHand {
         true
     }
 
-    /// An input. Returns whether the thread may go on.
+    /// Handles an input. Returns whether the thread may continue.
     pub(super) fn learn(&mut self, input: &Input<Own>) -> bool {
         match input {
             Input::Done(_) => self.in_flight -= 1,
@@ -298,7 +299,7 @@ impl ByHand {
         self.needs = needs;
     }
 
-    /// Hands all of them to the block: they have come.
+    /// Hands all of them to the block: they have arrived.
     pub(super) fn gets(
         &mut self,
         thread: &mut Thread,

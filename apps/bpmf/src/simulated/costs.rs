@@ -1,4 +1,4 @@
-//! Durations of what a node's thread does, and the bytes of operations.
+//! Durations of the operations of a node's thread, and the bytes of transfers.
 
 use intendant_bpmf::{Item, Model};
 use intendant_segment::slot;
@@ -6,12 +6,12 @@ use intendant_sim::Machine;
 use intendant_train::Simulation;
 use std::sync::Arc;
 
-/// Durations and bytes, at the charged rank: the chain may have fewer factors than the model of time.
+/// Durations and bytes at the charged rank: the chain may have fewer factors than the cost model assumes.
 #[derive(Clone, Debug)]
 pub(super) struct Costs {
     model: Arc<Model>,
     machine: Machine,
-    /// Factors of the model of time.
+    /// Number of factors that the cost model assumes.
     rank: u64,
 }
 
@@ -51,12 +51,12 @@ impl Costs {
         8 * slot::words(self.words(item) as usize) as u64
     }
 
-    /// A get that finds the copy as it was.
+    /// A get whose copy has not changed.
     pub(super) fn call_ns(&self) -> u64 {
         self.machine.call_ns
     }
 
-    /// A set, or taking an image that has come: a copy and a checksum.
+    /// A set, or taking an image that has arrived: a copy and a checksum.
     pub(super) fn checked_ns(&self, item: Item) -> u64 {
         let each_ps = self.machine.byte_ps + self.machine.channel_byte_ps;
         self.machine.call_ns + self.value_bytes(item) * each_ps / 1_000
@@ -72,7 +72,7 @@ impl Costs {
         self.machine.send_ns
     }
 
-    /// Learning of a completion or of a notification.
+    /// Handling a completion or a notification.
     pub(super) fn input_ns(&self) -> u64 {
         self.machine.input_ns
     }

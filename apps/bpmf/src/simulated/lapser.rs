@@ -1,8 +1,8 @@
 //! Items that are exchanged by the protocol of Lapser.
 //!
-//! A node gets the items that a step needs one after the other. With the variants that read, it has begun the
-//! reads of the next ones before ([`Node::prefetch`]), up to the number of gets that may be outstanding; with
-//! one, a get waits for its own read only, as in the source's program.
+//! A node gets the items that a step needs one after the other. With the variants that read, it begins the
+//! reads of later items ahead ([`Node::prefetch`]), up to the number of gets that may be outstanding. If this
+//! is one, a get waits only for its own read, as in the source's program.
 
 use super::thread::{Got, Own, Thread};
 use intendant_bpmf::{Item, Model, Need};
@@ -19,22 +19,22 @@ pub(super) struct Lapser {
     variant: Variant,
     segment: Segment,
     model: Arc<Model>,
-    /// By their places in the segment: the slots that operations of this node copy from or to.
+    /// The slots that operations of this node copy from or to, by their places in the segment.
     slots: BTreeMap<usize, Item>,
-    /// By key, for items that this node produces: the place of the slot.
+    /// The place of the slot of each item that this node produces, by key.
     produced: BTreeMap<u64, usize>,
-    /// By key: clock of the value that the block has.
+    /// The clock of the value that the block has, by key.
     clocks: BTreeMap<u64, u64>,
     /// Reads in flight.
     reads: BTreeMap<u64, Item>,
     needs: Vec<Need>,
-    /// Needs that were got, and those whose reads have begun.
+    /// The number of needs that were got, and the number whose reads have begun.
     got: usize,
     asked: usize,
     gets_max: usize,
     /// Whether a get or a set waits for its answer.
     waits: bool,
-    /// When the next look is scheduled.
+    /// The time for which the next look is scheduled.
     look_ns: Option<u64>,
     op: u64,
     out: Vec<Effect>,
@@ -42,7 +42,7 @@ pub(super) struct Lapser {
     values: Vec<f64>,
 }
 
-/// A mistake of the caller's, which ends the run.
+/// A mistake of the caller; it ends the run.
 fn broken(error: impl std::fmt::Display) -> TrainError {
     TrainError::Stopped(format!("the simulation of Lapser failed: {error}"))
 }
@@ -99,7 +99,7 @@ impl Lapser {
         (self.got, self.asked) = (0, 0);
     }
 
-    /// The next get.
+    /// Begins the next get.
     pub(super) fn gets(
         &mut self,
         thread: &mut Thread,
@@ -150,7 +150,7 @@ impl Lapser {
         Ok(!self.waits)
     }
 
-    /// An input. Returns whether what the thread has waited for has come.
+    /// Handles an input. Returns whether the answer for which the thread waits has arrived.
     pub(super) fn learn(
         &mut self,
         thread: &mut Thread,
@@ -216,7 +216,7 @@ impl Lapser {
         self.slots.get(&at).copied().ok_or_else(|| broken(format!("no slot begins at word {at}")))
     }
 
-    /// Hands the value of a get to the block, unless it has it.
+    /// Hands the value of a get to the block, unless the block has it already.
     fn take(
         &mut self,
         thread: &mut Thread,
@@ -235,7 +235,7 @@ impl Lapser {
         self.values.clear();
         self.values.extend(self.words.iter().map(|word| f64::from_bits(*word)));
         thread.block.put(item, &self.values).map_err(broken)?;
-        // Images that were read have been checked when they came.
+        // Images from reads were checked when they arrived.
         let busy_ns = match self.variant {
             Variant::Pull => thread.costs.call_ns() + thread.costs.copied_ns(item),
             Variant::Push | Variant::PushBySlack => thread.costs.checked_ns(item),

@@ -16,14 +16,14 @@ pub(super) enum Way {
     ByHand(Box<ByHand>),
 }
 
-/// What the thread does.
+/// The activity of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It computes items and gives them to others.
+    /// It computes items and sends them to other nodes.
     Working,
-    /// It waits until all nodes are so far, if its way of exchange requires that.
+    /// It waits until all nodes have come this far, if its way of exchange requires that.
     Meeting,
-    /// It gets what the next step needs.
+    /// It gets the items that the next step needs.
     Getting,
     Ended,
 }
@@ -40,15 +40,15 @@ pub(super) struct Member {
     way: Way,
     scratch: Scratch,
     phase: Phase,
-    /// What is left of the step.
+    /// The parts of the step that are left.
     acts: VecDeque<Act>,
-    /// The item whose computation is under way.
+    /// The item that is being computed.
     computed: Option<Item>,
     /// The clock of the items that the step produces.
     clock: u64,
-    /// The step whose items are given; none at the start.
+    /// The step whose items are being sent; `None` at the start.
     given: Option<Step>,
-    /// Iterations that it has ended, and when the last one was.
+    /// The number of iterations that the node has ended, and the time at which it ended the last one.
     pub(super) iterations: u32,
     pub(super) ended_ns: u64,
 }
@@ -85,7 +85,7 @@ impl Member {
         self.thread.done
     }
 
-    /// The counts of Lapser, if that is how it exchanges.
+    /// The counts of Lapser, if the node uses it.
     pub(super) fn stats(&self) -> Stats {
         match &self.way {
             Way::Lapser(lapser) => lapser.stats(),
@@ -93,7 +93,7 @@ impl Member {
         }
     }
 
-    /// An input of the node, which is idle.
+    /// Handles an input of the node, which is idle.
     pub(super) fn step(&mut self, input: Input<Own>, network: &mut OneSided<Own>) -> Result<(), TrainError> {
         let goes_on = match input {
             Input::Own(Own::Go) => true,
@@ -104,7 +104,7 @@ impl Member {
                     Way::ByHand(by_hand) => by_hand.learn(&input),
                 }
             }
-            // Nodes live for as long as the simulation.
+            // Nodes exist as long as the simulation.
             Input::Failed { node, .. } | Input::Closed(node) => {
                 return Err(TrainError::Stopped(format!("simulated node {node} is gone")));
             }
@@ -112,7 +112,7 @@ impl Member {
         if goes_on { self.go(network) } else { Ok(()) }
     }
 
-    /// The thread does the next thing.
+    /// Does the thread's next action.
     fn go(&mut self, network: &mut OneSided<Own>) -> Result<(), TrainError> {
         match self.phase {
             Phase::Working => self.go_working(network),
@@ -142,7 +142,7 @@ impl Member {
         }
     }
 
-    /// Gives the item that was computed, and begins with the next one.
+    /// Sends the item that was computed, and begins with the next one.
     fn go_working(&mut self, network: &mut OneSided<Own>) -> Result<(), TrainError> {
         if let Some(item) = self.computed.take() {
             let given = match &mut self.way {
@@ -153,7 +153,7 @@ impl Member {
                 }
             };
             if !given {
-                // It goes on when the set is answered.
+                // The thread continues when the set is answered.
                 return Ok(());
             }
         }
@@ -173,7 +173,7 @@ impl Member {
             Way::ByHand(by_hand) => by_hand.end(self.given),
         }
         self.phase = Phase::Meeting;
-        // After what the thread is busy with.
+        // After the activity for which the thread is charged.
         self.thread.go_later(network);
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Member {
     fn next_step(&mut self, network: &mut OneSided<Own>) {
         let block = &self.thread.block;
         if block.step() == Some(Step::Rows(Side::Columns)) && self.given != Some(Step::Hyperparameters) {
-            // A block that draws no hyperparameters meets the one that does.
+            // A block that draws no hyperparameters meets the block that does.
             self.given = Some(Step::Hyperparameters);
             if let Way::ByHand(by_hand) = &mut self.way {
                 by_hand.end(self.given);
@@ -202,8 +202,8 @@ impl Member {
         self.thread.go_later(network);
     }
 
-    /// Computes the step. The results are known at once; the thread is busy for as long as it takes, item by
-    /// item.
+    /// Computes the step. The results are known at once; the thread is then busy for the duration of the
+    /// computation, item by item.
     fn work(&mut self, network: &mut OneSided<Own>) -> Result<(), TrainError> {
         let Thread { block, costs, .. } = &mut self.thread;
         let step = block.step();

@@ -1,12 +1,12 @@
 //! `--simulate`: the chain on several nodes in virtual time.
 //!
-//! Each node is a [`Block`] with the production protocol of Lapser, or with an exchange by hand; the
-//! arithmetic and its results are the real ones. The network is [`OneSided`]; `costs` has the durations.
-//! Start at [`Cluster`]; `member` is one node, `lapser` and `by_hand` are the ways in which nodes exchange
-//! items, `thread` is what they share with the node, `chain` is the program.
+//! Each node is a [`Block`] with the production protocol of Lapser, or with an exchange by hand. The
+//! arithmetic and its results are real. The network is [`OneSided`]; `costs` has the durations. Start at
+//! [`Cluster`]. `member` is one node, `lapser` and `by_hand` are the ways in which nodes exchange items,
+//! `thread` is the state that they share with the node, `chain` is the program.
 //!
-//! A node sets a row as soon as it has drawn it, as the source's program does, so that a push overlaps with
-//! the rows that follow.
+//! A node sets a row as soon as it has drawn it, like the source's program, so that a push overlaps with the
+//! drawing of later rows.
 
 mod by_hand;
 mod chain;
@@ -32,10 +32,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thread::Own;
 
-/// Gets that a node has begun at most, if no number is given: the depth of a queue of one-sided operations.
+/// Default for the maximum number of gets that a node has begun: the depth of a queue of one-sided
+/// operations.
 const GETS_MAX: usize = 64;
 
-/// Inputs of nodes between two looks at whether the run is to stop.
+/// Inputs of nodes between two checks of whether the run is to stop.
 const INPUTS_PER_LOOK: u64 = 4096;
 
 /// The nodes of a chain on a simulated network.
@@ -44,15 +45,15 @@ pub(crate) struct Cluster {
     members: Vec<Member>,
     /// Iterations that all nodes have ended.
     iterations: u32,
-    /// What all nodes had done at the end of the last epoch.
+    /// The totals of all nodes at the end of the last epoch.
     before: VirtualEpoch,
 }
 
 impl Cluster {
-    /// A chain of `nodes` blocks that exchange their items as `exchange` says.
+    /// A chain of `nodes` blocks that exchange their items by `exchange`.
     ///
     /// # Errors
-    /// If the model cannot be divided into so many blocks, or there is not enough memory.
+    /// If the model cannot be divided into this many blocks, or there is not enough memory.
     pub(crate) fn new(
         model: &Arc<Model>,
         nodes: usize,
@@ -93,7 +94,7 @@ impl Cluster {
         }
         let config = OneSidedConfig {
             network: simulation.delays.network,
-            // A part of the network's latency.
+            // The network's latency includes it.
             line: Spread::fixed(0),
             hints_lost_once_in: 0,
             detect: Spread::fixed(0),
@@ -112,8 +113,8 @@ impl Cluster {
         self.members.iter().map(Member::block)
     }
 
-    /// Goes on until all nodes have ended the next iteration. No node can draw rows of a later one before
-    /// that, as these need hyperparameters of statistics of all nodes.
+    /// Continues until all nodes have ended the next iteration. No node can draw rows of a later iteration
+    /// before that, because these need hyperparameters, which need the statistics of all nodes.
     ///
     /// # Errors
     /// If the chain diverges.
@@ -136,7 +137,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What all nodes have exchanged so far; `None` if there is only one.
+    /// The exchanges of all nodes so far; `None` if there is only one node.
     pub(crate) fn exchanged(&self) -> Option<Exchanged> {
         let nodes = self.members.len();
         let mut all = Exchanged::default();
@@ -158,12 +159,12 @@ impl Cluster {
         (nodes > 1).then_some(all)
     }
 
-    /// When the last node ended its last iteration.
+    /// The time at which the last node ended its last iteration.
     fn ended_ns(&self) -> u64 {
         self.members.iter().map(|member| member.ended_ns).max().unwrap_or(0)
     }
 
-    /// What the iterations since the last call took and sent.
+    /// The time and traffic of the iterations since the last call.
     pub(crate) fn take(&mut self) -> VirtualEpoch {
         let mut all = VirtualEpoch {
             virtual_ns: self.ended_ns(),

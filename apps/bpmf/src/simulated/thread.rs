@@ -1,4 +1,4 @@
-//! The thread of a node, as the ways of exchange see it: its block, its costs, and what it has done.
+//! The thread of a node, as the ways of exchange see it: its block, its costs, and its totals.
 
 use super::costs::Costs;
 use intendant_bpmf::Block;
@@ -7,24 +7,24 @@ use intendant_sim::onesided::OneSided;
 /// An input of a node besides those of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
-    /// The thread goes on, after what it was busy with.
+    /// The thread continues after its last activity.
     Go,
-    /// A look is due.
+    /// A scheduled look is due.
     Look,
 }
 
-/// How far a node is with the items that it needs.
+/// The progress of a node in getting the items that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Got {
-    /// It has all.
+    /// The node has all items.
     All,
-    /// It goes on at once.
+    /// The node can continue at once.
     Some,
-    /// It waits for an input.
+    /// The node waits for an input.
     Waits,
 }
 
-/// What a node has done.
+/// The totals of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) compute_ns: u64,
@@ -43,14 +43,14 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// Charges the thread and the network for a write that begins, which occupies NICs for `bytes` bytes.
+    /// Charges the thread and the network for a write that begins and occupies the NICs with `bytes` bytes.
     pub(super) fn writes(&mut self, network: &mut OneSided<Own>, bytes: u64) {
         self.begins(network, bytes);
         self.done.writes += 1;
         self.done.written_bytes += bytes;
     }
 
-    /// The same of a read.
+    /// The same for a read.
     pub(super) fn reads(&mut self, network: &mut OneSided<Own>, bytes: u64) {
         self.begins(network, bytes);
         self.done.reads += 1;
@@ -62,7 +62,7 @@ impl Thread {
         network.charge_next(bytes);
     }
 
-    /// Goes on when the thread is idle, after inputs that wait.
+    /// Schedules the thread to continue when it is idle, after inputs that already wait.
     pub(super) fn go_later(&self, network: &mut OneSided<Own>) {
         let now_ns = network.now_ns();
         network.schedule(self.rank, now_ns, Own::Go);

@@ -1,4 +1,4 @@
-//! Chains that are interrupted and go on: the bits of one that was not.
+//! Chains that are interrupted and continue: with the same bits as an uninterrupted chain.
 #![cfg(target_os = "linux")]
 
 use super::nodes::{Files, files};
@@ -28,7 +28,7 @@ const LONG: [&str; 12] = [
     "0.05",
 ];
 
-/// Places of a run's files.
+/// The paths of a run's files.
 struct Run(TempDir);
 
 impl Run {
@@ -40,7 +40,7 @@ impl Run {
         self.0.path().join(name)
     }
 
-    /// The flags of a run with results and checkpoints here.
+    /// The flags of a run whose results and checkpoints are here.
     fn flags(&self, flags: &[&str]) -> Vec<String> {
         let place = |name: &str| self.path(name).to_str().unwrap().to_owned();
         let (cuts, export, report) = (place("cuts"), place("model"), place("report.json"));
@@ -64,7 +64,7 @@ impl Run {
         cuts
     }
 
-    /// Waits until there are so many checkpoints, those that were removed included.
+    /// Waits until checkpoint `number` exists; checkpoints that were removed count as well.
     fn await_cut(&self, child: &mut Child, number: u64) {
         while self.cuts().last().is_none_or(|newest| *newest < number) {
             assert!(child.try_wait().unwrap().is_none(), "it ended before checkpoint {number}");
@@ -76,7 +76,7 @@ impl Run {
         serde_json::from_slice(&fs::read(self.path("report.json")).unwrap()).unwrap()
     }
 
-    /// Losses, qualities and files: what must be equal, bit by bit.
+    /// Losses, qualities and files, which must be equal bit by bit.
     fn outcome(&self) -> (Vec<u64>, Vec<Value>, Files) {
         let report = self.report();
         schema::check(&report, &QUALITY, 1);
@@ -105,7 +105,7 @@ fn end(child: Child, code: i32) -> String {
     said
 }
 
-/// A chain that nothing disturbs.
+/// The outcome of an undisturbed chain.
 fn undisturbed() -> (Vec<u64>, Vec<Value>, Files) {
     let run = Run::new();
     end(start(run.command(&LONG)), 0);
@@ -162,7 +162,7 @@ fn a_chain_that_was_killed_goes_on_with_the_same_bits_on_any_number_of_nodes() {
 fn a_signal_ends_all_nodes_after_a_last_checkpoint() {
     let expected = undisturbed();
     let run = Run::new();
-    // None is due before the signal.
+    // No checkpoint is due before the signal.
     let flags = [&LONG[..], &["--checkpoint-seconds", "1000"]].concat();
     let mut nodes: Vec<Child> =
         ranks((0..2).map(|_| run.command(&flags)).collect()).into_iter().map(start).collect();
@@ -244,7 +244,7 @@ fn a_chain_goes_on_for_longer_and_others_begin_with_its_sample() {
     let run = Run::new();
     let of = |epochs: &'static str| [&SMALL[..], &["--epochs", epochs]].concat();
     end(start(run.command(&of("12"))), 0);
-    // The burn-in stays that of 12 iterations.
+    // The burn-in stays that of a chain of 12 iterations.
     end(start(run.command(&[&of("20")[..], &["--resume", "--nodes", "2"]].concat())), 0);
     let longer = run.outcome();
     let whole = Run::new();
@@ -261,7 +261,7 @@ fn a_chain_goes_on_for_longer_and_others_begin_with_its_sample() {
         end(start(other.command(&[&of("1")[..], &from, flags].concat())), 0);
         other.outcome()
     };
-    // Other test entries do not matter.
+    // A chain may begin with the sample of a chain with other test entries.
     let one = begun(&["--test", "0.1"]);
     assert!(begun(&["--test", "0.1", "--nodes", "3"]) == one);
     let initial = Run::new();
@@ -276,7 +276,7 @@ fn a_chain_goes_on_for_longer_and_others_begin_with_its_sample() {
 #[test]
 fn checkpoints_that_do_not_fit_are_refused_with_the_reason() {
     let run = Run::new();
-    // Without the rank.
+    // The flags without the rank.
     let small = &SMALL[..4];
     end(start(run.command(&[small, &["--rank", "6", "--epochs", "3"]].concat())), 0);
     let cuts = run.path("cuts");
@@ -304,7 +304,7 @@ fn checkpoints_that_do_not_fit_are_refused_with_the_reason() {
     assert!(error.contains(said), "{error}");
 }
 
-/// Each side of a node takes more than one piece on its way to node 0.
+/// Each side of a node is sent to node 0 in more than one piece.
 #[test]
 fn large_results_reach_node_0_in_pieces() {
     let model = |flags: &[&str]| {
@@ -323,8 +323,8 @@ fn large_results_reach_node_0_in_pieces() {
     assert!(model(&["--nodes", "2", "--technique", "lapser-pull"]) == one);
 }
 
-/// There is no place for the export when it is written. The other nodes hand over what they have
-/// nevertheless, and the report is there.
+/// When the export is to be written, its folder is gone. The other nodes send their results nevertheless, and
+/// the report is written.
 #[test]
 fn an_export_that_cannot_be_written_holds_up_no_node() {
     let run = Run::new();

@@ -1,4 +1,4 @@
-//! The program as a user runs it.
+//! The program, as users run it.
 
 mod checkpoints;
 mod nodes;
@@ -31,7 +31,7 @@ fn refused(flags: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Predicting the mean is off by 1.12, knowing the truth by .5.
+/// The error of predicting the mean is 1.12; that of the true factors is .5.
 #[test]
 fn the_built_in_matrix_is_sampled_and_reported_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -51,12 +51,12 @@ fn the_built_in_matrix_is_sampled_and_reported_as_documented() {
     let test = &report["test"];
     assert!((0.5..0.62).contains(&number(&test["rmse"])), "{test}");
     assert!((0.9..0.99).contains(&number(&test["interval_coverage"])), "{test}");
-    // Of the noise alone, the interval would be 1.96.
+    // With the noise alone, the interval would be 1.96.
     assert!((1.96..2.6).contains(&number(&test["interval_width"])), "{test}");
     let epochs = report["epochs"].as_array().unwrap();
     assert_eq!((epochs.len(), &epochs[59]["quality"]), (60, test));
     assert_eq!(epochs[0]["examples"], 12_000);
-    // The average is better than the last sample alone.
+    // The average predicts better than the last sample alone.
     assert!(number(&epochs[59]["quality"]["rmse"]) < 0.98 * number(&epochs[14]["quality"]["rmse"]));
 
     // The effective configuration repeats the run.
@@ -79,7 +79,7 @@ fn any_number_of_threads_computes_the_same_bits() {
     assert_ne!(one, run(&["--seed", "2"]));
 }
 
-/// The file has the entries that are held out otherwise, so that both are measured by the same.
+/// The file has the same entries that are held out otherwise, so that both measure the same.
 #[test]
 fn validation_entries_are_watched_and_not_tested() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,11 +97,11 @@ fn validation_entries_are_watched_and_not_tested() {
         (report["epochs"][5]["quality"].clone(), report["test"].clone())
     };
     let (watched, tested) = run(&["--valid", &one, "--test", &other]);
-    // One that is tested on both at its end.
+    // A run that is tested at its end on either set.
     assert_eq!(run(&["--test", &one]).1["rmse"], watched["rmse"]);
     assert_eq!(run(&["--test", &other]).1["rmse"], tested["rmse"]);
     assert_ne!(watched["rmse"], tested["rmse"]);
-    // Without validation entries, the test entries are watched.
+    // Without validation entries, the test entries take their place.
     assert_eq!(run(&["--test", &other]).0, tested);
     assert_eq!(run(&["--valid", &one]).0, watched);
     assert!(run(&["--valid", &one]).1.as_object().unwrap().is_empty(), "there is no test data");
@@ -139,7 +139,7 @@ fn matrix(folder: &Path, name: &str, shape: [u64; 2]) -> Vec<f64> {
 fn an_export_has_posteriors_and_predictions_with_intervals() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("products.csv");
-    // Row i, column j has (i + 1) · (j + 1) / 10.
+    // The cell in row i, column j has the value (i + 1) · (j + 1) / 10.
     let cells = (0..20).flat_map(|i| (0..12).map(move |j| (i, j)));
     let line = |(i, j): (u32, u32)| format!("row {i},{j},{}\n", f64::from((i + 1) * (j + 1)) / 10.0);
     fs::write(&data, cells.map(line).collect::<String>()).unwrap();
@@ -185,7 +185,7 @@ fn an_export_has_posteriors_and_predictions_with_intervals() {
         covered += f64::from(u8::from((low..=high).contains(&value)));
         count += 1.0;
     }
-    // The report has the same numbers.
+    // The report contains the same numbers.
     assert!((number(&trained["test"]["rmse"]) - (squares / count).sqrt()).abs() < 1e-9);
     assert!((number(&trained["test"]["interval_coverage"]) - covered / count).abs() < 1e-12);
     assert!(number(&trained["test"]["rmse"]) < 1.0, "{}", trained["test"]);
@@ -239,8 +239,8 @@ fn values_beyond_the_range_of_numbers_end_with_exit_code_3() {
     assert!(error.contains("diverged: the precision of") && error.contains("scale the data"), "{error}");
 }
 
-/// Real data that is not part of the project: in a folder that the environment names. The mean is off by
-/// 1.365, ridge regression with biases by 1.002.
+/// Real data that is not part of the project. An environment variable names its folder. Predicting the mean
+/// has an error of 1.365, ridge regression with biases an error of 1.002.
 #[test]
 fn a_published_matrix_is_predicted_better_than_by_biases() {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! Several node processes: the bits of one, what they exchange, and how they end.
+//! Several node processes: the same bits as one, what they exchange, and how they end.
 #![cfg(target_os = "linux")]
 
 use super::{BPMF, QUALITY, SMALL, refused, report};
@@ -17,7 +17,7 @@ const EPOCHS: u64 = 7;
 /// Files by name.
 pub(super) type Files = Vec<(String, Vec<u8>)>;
 
-/// Losses, qualities, and the files of the model: what must be equal, bit by bit.
+/// Losses, qualities, and the files of the model, which must be equal bit by bit; and the report.
 pub(crate) fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Files, Value) {
     let folder = tempfile::tempdir().unwrap();
     let export = folder.path().join("model");
@@ -29,7 +29,7 @@ pub(crate) fn outcome(flags: &[&str]) -> (Vec<u64>, Vec<Value>, Files, Value) {
     (losses, qualities, files(&export), report)
 }
 
-/// The files of a folder but `export.json`, which has the settings.
+/// The files of a folder except `export.json`, which has the settings.
 pub(super) fn files(folder: &Path) -> Files {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let mut files: Files = entries
@@ -75,7 +75,7 @@ fn any_number_of_nodes_computes_the_same_bits_with_each_technique() {
         if technique == "lapser-pull" {
             assert!(reads > 0 && writes == 0, "{what}: {reads} reads, {writes} writes");
         } else {
-            // A node that waits for long may read what it was to be written.
+            // A node that waits for long may read an item that another node was to write.
             let pushed_only = reads == 0 || technique == "lapser-push-by-slack";
             assert!(writes > 0 && pushed_only, "{what}: {reads} reads, {writes} writes");
         }
@@ -90,7 +90,7 @@ fn any_number_of_nodes_computes_the_same_bits_with_each_technique() {
 fn more_is_written_to_more_nodes_than_need_it() {
     let bytes = |technique: &str| {
         let flags = ["--epochs", "3", "--burn-in", "1", "--nodes", "3", "--technique", technique];
-        // Few entries per row: a row is needed by few nodes.
+        // Few entries per row, so that few nodes need a row.
         let report =
             report(&[&["--data", "builtin:uniform:900x600x1500", "--rank", "4"][..], &flags].concat());
         (exchanged(&report, "written_bytes"), exchanged(&report, "writes"))
@@ -107,13 +107,13 @@ fn with_slack_rows_are_read_less_often_and_quality_stays() {
         let flags = [&SMALL[..], &flags, &["--technique", technique, "--slack", slack]].concat();
         let report = report(&flags);
         let rmse = report["test"]["rmse"].as_f64().unwrap();
-        // Those that are repeated depend on how long others take.
+        // The number of repeated reads depends on how long other nodes take.
         let reads = exchanged(&report, "reads")
             .saturating_sub(exchanged(&report, "stale") + exchanged(&report, "torn"));
         (reads, exchanged(&report, "writes"), rmse)
     };
     let (exact, slack) = (run("lapser-pull", "0"), run("lapser-pull", "4"));
-    // Rows are most of what is read, and are read every fifth time.
+    // Most reads are of rows, which are read every fifth time.
     assert!(slack.0 < exact.0 / 2, "{exact:?}, {slack:?}");
     assert!((slack.2 - exact.2).abs() < 0.03, "{exact:?}, {slack:?}");
     // Pushing by slack writes as rarely as pulling reads; pushing always writes.
@@ -147,7 +147,7 @@ fn what_several_nodes_cannot_do_is_refused() {
     }
 }
 
-/// Or both nodes go the same way: the one that is told none follows the other.
+/// If only one node names a way, the other node follows it.
 #[test]
 fn nodes_that_are_told_different_ways_to_memory_refuse_each_other() {
     let run = |ways: [&str; 2]| {
@@ -200,7 +200,7 @@ fn nodes_with_different_settings_or_data_refuse_each_other() {
     }
 }
 
-/// The values leave the range of numbers on one node: all end with the same code.
+/// On one node, values leave the range of numbers: all nodes end with the same code.
 #[test]
 fn a_chain_that_diverges_ends_all_nodes_alike() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,14 +215,14 @@ fn a_chain_that_diverges_ends_all_nodes_alike() {
     }
 }
 
-/// A node gets a signal in the middle of an iteration. The others end by themselves: the codes of all, and
-/// what they say.
+/// A node gets a signal in the middle of an iteration. The others end by themselves. Returns the exit codes
+/// and the output of all.
 fn ended(technique: &str, nodes: usize, victim: usize, signal: Signal) -> Vec<(Option<i32>, String)> {
     let flags = ["--data", "builtin:zipf:6000x2000x200000", "--technique", technique];
     ended_with(&flags, nodes, victim, signal).0
 }
 
-/// The same with these flags, and how long it took from the signal to the end of the last node.
+/// The same with these flags; also returns the time from the signal to the end of the last node.
 pub(crate) fn ended_with(
     flags: &[&str],
     nodes: usize,
@@ -238,7 +238,7 @@ pub(crate) fn ended_with(
         .into_iter()
         .map(|mut command| command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
         .collect();
-    // What a node says, until it ends.
+    // The output of each node, until it ends.
     let listeners: Vec<mpsc::Receiver<String>> = children
         .iter_mut()
         .map(|child| {
@@ -272,7 +272,7 @@ pub(crate) fn ended_with(
         .collect();
     let took = start.elapsed();
     if signal == Signal::STOP {
-        // It was left as it is.
+        // The victim still exists, because it was only stopped.
         kill_process(pids[victim], Signal::KILL).unwrap();
     }
     let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
@@ -303,7 +303,7 @@ fn a_killed_node_ends_the_others_by_name() {
     }
 }
 
-/// It closes nothing: only the control plane notices.
+/// The node closes no connection: only the control plane notices.
 #[test]
 fn a_stopped_node_ends_the_others_by_name() {
     for (code, text) in ended("lapser-push", 2, 1, Signal::STOP) {

@@ -53,12 +53,12 @@ fn the_same_flags_give_the_same_report_and_it_is_as_documented() {
     assert!((0.0..1.0).contains(&number(&simulation["nic_busy"])));
     let of_epochs: f64 = operations(&simulated).iter().sum();
     assert_eq!(number(&simulated["network"]["messages"]), of_epochs);
-    // Nothing is written but by the exchanges that push.
+    // Only exchanges that push write.
     let (exchanged, messages) = (&simulated["one_sided"], &simulated["network"]["messages"]);
     assert_eq!((&exchanged["writes"], &exchanged["reads"]), (&0.into(), messages));
 }
 
-/// Operations of iterations, those at the start included.
+/// Operations per iteration; the first one includes those at the start.
 fn operations(report: &Value) -> Vec<f64> {
     let epochs = report["epochs"].as_array().unwrap();
     epochs.iter().map(|epoch| number(&epoch["network"]["messages"])).collect()
@@ -77,7 +77,7 @@ fn slack_saves_reads_of_pull_and_writes_of_push_by_slack_but_none_of_push() {
     assert!(of("lapser-pull", "3") < 0.5 * of("lapser-pull", "0"));
 }
 
-/// Time grows with latency and with work that is charged, and is shorter on a faster network.
+/// Time grows with latency and with charged work, and is shorter on a faster network.
 #[test]
 fn virtual_time_is_that_of_the_model() {
     let folder = tempfile::tempdir().unwrap();
@@ -93,7 +93,7 @@ fn virtual_time_is_that_of_the_model() {
     let net = ["--net", slow.to_str().unwrap(), "--machine", "xeon-e5-36-cores"];
     assert!(seconds(&[&pull[..], &net].concat()) > 5.0 * usual);
     assert!(seconds(&[&pull[..], &["--charge", "16"]].concat()) > 2.0 * usual);
-    // One read after the other takes longer than writes that a node does not wait for one by one.
+    // Reads one after the other take longer than writes whose completion a node does not await one by one.
     assert!(seconds(&["--technique", "lapser-push"]) < usual);
 }
 

@@ -1,5 +1,5 @@
-//! Nodes over RDMA. Without a card, the tests say so and do nothing, or fail if `REQUIRE_VERBS` is set, as
-//! `scripts/rxe.sh` does.
+//! Nodes over RDMA. Without a network card, the tests report this and pass; if `REQUIRE_VERBS` is set, as in
+//! `scripts/rxe.sh`, they fail.
 
 use super::nodes::{ended_with, exchanged, outcome};
 use super::{BPMF, SMALL};
@@ -15,16 +15,16 @@ use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::Duration;
 
-/// What a node says that uses RDMA.
+/// The output of a node that uses RDMA.
 const USED: &str = "over RDMA, by ";
 
 /// A secret of the cluster.
 const TOKEN: &str = "8f4b0c6d1e2a3b5c7d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e";
 
-/// A node that was killed is missed within so many seconds.
+/// The time within which the others notice a killed node.
 const MISSED: Duration = Duration::from_secs(10);
 
-/// Whether there is a card. Its absence is a failure if `REQUIRE_VERBS` is set.
+/// Whether there is a network card. Its absence is a failure if `REQUIRE_VERBS` is set.
 fn has_card() -> bool {
     let found = fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some());
     if !found {
@@ -38,7 +38,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Two nodes, started here one by one.
+/// Two nodes, started by the test one by one.
 fn two(flags: &[&str], change: impl FnMut(&mut Command)) -> Vec<Command> {
     two_of(&SMALL, flags, change)
 }
@@ -82,8 +82,8 @@ fn nodes_of_one_host_use_rdma_only_if_they_are_told_to() {
     }
 }
 
-/// In two network namespaces, as on two hosts. `ELSEWHERE` is a process of the other one, in which node 0 is
-/// at the address `MASTER`.
+/// In two network namespaces, as on two hosts. `ELSEWHERE` is a process of the other namespace, in which node
+/// 0 has the address `MASTER`.
 #[test]
 fn nodes_that_cannot_map_memory_use_rdma_unless_connections_are_encrypted() {
     let (Ok(elsewhere), Ok(master)) = (std::env::var("ELSEWHERE"), std::env::var("MASTER")) else {
@@ -105,7 +105,7 @@ fn nodes_that_cannot_map_memory_use_rdma_unless_connections_are_encrypted() {
             command.env("MASTER_ADDR", &master).env("INTENDANT_TOKEN", TOKEN);
         });
         let there = File::open(format!("/proc/{elsewhere}/ns/net")).unwrap();
-        // A thread that moves to the other namespace takes the processes that it starts along.
+        // The processes that a thread starts are in the thread's namespace.
         let starts = |(rank, command): (usize, Command)| {
             thread::scope(|scope| {
                 let started = scope.spawn(|| {
@@ -144,7 +144,8 @@ fn a_killed_node_ends_the_others_by_name() {
     }
 }
 
-/// Root may lock any amount, by a capability, which a thread and the processes that it starts can give up.
+/// Root may lock any amount because of a capability, which a thread and the processes that it starts can give
+/// up.
 fn with_little_locked_memory(command: Command) -> Command {
     let mut limited = intendant_apptest::command("sh");
     limited.args(["-c", "ulimit -l 64 && exec \"$0\" \"$@\""]).arg(command.get_program());
@@ -184,7 +185,7 @@ fn memory_beyond_the_limit_is_refused_with_the_limit() {
     }
 }
 
-/// `scripts/rxe.sh` removes the card for it, and sets `REQUIRE_NO_VERBS`.
+/// `scripts/rxe.sh` removes the card for this test, and sets `REQUIRE_NO_VERBS`.
 #[test]
 fn without_a_card_nodes_say_what_they_looked_for() {
     if fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some()) {
@@ -201,7 +202,7 @@ fn without_a_card_nodes_say_what_they_looked_for() {
             "{text}"
         );
     }
-    // Alone, a node needs none.
+    // A single node needs no card.
     let output = BPMF.output(&[&SMALL[..], &["--epochs", "1", "--transport", "verbs"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
 }

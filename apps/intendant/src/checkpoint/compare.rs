@@ -1,4 +1,4 @@
-//! Differences of values, and where they are largest.
+//! Differences of values, and the places of the largest ones.
 
 use intendant_checkpoint::{Checkpoint, Values};
 use intendant_core::{ElementType, Key};
@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 
-/// Values of either element type, in double precision, which holds both.
+/// Values of either element type, in double precision, which represents both.
 pub(super) enum Doubles<'a> {
     F32(Values<'a, f32>, Vec<f32>),
     F64(Values<'a, f64>),
@@ -40,7 +40,7 @@ pub(super) struct Common {
     pub(super) len: usize,
 }
 
-/// Where a difference is.
+/// The place of a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
     difference: f64,
@@ -82,7 +82,7 @@ impl Differences {
             }
             differs = true;
             let place = |difference: f64| Place {
-                // What is not finite on one side only is as far away as can be.
+                // If only one of two values is finite, their difference is infinite.
                 difference: if difference.is_nan() { f64::INFINITY } else { difference },
                 key,
                 element,

@@ -40,7 +40,7 @@ pub(super) fn run(a: &Path, b: &Path, only_values: bool) -> Result<ExitCode, Tra
     Ok(print(&text, if is_equal { 0 } else { DIFFERENT }))
 }
 
-/// In what the runs differ.
+/// The differences of the runs.
 fn runs(a: &Manifest, b: &Manifest) -> Vec<String> {
     let (Ok(a), Ok(b)) = (SavedRun::of(a), SavedRun::of(b)) else {
         return if a.run == b.run {
@@ -81,7 +81,7 @@ fn line(what: &str, a: &str, b: &str) -> String {
     format!("{what}: {a} and {b}")
 }
 
-/// In what the models differ, besides their values.
+/// The differences of the models, besides their values.
 fn models(a: &Manifest, b: &Manifest) -> Vec<String> {
     let mut said = Vec::new();
     if a.element != b.element {

@@ -18,9 +18,9 @@ use std::process::ExitCode;
 struct Chosen {
     name: String,
     keys: Range<u64>,
-    /// Elements of a value.
+    /// Number of elements of a value.
     len: usize,
-    /// Those that are exported.
+    /// The elements that are exported.
     elements: Range<usize>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, TrainError> {
     let (checkpoint, place) = Source::find(&args.dir)?.open()?;
     let chosen = choose(args, &checkpoint)?;
     let names = args.names.as_deref().map(|path| read_names(path, &chosen)).transpose()?;
-    // What no training program wrote has values nevertheless.
+    // A checkpoint that no training program wrote has values, too.
     let run = SavedRun::of(checkpoint.manifest()).unwrap_or_default();
     let mut reads = vec![("DIR", args.dir.clone()), ("DIR", place.clone())];
     reads.extend(args.names.iter().map(|path| ("--names", path.clone())));
@@ -81,7 +81,7 @@ fn choose(args: &ExportArgs, checkpoint: &Checkpoint) -> Result<Vec<Chosen>, Tra
                 elements.start, elements.end, range.name, range.len
             )));
         }
-        // It becomes the name of a file.
+        // The name of the range becomes the name of a file.
         if range.name.is_empty() || range.name.starts_with('.') || range.name.contains(['/', '\0']) {
             return Err(TrainError::usage(format!(
                 "the range '{}' cannot be the name of a file",
@@ -113,7 +113,7 @@ fn read_names(path: &Path, chosen: &[Chosen]) -> Result<Names, TrainError> {
     Ok(words(&names))
 }
 
-/// Values of a range, one after the other.
+/// Reads the values of a range, one after the other.
 struct Rows<'a, E> {
     values: Values<'a, E>,
     value: Vec<E>,

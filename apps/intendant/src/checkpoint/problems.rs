@@ -1,13 +1,13 @@
-//! What is wrong with checkpoints: on standard error, and as an exit code.
+//! Problems of checkpoints: on standard error, and as an exit code.
 
 use intendant_train::exit;
 
-/// Says on standard error what is wrong.
+/// Reports a problem on standard error.
 pub(super) fn say(what: &impl std::fmt::Display) {
     eprintln!("intendant: {what}");
 }
 
-/// Of several things that are wrong, the exit code that says most: damage before all others.
+/// The exit code of the most serious of several problems: damage before all others.
 pub(super) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
     let rank =
         |code: &u8| [0, exit::OTHER, exit::USAGE, exit::DAMAGED].iter().position(|known| known == code);

@@ -11,28 +11,28 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The version of what `--json` prints.
+/// The version of the output of `--json`.
 const SCHEMA: &str = "intendant.checkpoints/1";
 
-/// Settings that are shown; `--json` has all.
+/// Settings that are shown; `--json` shows all.
 const SETTINGS: [&str; 9] =
     ["technique", "nodes", "workers", "epochs", "seed", "float", "data", "dim", "keep"];
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Shown {
     schema: &'static str,
     /// The cut that `--resume` would use, if its sums are right.
     resume: Option<u64>,
     checkpoints: Vec<Entry>,
-    /// Folders of cuts without manifest.
+    /// Folders of cuts without a manifest.
     unfinished: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Entry {
     path: String,
-    /// What is wrong with it, as far as that is known without reading the parts.
+    /// Its problems, as far as they are known without reading the parts.
     problems: Vec<String>,
     /// Absent if the manifest cannot be read.
     #[serde(flatten)]
@@ -68,7 +68,7 @@ impl From<Manifest> for Content {
 pub(super) fn run(dir: &Path, json: bool) -> Result<ExitCode, TrainError> {
     let source = Source::find(dir)?;
     let (mut codes, mut checkpoints) = (Vec::new(), Vec::new());
-    // What `--resume` would do: nothing is known yet, it refuses, or it uses a cut.
+    // The behaviour of `--resume`: not known yet, a refusal, or the use of a cut.
     let (mut resume, mut refuses) = (None, false);
     for place in source.places()?.iter().rev() {
         let (content, wrong) = match Checkpoint::glance(place) {
@@ -114,9 +114,9 @@ pub(super) fn run(dir: &Path, json: bool) -> Result<ExitCode, TrainError> {
 }
 
 impl Entry {
-    /// Describes it, among all `cuts` that are shown.
+    /// Describes it, among the `cuts` that are shown.
     fn describe(&self, cuts: &[u64], text: &mut String) {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", self.path);
         let Some(content) = &self.content else {
             let _ = writeln!(text, "  its manifest cannot be read");

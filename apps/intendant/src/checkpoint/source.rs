@@ -5,7 +5,7 @@ use intendant_checkpoint::{Checkpoint, Folder, is_address};
 use intendant_train::TrainError;
 use std::path::{Path, PathBuf};
 
-/// What a path names.
+/// The object that a path names.
 pub(super) enum Source {
     /// A folder of checkpoints.
     Folder(Folder),
@@ -19,7 +19,7 @@ impl Source {
         if Checkpoint::is_in(path)? {
             return Ok(Self::Cut(path.to_owned()));
         }
-        // An object store has no folders, only what lies in them.
+        // An object store has no folders, only objects.
         let is_local = !is_address(path);
         if is_local && !path.exists() {
             return Err(refused("there is no such folder; name a folder of checkpoints, or one of its cuts"));
@@ -57,7 +57,7 @@ impl Source {
         }
     }
 
-    /// Opens the checkpoint that is named, or the newest one that is whole, as `--resume` does; its folder.
+    /// Opens the named checkpoint, or the newest whole one, like `--resume`. Also returns its folder.
     pub(super) fn open(&self) -> Result<(Checkpoint, PathBuf), TrainError> {
         match self {
             Self::Cut(place) => Ok((Checkpoint::open(place)?, place.clone())),

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Reads all of the checkpoints, and says what is wrong with them.
+/// Reads the checkpoints as a whole, and reports their problems.
 pub(super) fn run(dir: &Path) -> Result<ExitCode, TrainError> {
     let source = Source::find(dir)?;
     let places = source.places()?;

@@ -1,13 +1,13 @@
-//! Numbers of things and names of cuts, in words.
+//! Counts of things and names of cuts, in words.
 
 use std::path::PathBuf;
 
-/// `count` things.
+/// `count` of a thing, in words.
 pub(super) fn counted(count: u64, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
 }
 
-/// Names of cuts without manifest.
+/// Lines that name the cuts without a manifest.
 pub(super) fn unfinished_lines(places: &[PathBuf]) -> String {
     let line = |place: &PathBuf| {
         format!(

@@ -15,29 +15,29 @@ use std::path::Path;
 const SCHEMA: &str = "intendant.trace-allocation/1";
 const SCHEMA_AFFINITY: &str = "intendant.trace-affinity/1";
 
-/// Keys that the table counts at most, evenly spread.
+/// Maximum number of keys that the table counts, evenly spread.
 const COUNTED_MAX: u64 = 100_000;
 
-/// Keys that moved most often, which the text lists.
+/// Number of most frequently moved keys that the text lists.
 const MOST_MOVED: usize = 5;
 
-/// Keys at a moment.
+/// The allocation of keys at a moment.
 #[derive(Serialize)]
 struct At {
     at_us: u64,
-    /// By node, keys that it owns.
+    /// For each node, the number of keys that it owns.
     owned: Vec<u64>,
-    /// Keys on their way, or whose owner is not known.
+    /// Number of keys that are being moved, or whose owner is not known.
     moving: u64,
-    /// Replicas of all keys.
+    /// Number of replicas of all keys.
     replicas: u64,
 }
 
 #[derive(Serialize)]
 struct Shown {
-    /// Keys that were traced and are looked at.
+    /// Number of keys that were traced and selected.
     keys: u64,
-    /// Those that `moments` counts.
+    /// Number of keys that `moments` counts.
     counted_keys: u64,
     moments: Vec<At>,
     window: Window,
@@ -75,7 +75,7 @@ pub(super) fn run(
     if as_json { json(SCHEMA, &shown) } else { Ok(text(&allocation, &shown) + &said) }
 }
 
-/// What stands above a picture.
+/// The title of a picture.
 pub(super) fn title(allocation: &Allocation, keys: &[u64]) -> String {
     let header = allocation.run().header();
     let (shown, all) = (keys.len() as u64, allocation.keys().len());
@@ -90,7 +90,7 @@ pub(super) fn title(allocation: &Allocation, keys: &[u64]) -> String {
 fn count(allocation: &Allocation, keys: &[u64], window: Window, moments: u32) -> Vec<At> {
     let length = u128::from(window.to_us() - window.from_us());
     let at = |moment: u32| {
-        // The first and the last moment are the ends.
+        // The first and the last moment are the ends of the window.
         let part = length * u128::from(moment) / u128::from((moments - 1).max(1));
         window.from_us().saturating_add(part as u64)
     };
@@ -150,7 +150,7 @@ pub(super) fn affinity(
     as_json: bool,
 ) -> Result<String, Failure> {
     let allocation = allocation_of(path, view)?;
-    // Keys that the user has named are shown in their order, also if they never moved.
+    // Keys that the user names are shown in the user's order, even if they never moved.
     let keys: Vec<u64> = if view.keys == Filter::All {
         allocation.top(By::Relocations, top).into_iter().map(|counts| counts.key).collect()
     } else {

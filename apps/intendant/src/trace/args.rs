@@ -179,7 +179,7 @@ pub(crate) struct PictureArgs {
     pub(crate) to: Option<u64>,
 }
 
-/// Numbers of rows that a picture or a table can have.
+/// A parser for the number of rows of a picture or a table.
 fn positive() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=10_000)
 }
@@ -189,7 +189,7 @@ fn key(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a key is a whole number from 0, such as 42".to_owned())
 }
 
-/// Seconds as microseconds.
+/// Parses seconds; returns microseconds.
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=1e9).contains(seconds));
     seconds

@@ -12,7 +12,7 @@ use std::path::Path;
 
 const SCHEMA: &str = "intendant.trace-compare/1";
 
-/// Longest waits of each run that `--json` has.
+/// Number of longest waits of each run in the output of `--json`.
 const WAITS: usize = 10;
 
 pub(super) fn run(

@@ -10,7 +10,7 @@ pub(super) enum Failure {
     Analysis(AnalysisError),
     /// A picture cannot be written.
     Picture(PathBuf, std::io::Error),
-    /// The user asked for something that cannot be.
+    /// The user asked for something impossible.
     Usage(String),
 }
 

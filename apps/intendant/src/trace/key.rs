@@ -46,7 +46,7 @@ pub(super) fn run(
     let history = match (picture.from, picture.to) {
         (None, None) => allocation.history(key, top),
         (from, to) => {
-            // All of it first: the limit is for what is listed.
+            // Reads the whole history first, because the limit applies to the listed part.
             let mut history = allocation.history(key, usize::MAX);
             let part = from.unwrap_or(0)..=to.unwrap_or(u64::MAX);
             history.decisions.retain(|decision| part.contains(&decision.at_us));
@@ -87,7 +87,7 @@ fn text(history: &KeyHistory, is_part: bool) -> String {
         durations_of(counts.remote.into(), "remote access", "remote accesses", counts.remote_us),
         durations_of(counts.waited.into(), "wait", "waits", counts.waited_us),
     );
-    // What a wait tells in addition: why the key was not there.
+    // Waits provide an additional fact: why the key was not at the node.
     let mut waits = history.waits.iter().peekable();
     for decision in &history.decisions {
         let _ = write!(text, "  {}  node {:<4} {}", time(decision.at_us), decision.node, decision.text);

@@ -1,4 +1,4 @@
-//! Opens runs, and says what is not as it should be.
+//! Opens runs, and reports their irregularities.
 
 use super::args::ViewArgs;
 use super::failure::Failure;
@@ -8,7 +8,7 @@ use intendant_trace::Filter;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a run, and says what is not as it should be.
+/// Opens a run, and reports its irregularities.
 pub(super) fn open(path: &Path, events_max: u64) -> Result<Run, Failure> {
     let run = Run::open(path, Limits { events_max })?;
     for problem in run.problems() {
@@ -18,7 +18,7 @@ pub(super) fn open(path: &Path, events_max: u64) -> Result<Run, Failure> {
     Ok(run)
 }
 
-/// Where the keys of a run were.
+/// The places of the keys of a run over time.
 pub(super) fn allocation_of(path: &Path, view: &ViewArgs) -> Result<Allocation, Failure> {
     let run = open(path, view.limits.max_events)?;
     let allocation = Allocation::of(&Arc::new(run), &view.keys);

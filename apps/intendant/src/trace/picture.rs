@@ -1,4 +1,4 @@
-//! Pictures of runs: what they show, and their files.
+//! Pictures of runs: their content and their files.
 
 use super::args::PictureArgs;
 use super::failure::Failure;
@@ -7,7 +7,7 @@ use intendant_analysis::{Allocation, Window};
 use std::fs;
 use std::path::Path;
 
-/// What a picture of a run shows.
+/// The part of a run that a picture shows.
 pub(super) fn window(allocation: &Allocation, picture: &PictureArgs) -> Result<Window, Failure> {
     let (first, last) = allocation.run().span_us();
     let (from, to) = (picture.from.unwrap_or(first), picture.to.unwrap_or(last));

@@ -11,10 +11,10 @@ use std::path::Path;
 
 const SCHEMA: &str = "intendant.trace-summary/1";
 
-/// Nodes whose columns fit; with more, tables tell sums.
+/// Maximum number of nodes whose columns fit. With more nodes, tables show sums.
 const COLUMNS_MAX: usize = 16;
 
-/// Letters of a line of settings.
+/// Number of letters of a line of settings.
 const SETTINGS_WIDTH: usize = 95;
 
 pub(super) fn run(path: &Path, view: &ViewArgs, top: usize, as_json: bool) -> Result<String, Failure> {
@@ -48,7 +48,7 @@ fn text(run: &Summary) -> String {
         ),
     );
     let took = match run.relocation.count {
-        // By intent, it is the owner that decides, so that no node asks.
+        // With intents, the owner decides, so that no node asks.
         0 if run.relocations > 0 => String::new(),
         _ => format!("; from asking to arrival: {}", durations(&run.relocation)),
     };
@@ -105,9 +105,9 @@ fn named(name: &str, unknown: &str) -> String {
     if name.is_empty() { unknown.to_owned() } else { shown(name) }
 }
 
-/// Which events are not there.
+/// The missing events.
 fn lost(run: &Summary) -> String {
-    // The numbers come from files, and may be any.
+    // The numbers come from files, and may have any value.
     let sum =
         |of: fn(&intendant_analysis::NodeInfo) -> u64| run.nodes.iter().map(of).fold(0, u64::saturating_add);
     let counts = [

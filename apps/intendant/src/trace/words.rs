@@ -3,15 +3,15 @@
 use intendant_analysis::{Alignment, Durations, Method, NodeInfo};
 use std::fmt::Write;
 
-/// Text of a trace as a terminal may show it: what would control the terminal, begin a line, or change the
-/// direction of text is escaped.
+/// Text of a trace in a form that is safe for a terminal: characters that would control the terminal, begin a
+/// line, or change the direction of text are escaped.
 pub(super) fn shown(text: &str) -> String {
     let escaped =
         |letter: char| if is_control(letter) { letter.escape_default().to_string() } else { letter.into() };
     text.chars().map(escaped).collect()
 }
 
-/// Letters that terminals obey instead of showing them.
+/// Whether terminals obey this letter instead of showing it.
 pub(super) fn is_control(letter: char) -> bool {
     // Marks and embeddings of the direction of text, joiners, and separators of lines and paragraphs.
     let hidden =
@@ -19,7 +19,7 @@ pub(super) fn is_control(letter: char) -> bool {
     letter.is_control() || letter == '\u{feff}' || hidden.iter().any(|range| range.contains(&letter))
 }
 
-/// `count` things.
+/// `count` of a thing, in words.
 pub(super) fn counted(count: u64, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{} {thing}s", grouped(count)) }
 }
@@ -91,8 +91,8 @@ pub(super) fn clocks(nodes: &[NodeInfo], alignment: &Alignment) -> String {
     text
 }
 
-/// A table whose columns are as wide as they must be. The first column is aligned to the left, the others to
-/// the right.
+/// A table whose columns are as wide as necessary. The first column is aligned to the left, the others to the
+/// right.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -110,7 +110,7 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// How many things there were, and how long they took together.
+/// The number of things, and how long they took together.
 pub(super) fn durations_of(count: u64, thing: &str, things: &str, us: u64) -> String {
     let thing = if count == 1 { thing } else { things };
     let took = if count == 0 { String::new() } else { format!(" ({} together)", duration(us as f64)) };

@@ -1,5 +1,5 @@
-//! `intendant checkpoint` on checkpoints of several parts, whole and damaged ones, and on those of a training
-//! program.
+//! `intendant checkpoint` on checkpoints of several parts, whole and damaged ones, and on checkpoints of a
+//! training program.
 
 use crate::command::{intendant, text};
 use intendant_checkpoint::{Checkpoint, Folder, Manifest, Part, Range, Rows};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use tempfile::TempDir;
 
-/// Words with vectors of 3 numbers; 2 topics; 300 values of which a part has several blocks.
+/// Words with vectors of 3 numbers; 2 topics; 300 values, of which a part has several blocks.
 fn ranges() -> Vec<Range> {
     let range = |name: &str, keys, len| Range { name: name.to_owned(), keys, len };
     vec![range("word", 50, 3), range("topic", 2, 1), range("wide", 300, 5000)]
@@ -40,7 +40,7 @@ impl Checkpoints {
         Self { _temporary: temporary, folder }
     }
 
-    /// Writes one whose key `k` is in part `part_of(k)`.
+    /// Writes a checkpoint whose key `k` is in part `part_of(k)`.
     pub(crate) fn write<E: Element>(&self, salt: f64, part_of: impl Fn(u64) -> usize) -> PathBuf {
         let cut = self.folder.begin().unwrap();
         let mut parts: Vec<Rows<E>> = (0..2).map(|_| Rows::new(&ranges())).collect();
@@ -72,14 +72,14 @@ pub(crate) fn checkpoint(command: &str, paths: &[&Path], flags: &str) -> Output 
     intendant().args(["checkpoint", command]).args(paths).args(flags.split_whitespace()).output().unwrap()
 }
 
-/// The exit code, and what was printed and said.
+/// Checks the exit code; returns standard output and standard error.
 #[track_caller]
 pub(crate) fn ended(output: &Output, code: i32) -> (String, String) {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// Runs a command that must fail with `code` and say each of `reasons`; what it prints.
+/// Checks that a command fails with `code` and reports each of `reasons`; returns its standard output.
 #[track_caller]
 pub(crate) fn refused(output: &Output, code: i32, reasons: &[&str]) -> String {
     let (printed, said) = ended(output, code);
@@ -103,7 +103,7 @@ fn cut_off(path: &Path, bytes: u64) {
 fn make_future(place: &Path) {
     let path = place.join("manifest.json");
     let manifest = fs::read_to_string(&path).unwrap();
-    // A sum that this version knows would show that no program wrote this.
+    // A sum that this version knows would reveal that no program wrote this manifest.
     let later =
         manifest.replace("intendant.checkpoint/1", "intendant.checkpoint/9").replace("\"sum\"", "\"seal\"");
     fs::write(&path, later).unwrap();
@@ -168,7 +168,7 @@ fn a_cut_without_manifest_and_one_of_a_later_version_are_told_apart_from_damage(
     let printed = refused(&checkpoint("show", &[checkpoints.path()], ""), 2, &[reason]);
     assert!(printed.contains("--resume refuses: a checkpoint is of a later version"), "{printed}");
     refused(&checkpoint("diff", &[&first, &first], ""), 2, &[reason]);
-    // Damage says more.
+    // Damage is the more serious problem.
     let third = checkpoints.write::<f32>(0.0, odd);
     flip(&third.join("part-0.safetensors"), 77);
     refused(&checkpoint("verify", &[checkpoints.path()], ""), 5, &[reason, "part-0.safetensors is damaged"]);

@@ -1,4 +1,4 @@
-//! The `intendant` command as its users meet it: real processes, exit codes, what is printed.
+//! The `intendant` command, as users see it: real processes, exit codes, output.
 #![cfg(target_os = "linux")]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -91,7 +91,7 @@ fn every_node_finds_its_place_in_the_environment() {
 fn only_node_0_has_the_coordinators_socket() {
     let script = "if [ -n \"$INTENDANT_LISTEN_FD\" ]; then readlink /proc/self/fd/$INTENDANT_LISTEN_FD | cut \
          -d: -f1; fi; for fd in /proc/self/fd/*; do readlink $fd; done | grep -c '^socket'";
-    // The process that runs the tests may have left sockets open for its children.
+    // The process that runs the tests may leave its sockets open for its children.
     let plain = Command::new("sh").args(["-c", script]).env_remove("INTENDANT_LISTEN_FD").output().unwrap();
     let others: u32 = text(&plain.stdout).trim().parse().unwrap();
     let output = launch(3, script).output().unwrap();
@@ -224,7 +224,7 @@ fn a_run_whose_nodes_are_all_stopped_ends_and_says_so() {
     assert_eq!(said.matches("was killed by the launcher").count(), 2, "{said}");
 }
 
-/// Shells that ignore SIGTERM and have a child each; returns once all have said their process ids.
+/// Shells that ignore SIGTERM and have a child each; returns when all have printed their process ids.
 fn stubborn(dir: &Path) -> (Child, Vec<i32>) {
     let script = format!(
         "trap '' TERM; sleep 1000 & echo $$ $! > {0}/draft.$RANK; mv {0}/draft.$RANK {0}/$RANK; wait",
@@ -264,10 +264,10 @@ fn unreachable_survives_the_launcher_however_it_ends() {
     }
 }
 
-/// A folder with `intendant`, and a program `intendant-NAME` that prints its arguments.
+/// A folder with `intendant` and a program `intendant-NAME`, which prints its arguments.
 fn folder_with(name: &str) -> tempfile::TempDir {
-    // On the file system of the programs, so that a link suffices: a file that is written here could not be
-    // executed while a process that another test starts still has it open.
+    // The folder is on the file system of the programs, so that a link suffices. A copy could not be executed
+    // while a process that another test starts still has it open for writing.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::hard_link(env!("CARGO_BIN_EXE_intendant"), folder.path().join("intendant")).unwrap();
     std::os::unix::fs::symlink("/bin/echo", folder.path().join(format!("intendant-{name}"))).unwrap();
@@ -307,7 +307,7 @@ fn help_of_a_command_is_that_commands_help() {
     assert_ne!(said(&["help"]), said(&["help", "launch"]));
 }
 
-/// A program that is there and cannot be run is not said to be missing.
+/// The message does not say that an existing program that cannot run is missing.
 #[test]
 fn a_program_that_cannot_run_is_named() {
     let folder = folder_with("train");
@@ -353,7 +353,7 @@ fn certificates_are_made_once_and_are_good() {
     assert_eq!(mode(&path("node-key.pem")), 0o600);
     assert!(!fs::read_to_string(path("ca.pem")).unwrap().contains("PRIVATE"));
 
-    // A node would accept them.
+    // Nodes would accept the certificates.
     let mut doctor = intendant();
     doctor.args(["doctor", "--tls-cert", cert, "--tls-key", key, "--tls-ca", ca]);
     let found = text(&doctor.output().unwrap().stdout);
@@ -386,7 +386,7 @@ fn the_token_is_in_no_argument_of_a_process() {
     let said = text(&output.stdout) + &text(&output.stderr);
     let token = said.lines().find_map(|line| line.strip_prefix("token ")).unwrap().to_owned();
     assert_eq!(token.len(), 64, "{said}");
-    // Once from each node's own words, and nowhere else.
+    // The token appears once in the output of each node, and nowhere else.
     assert!(said.contains("launch -n 2"), "{said}");
     assert_eq!(said.matches(&token).count(), 2, "{said}");
 }

@@ -1,4 +1,4 @@
-//! `intendant dashboard` as its users meet it: the printed address, prepared traces, exit codes.
+//! `intendant dashboard`, as users see it: the printed address, prepared traces, exit codes.
 
 use crate::command::{intendant, text};
 use rustix::process::{Pid, Signal, kill_process};
@@ -47,7 +47,7 @@ impl Dashboard {
 
 impl Drop for Dashboard {
     fn drop(&mut self) {
-        // It has ended, unless the test has failed.
+        // The process has ended, unless the test has failed.
         let _ = self.process.kill();
     }
 }

@@ -1,4 +1,4 @@
-//! `intendant checkpoint export`, and checkpoints that a training program made.
+//! `intendant checkpoint export`, and checkpoints of a training program.
 
 use crate::checkpoint::{Checkpoints, KEYS, checkpoint, ended, len, odd, refused, value};
 use intendant_core::Element;
@@ -41,7 +41,7 @@ fn npy_files_have_a_row_per_key_in_order() {
         assert_eq!(npy.shape(), [keys.end - keys.start, len]);
         assert!(npy.into_vec::<f64>().unwrap() == values::<f64>(keys), "{name}");
     }
-    // Another export replaces it as a whole, other files do not go.
+    // Another export replaces the folder as a whole; a folder with other files is not replaced.
     ended(&export(checkpoints.path(), &out, "--format npy --range topic --range word --elements 0..1"), 0);
     assert_eq!(files(&out), ["export.json", "topic.npy", "word.npy"]);
     let bytes = fs::read(out.join("word.npy")).unwrap();
@@ -75,7 +75,7 @@ fn a_safetensors_file_has_a_tensor_per_range() {
     }
 }
 
-/// Words and vectors of a text file, after a first line that fits them.
+/// Words and vectors of a text file, after a matching first line.
 fn vectors(path: &Path) -> Vec<(String, Vec<f64>)> {
     let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines();
@@ -133,7 +133,7 @@ fn an_export_does_not_replace_what_it_reads_and_leaves_nothing_when_it_fails() {
     fs::write(cut.join("part-0.safetensors"), "x").unwrap();
     refused(&export(path, &checkpoints.beside("out"), "--format npy"), 5, &["it has 1 bytes"]);
     assert_eq!(files(parent), ["run"]);
-    // The newest that is whole.
+    // The newest whole checkpoint is used.
     fs::remove_dir_all(&cut).unwrap();
     checkpoints.write::<f32>(0.5, odd);
     let newest = checkpoints.write::<f32>(0.5, odd);
@@ -178,7 +178,7 @@ fn checkpoints_of_a_training_program_are_shown_compared_and_exported() {
     assert!(printed.contains("  trained   2 epochs\n") && printed.contains("--nodes 2"), "{printed}");
     ended(&checkpoint("verify", &[&cuts], ""), 0);
 
-    // The very values that the program exports.
+    // The values equal those that the program itself exports.
     ended(&export(&cuts, &out, "--format word2vec"), 0);
     let exported: Value = serde_json::from_slice(&fs::read(out.join("export.json")).unwrap()).unwrap();
     assert_eq!(exported["program"], "regression");

@@ -20,7 +20,7 @@ fn key() -> u64 {
 }
 
 /// The folder of a run: key [`key`] moves to node 1, is replicated at node 0, and moves back. The clock of
-/// node 1 is 1000 us behind; both meet for 20 us.
+/// node 1 is 1000 us behind; a meeting of both nodes takes 20 us.
 fn run(change: impl Fn(Header) -> Header) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let trace = |node: u16, events: &[(u64, Option<u64>, What)]| {
@@ -146,7 +146,8 @@ fn a_summary_tells_numbers_clocks_and_what_is_lost() {
     let json = parsed(&trace("summary", &[folder.path()], "--json --top 0"), "intendant.trace-summary/1");
     assert_eq!((&json["relocations"], &json["longest"]), (&json!(2), &json!([])));
     assert_eq!(json["alignment"]["method"], "events");
-    // Node 1 came at 4010, before node 0 went on at 5020, and so on: 1000 is within 980 and 1011.
+    // Node 1 arrived at 4010, before node 0 continued at 5020, and so on: the bounds of 1000 are 980 and
+    // 1011.
     let info = &json["nodes"][1];
     let (offset, error) = (info["offset_us"].as_i64().unwrap(), info["error_us"].as_i64().unwrap());
     assert!((offset - 1000).abs() <= error && error <= 20, "{offset} {error}");
@@ -176,7 +177,7 @@ fn a_key_is_explained() {
     assert_eq!(json["replicas"][0]["node"], 0);
     let (printed, _) = ended(&of("--top 2"), 0);
     has(&printed, &["and more: --top lists more than the first 2"]);
-    // A part of the time, of text and JSON alike. Clocks are aligned, so that node 0's begins at 0 s.
+    // A part of the time, for text and JSON alike. Clocks are aligned, so that node 0's begins at 0 s.
     let (printed, _) = ended(&of("--from 0.0079 --to 0.0081"), 0);
     has(&printed, &["pull: node 1 answers after 500 us"]);
     assert!(!printed.contains("intent here begins") && !printed.contains("comes from"), "{printed}");
@@ -347,7 +348,7 @@ fn no_command_destroys_what_it_reads() {
     }
     let after: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
     assert_eq!(before, after);
-    // What is no file stays what it is, and a link stays a link.
+    // A path that is not a file is not changed, and a link stays a link.
     refused(&trace("merge", &[path, Path::new("/dev/null")], ""), 2, &["it is no regular file"]);
     let (target, link) = (path.join("target"), path.join("link.parquet"));
     fs::write(&target, "old").unwrap();
@@ -362,7 +363,7 @@ fn damage_within_a_file_costs_only_what_is_damaged() {
     let folder = run(|header| header);
     let path = folder.path().join("node-1.trace");
     let whole = fs::read(&path).unwrap();
-    // A block without events behind it: what a node writes that has dropped some.
+    // A block without events at the end: a node writes it if it has dropped some.
     let at = whole.len() - 5;
     let empty_block = {
         let file = folder.path().join("empty");
@@ -430,7 +431,7 @@ fn numbers_of_lost_events_that_are_as_large_as_can_be_are_added_up() {
         let header =
             Header { node, run: 5, filter: "all".to_owned(), ..Header::default() }.of_layout(&layout());
         Writer::start(File::create(&path).unwrap(), &header).unwrap().write(&[], u64::MAX - 1).unwrap();
-        // Bytes that are no block are lost as well.
+        // Bytes that are not a block are lost as well.
         fs::write(&path, [fs::read(&path).unwrap().as_slice(), b"xyz"].concat()).unwrap();
     }
     let (printed, _) = ended(&trace("summary", &[folder.path()], ""), 0);

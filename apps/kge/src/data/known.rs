@@ -3,7 +3,7 @@
 use super::{Dataset, Triple};
 use std::ops::{Range, RangeInclusive};
 
-/// All triples of a data set, findable from either end.
+/// All triples of a data set, with an index for either end.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// (subject, relation, object), sorted.
@@ -12,7 +12,7 @@ pub struct Known {
     subjects: Vec<(u32, u32, u32)>,
 }
 
-/// Names the true answers to one question; see [`Known::entities`].
+/// Identifies the true answers to one question; see [`Known::entities`].
 #[derive(Clone, Debug)]
 pub struct Answers {
     subjects: bool,
@@ -45,7 +45,7 @@ impl Known {
         Answers { subjects: true, range: Self::find(&self.subjects, object, relation) }
     }
 
-    /// The entities that are answers, ascending, as far as they are in `within`.
+    /// The entities that are answers, in ascending order, if they are in `within`.
     ///
     /// # Panics
     /// If the answers are those of another graph.

@@ -94,7 +94,7 @@ impl Dataset {
         Self { entities, relations, train, valid, test, removed: Vec::new(), naming: Naming::Names }
     }
 
-    /// Replaces the test triples by a seeded choice of the training triples, which are no longer trained.
+    /// Moves a seeded choice of the training triples to the test triples, in place of the previous ones.
     /// Distinct triples are chosen, so that a triple that occurs twice is not both trained and tested.
     ///
     /// # Errors
@@ -122,8 +122,8 @@ impl Dataset {
         Unseen { valid: count(&self.valid), test: count(&self.test) }
     }
 
-    /// Removes those triples from the held-out ones. [`Known`] still knows them: as answers to other
-    /// questions they are right.
+    /// Removes those triples from the held-out ones. [`Known`] still contains them: they are right answers to
+    /// other questions.
     pub fn skip_unseen(&mut self) {
         let seen = self.seen();
         for split in [&mut self.valid, &mut self.test] {
@@ -160,10 +160,10 @@ impl Dataset {
     }
 }
 
-/// Names the randomness of [`Dataset::hold_out`].
+/// The stream of random numbers of [`Dataset::hold_out`].
 const HOLD_OUT: u64 = 0x7465_7374;
 
-/// Where [`Dataset::digest`] starts.
+/// The initial value of [`Dataset::digest`].
 const DIGEST: u64 = 0x6b67_6520_6461_7461;
 
 struct Seen {

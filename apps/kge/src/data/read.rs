@@ -23,10 +23,10 @@ const CODEX_S: [(&str, &[u8]); 3] = [
 ];
 
 impl Dataset {
-    /// The data set that is called `name`: `codex-s`, which is built in;
-    /// `synthetic:ENTITIESxRELATIONSxTRIPLES`, a generated graph with so many training triples, the same
-    /// every time; or `skewed:ENTITIESxRELATIONSxTRIPLES`, a generated graph in which more of the triples are
-    /// about few entities and relations.
+    /// The data set called `name`: `codex-s`, which is built in; `synthetic:ENTITIESxRELATIONSxTRIPLES`, a
+    /// generated graph with this many training triples, the same every time; or
+    /// `skewed:ENTITIESxRELATIONSxTRIPLES`, a generated graph in which more of the triples contain few
+    /// entities and relations.
     ///
     /// # Errors
     /// If there is none with this name, or it cannot be generated.

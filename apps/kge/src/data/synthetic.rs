@@ -3,8 +3,8 @@
 //! Frequencies are those of real graphs. Relations follow Zipf's law. So do the objects of a relation
 //! (countries, genres), so that some entities are the object of several percent of all triples. Subjects are
 //! less skewed, and every entity is the subject of a triple if there are twice as many triples as entities.
-//! Uniform negatives therefore are, as in reality, other keys than those that are accessed most. The skew of
-//! relations and objects is a parameter, as graphs differ in it.
+//! As in real graphs, uniform negatives therefore are other keys than the most accessed ones. The skew of
+//! relations and objects is a parameter, because graphs differ in it.
 //!
 //! The graph can be learned, so that a quality above chance shows that training works: entities have one of a
 //! few types and belong to one of many groups, and for most triples the type of the subject and the relation
@@ -46,11 +46,11 @@ impl Skew {
 struct Shape {
     entities: u32,
     relations: u32,
-    /// Training triples; held-out ones come on top.
+    /// Training triples; held-out triples are generated in addition.
     triples: u32,
 }
 
-/// Every subject has one type; each type is half as frequent as the one before.
+/// Every subject has one type; each type is half as frequent as the previous one.
 const TYPES: u32 = 8;
 
 /// Maximum number of groups of objects; small graphs have fewer, so that a group has at least 16 entities.
@@ -59,14 +59,14 @@ const GROUPS_MAX: u32 = 64;
 /// Share of objects that follow from the type of the subject and the relation. The others may be any entity.
 const REGULAR: f64 = 0.8;
 
-/// Share of subjects that are chosen by turn, as long as there are entities without a triple.
+/// Share of subjects that are chosen in turn, as long as there are entities whose turn has not come.
 const BY_TURN: f64 = 0.5;
 
 /// The exponent of Zipf's law for subjects: they are less skewed.
 const SUBJECT_SKEW: f64 = 0.5;
 
-/// One of so many triples is held out for validation and another one for the test, up to a maximum: ranking
-/// all entities for a triple takes time.
+/// For this many training triples, one triple is held out for validation and another one for the test, up to
+/// `HELD_MAX`: ranking all entities for a triple takes time.
 const TRIPLES_PER_HELD: u32 = 100;
 const HELD_MAX: u32 = 500;
 
@@ -120,24 +120,24 @@ struct Generator {
     rng: Pcg64Mcg,
     shape: Shape,
     groups: u32,
-    /// From the rank by popularity to the number.
+    /// Maps ranks by popularity to numbers.
     entities: Permutation,
     relations: Permutation,
-    /// Subjects by turn, and the number of them that were chosen.
+    /// The order in which entities are subjects in turn, and how many have been.
     turns: Permutation,
     turn: u64,
     popular_relation: Zipf<f64>,
     popular_subject: Zipf<f64>,
     popular_object: Zipf<f64>,
-    /// Of a group, counted as if all had as many as the smallest.
+    /// Ranks within a group. The law is that of the smallest group.
     popular_in_group: Zipf<f64>,
-    /// All triples so far, and their places by hash.
+    /// All triples so far, and their places, found by hash.
     triples: Vec<Triple>,
     index: HashTable<u32>,
     hasher: FixedState,
 }
 
-/// Names the uses of a random word.
+/// Names of the uses of random words.
 const ENTITIES: u64 = 1;
 const RELATIONS: u64 = 2;
 const TURNS: u64 = 3;
@@ -145,7 +145,7 @@ const TYPE: u64 = 4;
 const GROUP: u64 = 5;
 const DRAWS: u64 = 6;
 
-/// A word that belongs to all generated graphs.
+/// The seed of all generated graphs.
 const SEED: u64 = 0x5359_4e54_4845_5449;
 
 fn zipf(ranks: u32, exponent: f64) -> Zipf<f64> {
@@ -179,8 +179,8 @@ impl Generator {
         }
     }
 
-    /// The next `count` triples that are `wanted` and differ from all before; `None` if each would take more
-    /// than `draws_max` draws.
+    /// The next `count` triples that are `wanted` and differ from all earlier ones; `None` if they would take
+    /// more than `draws_max` draws each, on average.
     fn take(&mut self, count: u32, draws_max: u64, wanted: impl Fn(&Triple) -> bool) -> Option<Vec<Triple>> {
         let start = self.triples.len();
         let end = start + count as usize;
@@ -217,7 +217,7 @@ impl Generator {
         let object = if rng.random_bool(REGULAR) {
             let kind = stream(SEED, &[TYPE, subject]).trailing_ones().min(TYPES - 1);
             let group = stream(SEED, &[GROUP, relation.into(), kind.into()]) % u64::from(self.groups);
-            // Groups take turns in the order of popularity.
+            // Entities are dealt out to the groups in the order of popularity.
             u64::from(rank(&self.popular_in_group, rng)) * u64::from(self.groups) + group
         } else {
             rank(&self.popular_object, rng).into()

@@ -1,8 +1,8 @@
 //! ComplEx.
 //!
 //! An embedding is a vector of complex numbers, stored as its real parts followed by its imaginary parts, so
-//! that loops over either are loops over neighbouring memory. The score of a triple is Re⟨s, r, ō⟩; relations
-//! are as long as entities.
+//! that loops over either run over contiguous memory. The score of a triple is Re⟨s, r, ō⟩; relations are as
+//! long as entities.
 
 use super::penalties::Penalties;
 use intendant_core::Element;
@@ -18,9 +18,9 @@ fn parts_mut<E>(embedding: &mut [E]) -> (&mut [E], &mut [E]) {
     embedding.split_at_mut(embedding.len() / 2)
 }
 
-/// The query of `anchor` and `relation`: `anchor · relation`, whose inner product with an object's embedding
-/// is the score if the anchor is the subject; with `inverse`, `anchor · conj(relation)`, for subjects if the
-/// anchor is the object.
+/// The query of `anchor` and `relation`. If the anchor is the subject, it is `anchor · relation`, whose inner
+/// product with an object's embedding is the score. With `inverse`, the anchor is the object, and the query
+/// for subjects is `anchor · conj(relation)`.
 ///
 /// # Panics
 /// If the lengths differ.

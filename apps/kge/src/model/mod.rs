@@ -51,8 +51,8 @@ impl Scorer {
         }
     }
 
-    /// Where the embedding of the `place`-th of several keys is within their values, if the first `entities`
-    /// of the keys are entities and the others are relations.
+    /// The place of an embedding within the values of several keys: that of the `place`-th key, if the first
+    /// `entities` keys are entities and the others are relations.
     #[inline(always)]
     pub(crate) fn embedding(self, entities: usize, place: usize) -> Range<usize> {
         match place.checked_sub(entities) {
@@ -64,8 +64,8 @@ impl Scorer {
         }
     }
 
-    /// The query of `anchor` and `relation`, whose inner product with an object's embedding is the score if
-    /// the anchor is the subject; with `inverse`, for subjects if the anchor is the object.
+    /// The query of `anchor` and `relation`. If the anchor is the subject, its inner product with an object's
+    /// embedding is the score. With `inverse`, the anchor is the object, and the query is for subjects.
     ///
     /// # Panics
     /// If the lengths do not match.
@@ -125,7 +125,8 @@ impl Scorer {
     }
 }
 
-/// Added to the AdaGrad accumulator below the root, so that a gradient of zero gives a step of zero.
+/// Added to the AdaGrad accumulator before the root is taken, so that a gradient of zero gives a step of
+/// zero.
 pub(crate) const ADAGRAD_EPSILON: f64 = 1e-10;
 
 /// Fills the value of `key`: a normally distributed embedding with standard deviation `scale`, a zero

@@ -3,8 +3,8 @@
 /// Weights of penalties on embeddings, per use of an embedding in a query.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct Penalties {
-    /// Of the sum of cubed moduli of the complex numbers; only ComplEx has some.
+    /// The weight of the sum of cubed moduli of the complex numbers; only ComplEx has complex numbers.
     pub n3: f64,
-    /// Of the sum of squares.
+    /// The weight of the sum of squares.
     pub l2: f64,
 }

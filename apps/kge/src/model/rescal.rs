@@ -1,8 +1,8 @@
 //! RESCAL.
 //!
-//! Entities are vectors, a relation is a square matrix R, stored row by row: the row belongs to the subject,
-//! the column to the object. The score of a triple is sᵀ R o, so that Rᵀ s is the query for objects and R o
-//! the one for subjects.
+//! Entities are vectors, a relation is a square matrix R, stored row by row: the row index belongs to the
+//! subject, the column index to the object. The score of a triple is sᵀ R o, so that Rᵀ s is the query for
+//! objects and R o the query for subjects.
 
 use super::penalties::Penalties;
 use intendant_core::Element;

@@ -1,4 +1,4 @@
-//! File formats: what loads, and what is refused with which message.
+//! File formats: which files load, and which are refused with which message.
 
 use kge::data::{Dataset, Triple, Unseen};
 use std::fs;
@@ -17,7 +17,7 @@ fn triple(subject: u32, relation: u32, object: u32) -> Triple {
     Triple { subject, relation, object }
 }
 
-/// The message, without the path of the temporary folder.
+/// The error message, without the path of the temporary folder.
 fn refused(files: &[(&str, &str)]) -> String {
     let folder = folder(files);
     let error = Dataset::read(folder.path()).unwrap_err().to_string();
@@ -42,7 +42,7 @@ fn the_builtin_graph_is_codex_s() {
     );
 }
 
-/// How often the numbers occur, the most frequent first.
+/// How often each number occurs, in descending order.
 fn frequencies(numbers: impl Iterator<Item = u32>) -> Vec<u64> {
     let mut counts: Vec<u64> = Vec::new();
     for number in numbers {
@@ -72,25 +72,25 @@ fn a_generated_graph_has_the_size_and_the_skew_of_real_ones() {
         "even if most entities do not occur"
     );
 
-    // Zipf's law: the first of 200 has 1/5.88 of all, ten times as many as the tenth. The tolerances are 5
-    // deviations.
+    // Zipf's law: the first of 200 relations has 1/5.88 of all triples, ten times as many as the tenth. The
+    // tolerances are 5 standard deviations.
     let relations = frequencies(data.train.iter().map(|t| t.relation));
     assert!(relations[0].abs_diff(10_207) < 5 * 92, "{relations:?}");
     assert!(relations[9].abs_diff(1_021) < 5 * 32, "{relations:?}");
-    // Some entities are the object of percents of all triples, and most are the object of hardly any.
+    // Some entities are the object of several percent of all triples, and most are the object of hardly any.
     let objects = frequencies(data.train.iter().map(|t| t.object));
     assert!((600..3_000).contains(&objects[0]), "{:?}", &objects[..9]);
     let half: u64 = objects[..objects.len() / 20].iter().sum();
     assert!(half > 30_000, "a twentieth of the objects are in half of the triples: {half}");
-    // Every entity is a subject; none of very many.
+    // Every entity is a subject, and no entity is the subject of very many triples.
     let subjects = frequencies(data.train.iter().map(|t| t.subject));
     assert_eq!(subjects.len(), 20_000);
     assert!(subjects[19_999] >= 1 && subjects[0] < 600, "{:?}", &subjects[..9]);
 }
 
-/// [thesis Tab. 4.4]: shares of reads that go to so many of the most frequent keys. With 100 negatives for
-/// each side, a triple reads its relation 201 times, its entities 101 times each, and 200 samples. The graph
-/// has a tenth of the entities and far fewer triples, but as many relations.
+/// [thesis Tab. 4.4]: shares of reads that go to the given numbers of most frequent keys. With 100 negatives
+/// for each side, a triple reads its relation 201 times, each of its entities 101 times, and 200 samples. The
+/// graph has a tenth of the entities and far fewer triples, but as many relations.
 #[test]
 fn a_skewed_graph_has_the_skew_of_wikidata5m() {
     const TABLE: [(usize, f64); 5] = [(14, 23.0), (56, 33.0), (225, 38.0), (900, 41.0), (3600, 44.0)];
@@ -113,7 +113,7 @@ fn a_skewed_graph_has_the_skew_of_wikidata5m() {
     assert!(moderate.iter().zip(skewed).all(|(moderate, skewed)| *moderate < skewed - 2.0), "{moderate:?}");
 }
 
-/// Hot keys next to each other would be hot keys of one node.
+/// Adjacent hot keys would all be at one node.
 #[test]
 fn popular_entities_of_a_generated_graph_are_scattered() {
     let data = Dataset::builtin("synthetic:10000x50x30000").unwrap();
@@ -137,7 +137,7 @@ fn the_same_specification_gives_the_same_graph() {
     assert_ne!(other.train, generate(small).train);
 }
 
-/// Without something to learn, the best guess for an object would be the most popular ones.
+/// If the graph had no structure to learn, the best guess for an object would be the most popular entities.
 #[test]
 fn objects_of_a_generated_graph_follow_from_subject_and_relation() {
     let data = Dataset::builtin("synthetic:2000x10x40000").unwrap();
@@ -145,8 +145,8 @@ fn objects_of_a_generated_graph_follow_from_subject_and_relation() {
         let objects = data.train.iter().filter(move |t| t.relation == relation && t.subject == subject);
         objects.map(|t| t.object).collect::<Vec<_>>()
     };
-    // How often do a popular relation's objects of one subject recur with another one: 1.0 if independent of
-    // the subject.
+    // How often a popular relation's objects of one subject recur with another subject: the share would be
+    // 1.0 if objects were independent of the subject.
     let relation = (0..10).max_by_key(|r| data.train.iter().filter(|t| t.relation == *r).count()).unwrap();
     let subjects: Vec<Vec<u32>> = (0..2000).map(|s| of(relation, s)).filter(|o| o.len() >= 4).collect();
     let overlap = |a: &[u32], b: &[u32]| a.iter().filter(|o| b.contains(o)).count() as f64 / a.len() as f64;
@@ -177,7 +177,7 @@ fn graphs_that_cannot_be_generated_are_refused() {
 #[test]
 fn a_folder_of_tab_separated_files_loads() {
     let folder = folder(&[
-        // A byte order mark, Windows line ends, no end of the last line.
+        // A byte order mark, Windows line endings, and no line ending after the last line.
         ("train.tsv", "\u{feff}ann\tknows\tbob\r\nbob\tlikes\tann lee"),
         ("valid.txt", "bob\tknows\tann\n"),
         ("test.txt", "carl\tknows\tann\nann\tlikes\tbob\nann\thates\tbob\n"),
@@ -238,7 +238,7 @@ fn a_single_file_is_training_data_from_which_a_part_can_be_held_out() {
     all.sort_unstable();
     assert_eq!(all, data.train);
 
-    // Every line twice: whichever triples are held out, both of their lines leave training.
+    // Every line occurs twice: whichever triples are held out, both of their lines leave training.
     let twice = [data.train.clone(), data.train.clone()].concat();
     let mut twice =
         Dataset::new(data.entities.clone(), data.relations.clone(), twice, Vec::new(), Vec::new());
@@ -323,7 +323,7 @@ fn builtin_file(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("data/codex-s").join(name)).unwrap()
 }
 
-/// Tools that compress in parallel write several frames; none may be lost.
+/// Tools that compress in parallel write several frames; all of them must be read.
 #[test]
 fn compressed_files_of_several_frames_load_completely() {
     let folder = folder(&[]);
@@ -352,7 +352,7 @@ fn damaged_compressed_files_are_refused() {
     }
 }
 
-/// Real data sets that are not part of the project: in a folder that the environment names.
+/// Real data sets that are not part of the project. An environment variable names their folder.
 fn shared(name: &str) -> Option<PathBuf> {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
     let folder = root.map(|root| root.join("kg").join(name)).filter(|folder| folder.is_dir());

@@ -14,12 +14,12 @@ const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
 /// A small graph for nodes in a virtual machine (`scripts/rxe.sh`), which computes hundreds of times slower.
 const LIGHT: [&str; 6] = ["--data", "builtin:synthetic:400x4x2000", "--batch", "64", "--negatives", "32"];
 
-/// Maximum number of polls: two minutes. The promise is far less; the launcher itself kills and reports nodes
-/// that do not end within ten seconds of the first failure, and the tests check its report.
+/// Maximum number of polls: two minutes. The promised time is far shorter: the launcher itself kills and
+/// reports nodes that do not end within ten seconds of the first failure, and the tests check its report.
 const LOOKS_MAX: usize = 12_000;
 
-/// Time for a line of output: far more than is promised, so that a surviving node fails the test instead of
-/// blocking it.
+/// Time for a line of output: far longer than the promised time, so that a surviving node fails the test
+/// instead of blocking it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -39,10 +39,11 @@ static TURN: Mutex<()> = Mutex::new(());
 /// A `kge` with four node processes that trains until something happens to it.
 struct Run {
     launcher: Child,
-    /// What launcher and nodes write to standard error, line by line; ends when the last of them has ended.
+    /// The lines that launcher and nodes write to standard error; the channel ends when the last of them has
+    /// ended.
     lines: mpsc::Receiver<String>,
     nodes: Vec<Pid>,
-    /// What they have written until all of them train.
+    /// Their output until all nodes train.
     start: String,
     /// Distinguishes this run's processes from all others.
     mark: String,
@@ -84,7 +85,7 @@ impl Run {
             let nodes: Vec<Pid> = (0..4).filter_map(|rank| run.node(rank)).collect();
             (nodes.len() == 4).then_some(nodes)
         });
-        // All are in the middle of training once the first epochs are over.
+        // All nodes are in the middle of training when the first epochs are over.
         loop {
             let line = run.line("an epoch").expect("it trains on until something happens");
             if line.contains(" 2/100000 ") {
@@ -95,7 +96,7 @@ impl Run {
         }
     }
 
-    /// Processes of this run, with their environments, that are not dead.
+    /// Processes of this run that are not dead, with their environments.
     fn processes(&self) -> Vec<(Pid, Vec<String>)> {
         let mut processes = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -136,7 +137,7 @@ impl Run {
         self.nodes.iter().all(|pid| maps(pid).expect("it runs").contains("memfd:intendant-segment"))
     }
 
-    /// Names that nodes of this run listen at.
+    /// Names of the sockets at which nodes of this run listen.
     fn names(&self) -> Vec<String> {
         let mut sockets = Vec::new();
         for pid in &self.nodes {
@@ -166,19 +167,19 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Only after a failed test is anything left to kill.
+        // Processes are left to kill only after a failed test.
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
     }
 }
 
-/// The lines of `/proc/net/unix`: the seventh word is the inode, the eighth one the name, if there is one.
+/// The lines of `/proc/net/unix`: the seventh word is the inode, the eighth the name, if there is one.
 fn unix_sockets() -> Vec<Vec<String>> {
     let text = fs::read_to_string("/proc/net/unix").expect("Linux");
     text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
 
-/// All other nodes end by themselves, with exit code 4, naming the victim.
+/// All other nodes end by themselves, with exit code 4, and name the victim.
 fn the_others_end(transport: &str, victim: usize, signal: Signal, name: &str) {
     let mut run = Run::start(transport);
     assert_eq!(run.has_mapped(), transport != "tcp", "{transport}");
@@ -219,7 +220,8 @@ fn a_killed_node_ends_the_run_by_name() {
     }
 }
 
-/// Without a card, it says so and does nothing, or fails if `REQUIRE_VERBS` is set, as `scripts/rxe.sh` does.
+/// Without a network card, the test reports this and passes; if `REQUIRE_VERBS` is set, as in
+/// `scripts/rxe.sh`, it fails.
 #[cfg(feature = "verbs")]
 #[test]
 fn nodes_over_rdma_train_and_end_by_name() {
@@ -237,8 +239,8 @@ fn nodes_over_rdma_train_and_end_by_name() {
     the_others_end("verbs", 0, Signal::KILL, "the coordinator (node 0) ");
 }
 
-/// Memory that a network card uses is locked. Root may lock any amount, by a capability that a thread and the
-/// processes that it starts can give up.
+/// Memory that a network card uses is locked. Root may lock any amount because of a capability, which a
+/// thread and the processes that it starts can give up.
 #[cfg(feature = "verbs")]
 #[test]
 fn memory_beyond_the_limit_is_refused_with_the_limit() {

@@ -1,5 +1,5 @@
-//! Processes as `srun` and `mpirun` start them: with their variables, set here by hand. `scripts/slurm.sh`
-//! and `scripts/mpi.sh` do the same with the programs themselves.
+//! Processes as `srun` and `mpirun` start them: the tests set the launchers' environment variables.
+//! `scripts/slurm.sh` and `scripts/mpi.sh` do the same with the launchers themselves.
 
 use intendant_apptest::{App, finish, start, unused_port};
 use serde_json::Value;
@@ -11,7 +11,7 @@ const QUICK: [&str; 7] = ["--epochs", "1", "--valid-every", "0", "--dim", "8", "
 
 type Variables = Vec<(&'static str, String)>;
 
-/// A task of two of `srun`, on two Slurm nodes, of which the first is this machine.
+/// A task of a two-task `srun` on two Slurm nodes, the first of which is this machine.
 fn task(rank: usize) -> Variables {
     let text = |pairs: &[(&'static str, &str)]| -> Variables {
         pairs.iter().map(|(name, value)| (*name, (*value).to_owned())).collect()
@@ -30,7 +30,7 @@ fn task(rank: usize) -> Variables {
     variables
 }
 
-/// A rank of two of an `mpirun` on this machine, which is none that runs elsewhere at the same time.
+/// A rank of an `mpirun` with two ranks on this machine. Its name differs from those of all concurrent runs.
 fn rank(rank: usize) -> Variables {
     vec![
         ("OMPI_COMM_WORLD_SIZE", "2".to_owned()),
@@ -42,7 +42,7 @@ fn rank(rank: usize) -> Variables {
     ]
 }
 
-/// Runs a process for each list of variables, all with the same flags, to the end.
+/// Runs a process for each list of variables to its end, all with the same flags.
 fn run(processes: impl IntoIterator<Item = Variables>, flags: &[&str]) -> Vec<Output> {
     let started: Vec<Child> = processes
         .into_iter()
@@ -55,7 +55,7 @@ fn run(processes: impl IntoIterator<Item = Variables>, flags: &[&str]) -> Vec<Ou
     started.into_iter().map(finish).collect()
 }
 
-/// What they report together.
+/// The processes' common report.
 fn report(processes: impl IntoIterator<Item = Variables>) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.json");
@@ -66,7 +66,7 @@ fn report(processes: impl IntoIterator<Item = Variables>) -> Value {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
-/// All end with exit code 2 and say all of this.
+/// All processes end with exit code 2, and their messages contain all `parts`.
 #[track_caller]
 fn refused(processes: impl IntoIterator<Item = Variables>, flags: &[&str], parts: &[&str]) {
     for output in run(processes, flags) {
@@ -97,7 +97,7 @@ fn one_process_within_a_job_starts_its_own_nodes() {
     };
     assert_eq!(alone(task(0), &[("SLURM_STEP_NUM_TASKS", "1")]), 2);
     assert_eq!(alone(rank(0), &[("OMPI_COMM_WORLD_SIZE", "1"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "1")]), 2);
-    // A batch script's own shell, with what it exports for `srun`.
+    // The shell of a batch script itself, with the variables that it exports for `srun`.
     let shell: Variables = task(0).into_iter().filter(|(name, _)| !name.starts_with("SLURM_STEP")).collect();
     assert_eq!(alone(shell, &[("SLURM_NTASKS", "4"), ("MASTER_ADDR", "n1"), ("MASTER_PORT", "29500")]), 2);
 }

@@ -1,4 +1,4 @@
-//! Several node processes: what they report together, and what happens if they were started differently.
+//! Several node processes: their common report, and what happens if their flags differ.
 
 use intendant_apptest::{App, finish, ranks, schema, start};
 use kge::Clusters;
@@ -12,7 +12,7 @@ const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
 const QUALITY: [&str; 6] =
     ["mrr_filtered", "mean_rank_filtered", "hits_at_1", "hits_at_3", "hits_at_10", "heldout_loss"];
 
-/// Runs one process per list of flags as the nodes of one cluster, to the end.
+/// Runs one process per list of flags, as the nodes of one cluster, to its end.
 fn nodes(flags: &[Vec<&str>]) -> Vec<Output> {
     let commands = flags.iter().map(|flags| KGE.command(flags)).collect();
     let children: Vec<Child> = ranks(commands).into_iter().map(start).collect();
@@ -45,7 +45,8 @@ fn four_nodes_report_what_one_process_does() {
     }
 }
 
-/// Replicas that are kept in step with half the bytes learn the same, and the nodes agree on it.
+/// Training with replicas that exchange half the bytes reaches the same quality, and the nodes agree on the
+/// setting.
 #[test]
 fn rounded_deltas_teach_the_same_with_fewer_bytes() {
     let flags = ["--nodes", "2", "--workers", "1", "--epochs", "2", "--valid-every", "1", "--dim", "32"];
@@ -79,7 +80,7 @@ fn graph(folder: &Path, splits: &[&str]) -> String {
     folder.to_str().unwrap().to_owned()
 }
 
-/// Each ends by itself, with exit code 2 and a message that has `what`.
+/// Each node ends by itself, with exit code 2 and a message that contains `what`.
 #[track_caller]
 fn disagree(first: &[&str], second: &[&str], what: &str) {
     let common = ["--epochs", "3", "--valid-every", "1", "--dim", "8", "--batch", "4"];
@@ -100,7 +101,7 @@ fn nodes_with_different_hyperparameters_refuse_each_other() {
     disagree(&with(&[]), &with(&["--lr", "0.2"]), ": --lr is 0.");
     disagree(&with(&["--n3", "0"]), &with(&[]), ": --n3 is 0.");
     disagree(&with(&[]), &with(&["--unseen", "skip"]), ": --unseen is ");
-    // Defaults of other settings follow from it.
+    // Defaults of other settings depend on the loss.
     disagree(&with(&[]), &with(&["--loss", "logistic"]), ": --loss is ");
 }
 
@@ -122,8 +123,8 @@ fn nodes_may_keep_the_same_data_in_different_places() {
     }
 }
 
-/// Where relations are kept makes the only difference: exactly their accesses become local. The others stay
-/// at home.
+/// The only difference is where relations are kept: exactly the accesses to moved relations become local.
+/// Other keys stay at their homes.
 #[test]
 fn accesses_to_clustered_relations_are_local() {
     const NODES: u32 = 4;
@@ -131,8 +132,8 @@ fn accesses_to_clustered_relations_are_local() {
     let data = Dataset::builtin(spec).unwrap();
     let clusters = Clusters::by_relation(&data.train, 12, NODES);
     assert_eq!(clusters.split_relations(), 0);
-    // In ranges of keys, the first node is home to the first three relations, and so on. A pull and a push of
-    // each triple.
+    // With ranges of keys, the first node is home to the first three relations, and so on. Each triple has a
+    // pull and a push.
     let elsewhere = |node: u32| {
         let relations = clusters.triples(node).iter().map(|t| data.train[*t as usize].relation);
         2 * relations.filter(move |relation| relation / 3 != node).count() as u64
@@ -158,7 +159,7 @@ fn accesses_to_clustered_relations_are_local() {
 }
 
 /// The Lapse paper's setting of the README, on a graph that is too small for it: all nodes access the same
-/// entities at the same time, but most have arrived in time.
+/// entities at the same time, but most entities have arrived when they are accessed.
 #[test]
 fn the_papers_setting_moves_entities_to_where_they_are_used() {
     let base = [

@@ -1,7 +1,7 @@
 //! Every technique on one, two and four node processes; see [`Matrix`].
 //!
-//! What four nodes learned, as a share of what one process learns, in ten runs of each case on an overloaded
-//! machine with two cores (`measure`):
+//! The progress of four nodes as a share of the progress of one process, in ten runs of each case on an
+//! overloaded machine with two cores (`measure`):
 //!
 //! | case | least | most | may be lost |
 //! | --- | --- | --- | --- |
@@ -21,7 +21,7 @@
 //! | immediate-action, in long epochs | .908 | .968 | [`STALENESS`] |
 //! | replicate-everywhere, in long epochs | .922 | .945 | [`STALENESS`] |
 //!
-//! Simulated, the controls learn .20, .22 and .22.
+//! In simulations, the controls learn .20, .22 and .22.
 
 use intendant_apptest::{App, Case, Matrix, Setting, case};
 use kge::data::Dataset;
@@ -32,7 +32,7 @@ const NOISE: f64 = 0.1;
 /// The same for techniques with stale replicas.
 const STALENESS: f64 = 0.25;
 
-/// CoDEx-S, small vectors: a second, and far from where it starts.
+/// CoDEx-S with small vectors: a run takes a second, and the quality rises far above its initial value.
 const SETTING: Setting = Setting {
     app: App::new(env!("CARGO_BIN_EXE_intendant-kge")),
     task: &["--dim", "16"],
@@ -44,8 +44,8 @@ const SETTING: Setting = Setting {
 };
 
 static MATRIX: Matrix = Matrix::new(SETTING);
-/// Techniques that act on intents synchronise replicas every 40 ms by default, which is a large part of the
-/// other setting's epochs.
+/// By default, techniques that act on intents synchronise replicas every 40 ms, which is a large part of an
+/// epoch in the other setting.
 static LONG: Matrix = Matrix::new(Setting { task: &["--dim", "32"], epochs: "4", ..SETTING });
 
 /// Triples that are trained in place.
@@ -58,7 +58,7 @@ static IN_PLACE: Matrix = Matrix::new(Setting {
 
 intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: STALENESS);
 
-/// By default, keys are replicated that are in more than 100 times as many triples as the mean key.
+/// By default, the technique replicates keys that are in more than 100 times as many triples as the mean key.
 #[test]
 fn nups_by_default() {
     let works = |report: &_| {
@@ -104,8 +104,8 @@ fn synchronous_full_replication() {
     MATRIX.check(&case::SYNCHRONOUS, NOISE);
 }
 
-/// Two epochs of so small a model are not many samples: which negatives a triple meets matters, and how much
-/// is learnt varies.
+/// Two epochs of such a small model have few samples: the quality varies with the negatives that a triple
+/// meets.
 #[test]
 fn samples_of_every_scheme() {
     MATRIX.check_schemes(&case::SAMPLED, 0.5);

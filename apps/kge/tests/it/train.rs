@@ -1,4 +1,4 @@
-//! The program as a user runs it.
+//! The program, as users run it.
 
 use intendant_apptest::App;
 use serde_json::Value;
@@ -61,7 +61,7 @@ fn the_papers_setting_learns() {
     assert_eq!((&trained["config"]["batch"], &trained["config"]["reciprocal"]), (&1.into(), &false.into()));
 }
 
-/// Chance is about .004, as for ComplEx.
+/// A random ranking has a mean reciprocal rank of about .004, as with ComplEx.
 #[test]
 fn rescal_learns_codex_s() {
     for flags in
@@ -75,8 +75,8 @@ fn rescal_learns_codex_s() {
     }
 }
 
-/// The most popular objects of the whole graph, or of the group that type and relation say, make the
-/// difference.
+/// The quality comes from knowing the most popular objects, of the whole graph or of the group that type and
+/// relation determine.
 #[test]
 fn a_generated_graph_can_be_learned() {
     let flags = ["--data", "builtin:synthetic:1000x20x20000", "--technique", "single", "--dim", "32"];
@@ -100,13 +100,13 @@ fn what_is_trained_does_not_depend_on_who_trains_it() {
     assert_eq!(one, digest(&["--nodes", "2", "--workers", "2"]));
     assert_ne!(one, digest(&["--technique", "single", "--seed", "2"]));
 
-    // Batches of clustered triples are others, but they have the same triples.
+    // Batches of clustered triples differ from other batches, but all batches together have the same triples.
     let clustered = |flags: &[&str]| digest(&[&["--cluster", "relations"], flags].concat());
     let one = clustered(&["--technique", "single"]);
     assert_eq!(one, clustered(&["--nodes", "2", "--workers", "2"]));
     assert_eq!(one, clustered(&["--nodes", "3", "--technique", "lapse", "--localize-ahead", "2"]));
     assert_ne!(one, clustered(&["--technique", "single", "--seed", "2"]));
-    // With negatives of their own, even the negatives are the same.
+    // If each triple has negatives of its own, even the negatives are the same.
     let logistic = |flags: &[&str]| digest(&[&["--loss", "logistic", "--negatives", "3"], flags].concat());
     assert_eq!(
         logistic(&["--technique", "single"]),
@@ -167,7 +167,7 @@ fn an_export_can_be_read_by_others() {
         assert_eq!(matrix("reciprocal.npy").0, [3, 10]);
         let (shape, entities) = matrix("entity.npy");
         assert_eq!(shape, [40, 10]);
-        // Accumulators are sums of squares; embeddings have both signs in every row.
+        // Accumulators are sums of squares, whereas embeddings have both signs in every row.
         assert!(entities.chunks(10).all(|row| row.iter().any(|x| *x < 0.0) && row.iter().any(|x| *x > 0.0)));
 
         let names = fs::read_to_string(export.join("entity_ids.txt")).unwrap();
@@ -226,11 +226,11 @@ fn exported_models_score_as_they_were_evaluated() {
             };
             match model {
                 "complex" => (0..half).map(product).sum(),
-                // The row belongs to the subject, the column to the object.
+                // The row index belongs to the subject, the column index to the object.
                 _ => (0..columns).map(|at| s[at / DIM] * r[at] * o[at % DIM]).sum(),
             }
         };
-        // Every question of the cycle has one answer, and so the answer is all that is filtered.
+        // Every question about the cycle has one answer, so that only the answer itself is filtered.
         let number = |name: &str| name.strip_prefix("node ").unwrap().to_owned();
         let names = fs::read_to_string(export.join("entity_ids.txt")).unwrap();
         let entity: Vec<String> = names.lines().map(number).collect();
@@ -317,7 +317,7 @@ fn an_absurd_learning_rate_ends_with_exit_code_3() {
     assert!(error.contains("diverged in epoch "), "{error}");
 }
 
-/// A rate that is far too high need not lead to infinite values; the result is worthless nevertheless.
+/// A learning rate that is far too high need not lead to infinite values, but the result is worthless.
 #[test]
 fn a_model_that_learnt_nothing_is_worth_a_warning() {
     let folder = tempfile::tempdir().unwrap();
@@ -335,7 +335,7 @@ fn a_model_that_learnt_nothing_is_worth_a_warning() {
             "{warned}"
         );
         assert_eq!(said(how), "");
-        // A batch is one of the scores of a triple, so its loss says nothing.
+        // A batch is one of the scores of a triple, so that its loss says nothing about learning.
         let scores = ["--loss", "logistic", "--negatives", "4", "--batch", "1", "--separate"];
         assert_eq!(said(&[how, &scores].concat()), "");
     }
@@ -361,8 +361,8 @@ fn parameters_are_explained_by_name() {
     let output = explained("node 7,two,3");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    // 40 entities and 3 relations come before the reciprocals; numbers are given by first appearance in the
-    // file.
+    // The 40 entities and 3 relations come before the reciprocals. Names are numbered by first appearance in
+    // the file.
     for line in ["key 3, node 0: ", " (node 7, entity), node 1: ", "key 41 (two, relation), node 0: "] {
         assert!(said.lines().any(|found| found.contains(line)), "{line}: {said}");
     }
@@ -373,15 +373,15 @@ fn parameters_are_explained_by_name() {
     assert!(said.contains("--explain names 'virus', and the model has no parameter of this name"), "{said}");
 }
 
-/// Held-out triples about entities that do not occur in training are counted, unless they are left out. They
-/// are true in both cases: triples that are not evaluated are filtered nevertheless.
+/// Held-out triples with entities that do not occur in training count, unless they are left out. They are
+/// true in both cases: triples that are not evaluated are filtered as well.
 #[test]
 fn unseen_entities_are_ranked_or_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let data = cycle(folder.path());
     let test = folder.path().join("test.txt");
     let known = fs::read_to_string(&test).unwrap();
-    // Another answer to the question that a test triple asks: whose two steps lead to node 5?
+    // Another answer to the question of a test triple: which entity is two steps before node 5?
     let stranger = "stranger\ttwo\tnode 5\n";
     fs::write(&test, format!("{known}{stranger}")).unwrap();
     let alone = folder.path().join("stranger.tsv");

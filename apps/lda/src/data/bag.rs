@@ -16,17 +16,18 @@ fn numbers<const N: usize>(line: &str, what: &str) -> Result<[u64; N], String> {
     if fields.next().is_some() { Err(expected()) } else { Ok(numbers) }
 }
 
-/// What a part of the file is about, and the largest number that it may have.
+/// The subject of each line of the header, and its maximum.
 const HEADER: [(&str, u64); 3] = [
     ("the number of documents", u32::MAX as u64),
     ("the number of words", u32::MAX as u64 - 1),
     ("the number of lines that follow", u64::MAX),
 ];
 
-/// Words with an entry each in a list: a few bytes can name a word beyond, and memory follows what is used.
+/// Number of words that have an entry in a list. A few bytes of a file can name a larger number; words with
+/// larger numbers take memory only if they occur.
 const SEEN_MAX: usize = 1 << 24;
 
-/// A file while it is read.
+/// A file that is being read.
 #[derive(Default)]
 struct Reader {
     header: Vec<u64>,
@@ -34,7 +35,7 @@ struct Reader {
     /// The document that is being read, from 1.
     document: u64,
     entries: Vec<Entry>,
-    /// The last document with each of the first words, and with each other word.
+    /// For each word, the last document with it: a list for the first words, a map for the others.
     seen: Vec<u32>,
     seen_beyond: BTreeMap<u32, u32>,
     lines: u64,
@@ -142,7 +143,7 @@ pub(super) fn read(file: &str, reader: impl BufRead) -> Result<(Documents, u32),
     Ok((state.documents, words as u32))
 }
 
-/// Words that are called by their numbers, from 1.
+/// Names of words without a vocabulary: their numbers, from 1.
 pub(super) fn numbered(words: u32) -> Names {
     let mut names = Names::default();
     (1..=u64::from(words)).for_each(|number| names.push(&number.to_string()));

@@ -16,11 +16,11 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Documents {
     entries: Vec<Entry>,
-    /// Where each document ends.
+    /// The end of each document.
     ends: Vec<usize>,
-    /// Tokens (occurrences of words) before each document, and of all.
+    /// Number of tokens (occurrences of words) before each document, and in all documents.
     tokens: Vec<u64>,
-    /// What the source calls each document: its number, or its line, from 1.
+    /// The name of each document in its source: its number, or its line, from 1.
     names: Vec<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Default for Documents {
 }
 
 impl Documents {
-    /// Appends a document. Its entries are put in order, and those of one word added up.
+    /// Appends a document. Its entries are sorted, and entries of the same word are added up.
     ///
     /// # Panics
     /// If a word occurs more often than 32 bits can count.
@@ -79,7 +79,7 @@ impl Documents {
         (0..self.len()).map(|document| self.get(document))
     }
 
-    /// What the source calls a document: its number, or its line, from 1.
+    /// The name of a document in its source: its number, or its line, from 1.
     ///
     /// # Panics
     /// If there is no such document.
@@ -112,7 +112,7 @@ impl Documents {
         self.tokens.last().copied().unwrap_or(0)
     }
 
-    /// Occurrences of each of so many words.
+    /// Number of occurrences of each of `words` words.
     #[must_use]
     pub fn counts(&self, words: usize) -> Vec<u64> {
         let mut counts = vec![0; words];
@@ -139,7 +139,7 @@ impl Documents {
             .fold(self.len() as u64, |digest, document| stream(digest, &[self.digest_of(document)]))
     }
 
-    /// The documents whose place is chosen, and the others.
+    /// The documents whose places are chosen, and the others.
     #[must_use]
     pub(super) fn split(&self, chosen: impl Fn(usize) -> bool) -> (Self, Self) {
         let (mut those, mut others) = (Self::default(), Self::default());
@@ -150,7 +150,7 @@ impl Documents {
         (those, others)
     }
 
-    /// The same with other numbers of words; words without one are left out.
+    /// The same documents with other numbers of words; words without a new number are left out.
     #[must_use]
     pub(super) fn renumbered(&self, numbers: &[Option<u32>]) -> Self {
         let mut documents = Self::default();
@@ -163,7 +163,7 @@ impl Documents {
     }
 }
 
-/// Documents of which none is held out yet, and their words.
+/// Documents before some are held out, and their words.
 #[derive(Clone, Debug)]
 pub(super) struct Collection {
     pub(super) words: Names,

@@ -2,7 +2,7 @@
 
 use intendant_formats::TextError;
 
-/// Generated documents at most.
+/// Maximum number of generated documents.
 pub(super) const DOCUMENTS_MAX: u32 = 1 << 26;
 
 /// Why documents cannot be used.
@@ -12,16 +12,16 @@ pub enum DataError {
     /// A file cannot be read, or a line of it is wrong.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// The words of a vocabulary are not those of the documents.
+    /// A vocabulary does not have as many words as the documents.
     #[error("{vocabulary} has {words} words, but {documents} has {expected}: one word per line is needed")]
     Vocabulary {
         /// The file of the words.
         vocabulary: String,
-        /// How many it has.
+        /// Number of words in it.
         words: usize,
         /// The file of the documents.
         documents: String,
-        /// How many words that has.
+        /// Number of words of the documents.
         expected: usize,
     },
     /// No word is frequent enough.
@@ -51,11 +51,11 @@ pub enum DataError {
     /// Nothing is left to train on, or nothing to test on.
     #[error("holding out every {every}th of {documents} documents leaves nothing to {purpose}")]
     HeldOut {
-        /// Every so many documents one is held out.
+        /// One of this many documents is held out.
         every: u64,
         /// Documents.
         documents: usize,
-        /// What nothing is left for.
+        /// The purpose for which nothing is left.
         purpose: &'static str,
     },
     /// There are no such generated documents.

@@ -2,7 +2,7 @@
 //! generated, and held out.
 //!
 //! All documents are in memory: eight bytes for each distinct word of each document. A document keeps its
-//! place in the file, also if it has no words, so that which documents are held out is a matter of places.
+//! place in the file, even if it has no words, because places determine which documents are held out.
 //!
 //! This module has no keys and values, and draws nothing but generated documents at random.
 
@@ -42,7 +42,7 @@ impl Format {
         if is_bag { Self::Bag } else { Self::Text }
     }
 
-    /// Words that occur less often are left out by default.
+    /// Default minimum count: words that occur less often are left out.
     #[must_use]
     pub const fn min_count(self) -> u64 {
         match self {
@@ -55,7 +55,7 @@ impl Format {
 /// Where documents come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// A file, and one with the words of a bag of words.
+    /// A file of documents, and a file with the words of a bag of words.
     File {
         /// The documents.
         path: PathBuf,
@@ -70,26 +70,27 @@ pub enum Source {
     Generated(Generator),
 }
 
-/// Which documents are tested on, not trained on.
+/// Which documents test the model instead of training it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HeldOut {
-    /// Every so many documents one, beginning with the first.
+    /// One of this many documents, beginning with the first.
     Every(u64),
-    /// Those of a file, of the same format. Words that the training documents do not have are left out.
+    /// The documents of a file of the same format. Words that the training documents do not have are left
+    /// out.
     File(PathBuf),
 }
 
-/// Documents to train and to test on, and the words.
+/// Documents for training and for the test, and the words.
 #[derive(Clone, Debug)]
 pub struct Corpus {
     words: Names,
     training: Documents,
     test: Documents,
-    /// Occurrences in test documents of words that are not in the vocabulary.
+    /// Number of occurrences in test documents of words that are not in the vocabulary.
     unknown: u64,
 }
 
-/// Names the digest of documents.
+/// The initial value of digests of documents.
 const DIGEST: u64 = 0x6c64_612d_646f_6373;
 
 impl Corpus {
@@ -126,7 +127,7 @@ impl Corpus {
         }
     }
 
-    /// Documents to test a model with these words on; nothing to train on.
+    /// Documents that test a model with these words; none for training.
     ///
     /// # Errors
     /// If the file cannot be read or is malformed.
@@ -152,19 +153,19 @@ impl Corpus {
         &self.words
     }
 
-    /// Documents to train on.
+    /// Documents for training.
     #[must_use]
     pub const fn training(&self) -> &Documents {
         &self.training
     }
 
-    /// Documents to test on.
+    /// Documents for the test.
     #[must_use]
     pub const fn test(&self) -> &Documents {
         &self.test
     }
 
-    /// Occurrences in a file of test documents of words that are not in the vocabulary.
+    /// Number of occurrences, in a file of test documents, of words that are not in the vocabulary.
     #[must_use]
     pub const fn unknown(&self) -> u64 {
         self.unknown
@@ -218,8 +219,7 @@ fn read(path: &Path, format: Format, vocabulary: Option<&Path>) -> Result<Collec
     }
 }
 
-/// Reads documents whose words are found by their names. Also returns how many occurrences of other words
-/// there are.
+/// Reads documents and finds their words by name. Also returns the number of occurrences of unknown words.
 fn read_known(
     path: &Path,
     format: Format,
@@ -237,8 +237,8 @@ fn read_known(
     Ok((known, unknown))
 }
 
-/// Leaves out words that occur less often than `min_count` times. Words of texts are numbered again, the
-/// most frequent first, equally frequent ones in the order of their bytes; those of bags keep their order.
+/// Leaves out words that occur less often than `min_count` times. Words of texts are numbered again, in
+/// descending order of count; ties are in the order of their bytes. Words of bags keep their order.
 fn keep_frequent(
     collection: Collection,
     min_count: u64,

@@ -1,4 +1,4 @@
-//! Files of documents: what is read, and what is said about those that are wrong.
+//! Files of documents: what is read, and the errors for wrong files.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,8 +8,8 @@ fn entry(word: u32, count: u32) -> Entry {
     Entry { word, count }
 }
 
-/// Reads a file with this name and text, with words that occur once, and all documents to train on but the
-/// first of each ten.
+/// Reads a file with this name and text. Of each ten documents, the first is held out; the others are for
+/// training.
 fn read_file(name: &str, text: &str, min_count: u64) -> Result<Corpus, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -53,7 +53,7 @@ proptest! {
         prop_assert_eq!(read, expected);
     }
 
-    /// Whatever a file has: an error or documents, never a panic; an error names a line.
+    /// Any file gives an error or documents, never a panic; an error names a line.
     #[test]
     fn any_bag_is_read_or_refused(text in "[0-9 \\-a\n]{0,60}", header: bool) {
         let text = if header { format!("3\n4\n2\n{text}") } else { text };
@@ -158,7 +158,7 @@ fn rare_words_are_left_out_and_frequent_ones_come_first() {
     let expected =
         "no word of t.txt occurs 1 times (distinct words: 0, the largest count: 0); lower --min-count";
     assert_eq!(read_file("t.txt", "\n", 0).unwrap_err(), expected);
-    // Words of a bag keep their order, and their names.
+    // Words of a bag keep their order and their names.
     let corpus = read_file("docword.t.txt", "2\n3\n4\n1 1 1\n1 3 4\n2 2 2\n2 3 1\n", 2).unwrap();
     assert_eq!(corpus.words().iter().collect::<Vec<_>>(), ["2", "3"]);
     assert_eq!(corpus.training().get(0), [entry(0, 2), entry(1, 1)]);
@@ -166,7 +166,7 @@ fn rare_words_are_left_out_and_frequent_ones_come_first() {
 
 #[test]
 fn every_tenth_document_is_held_out_from_the_first_on() {
-    // Documents without words count.
+    // Documents without words count when documents are held out.
     let lines: String = (1..=25).filter(|d| *d != 12).map(|d| format!("{d} 1 1\n")).collect();
     let corpus = read_file("docword.t", &format!("25\n1\n24\n{lines}"), 1).unwrap();
     let names = |documents: &Documents| (0..documents.len()).map(|d| documents.name(d)).collect::<Vec<_>>();
@@ -192,7 +192,7 @@ fn words_of_test_documents_are_found_by_name() {
     let corpus = Corpus::open(&source, &HeldOut::File(test)).unwrap();
     assert_eq!((corpus.test().get(0), corpus.unknown()), (&[entry(0, 1), entry(2, 2)][..], 1));
     assert_eq!(corpus.training().len(), 2);
-    // A bag of words with the same words.
+    // A bag of words with the same words as the text.
     let bag = file("docword.test", "1\n2\n2\n1 1 3\n1 2 1\n");
     let error = Corpus::to_test(corpus.words().clone(), &bag, Format::Bag, None).unwrap_err().to_string();
     assert!(error.ends_with(
@@ -242,7 +242,7 @@ fn generated_documents_are_those_of_their_topics() {
     assert_eq!(generator.generate().documents, documents);
     let topics: Vec<Vec<f64>> = (0..4).map(|topic| generator.topic(topic)).collect();
     topics.iter().for_each(|topic| assert!((topic.iter().sum::<f64>() - 1.0).abs() < 1e-12));
-    // Counts against their expectations, with a bound of six standard deviations.
+    // Compares counts with their expectations, with a bound of six standard deviations.
     let mut expected = vec![0.0; 60];
     for document in 0..400 {
         let mixture = generator.mixture(document);

@@ -5,10 +5,10 @@ use super::error::DataError;
 use intendant_formats::{NameIndex, Names, lines_up_to};
 use std::io::BufRead;
 
-/// Bytes of a document at most: a longer line is a sign of a file that is no text.
+/// Maximum number of bytes of a document: a longer line indicates that the file is not a text.
 const DOCUMENT_BYTES_MAX: usize = 1 << 26;
 
-/// Bytes of a word at most, for the same reason.
+/// Maximum number of bytes of a word, for the same reason.
 const WORD_BYTES_MAX: usize = 4096;
 
 /// Reads documents, and numbers their words by first appearance.
@@ -18,7 +18,7 @@ pub(super) fn read(file: &str, reader: impl BufRead) -> Result<Collection, DataE
     lines_up_to(DOCUMENT_BYTES_MAX, file, reader, |line| {
         line_number += 1;
         let mut entries = Vec::new();
-        // The same blanks as those of word2vec.
+        // The same blanks as in word2vec.
         for word in line.split([' ', '\t', '\x0b', '\x0c', '\r']).filter(|word| !word.is_empty()) {
             if word.len() > WORD_BYTES_MAX {
                 return Err(format!("a word is longer than {WORD_BYTES_MAX} bytes; is this a text?"));

@@ -1,11 +1,11 @@
-//! KOS, a bag of words from UCI that is not part of the project: in a folder that the environment names.
+//! KOS, a bag of words from UCI that is not part of the project. An environment variable names its folder.
 
 use intendant_apptest::App;
 use std::path::PathBuf;
 
 const LDA: App = App::new(env!("CARGO_BIN_EXE_intendant-lda"));
 
-/// The file, if there is one; else says that a test is skipped.
+/// The file, if there is one; otherwise reports that a test is skipped.
 fn kos() -> Option<String> {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
     let file = root.map(|root| root.join("lda/docword.kos.txt.zst")).filter(|file| file.is_file());
@@ -24,7 +24,7 @@ fn perplexity(file: &str, flags: &[&str]) -> f64 {
     report["test"]["perplexity"].as_f64().unwrap()
 }
 
-/// Not worse than the other implementation by more than 2 %, nor suspiciously better.
+/// At most 2 % worse than the other implementation, and not suspiciously better.
 #[track_caller]
 fn check(file: &str, topics: &str, reference: f64) {
     for flags in [&["--technique", "single"][..], &["--nodes", "4"]] {
@@ -33,7 +33,8 @@ fn check(file: &str, topics: &str, reference: f64) {
     }
 }
 
-/// In a tenth of the epochs, the perplexity of words by their frequencies, 2,590, is far away.
+/// After a tenth of the epochs, the perplexity is far below 2,590, that of predicting words by their
+/// frequencies.
 #[test]
 fn kos_is_learned() {
     let Some(file) = kos() else { return };

@@ -1,5 +1,5 @@
-//! Several node processes: what they report together, what moves between them, and what they refuse. That all
-//! counts agree is checked by the program itself at the end of each run.
+//! Several node processes: their common report, the keys that move between them, and what they refuse. At the
+//! end of each run, the program itself checks that all counts agree.
 
 use intendant_apptest::{App, finish, ranks, schema, start};
 use serde_json::Value;
@@ -18,8 +18,8 @@ fn perplexity(report: &Value) -> f64 {
     report["test"]["perplexity"].as_f64().unwrap()
 }
 
-/// Assignments come to the node that trains their documents, and stay there. What an adaptive run moves
-/// before its first batch is not counted, but shows: little is remote.
+/// Assignments move to the node that trains their documents, and stay there. Moves of an adaptive run before
+/// its first batch are not counted, but they have a visible effect: few accesses are remote.
 #[test]
 fn assignments_move_by_intent() {
     let run = |technique: &str| {
@@ -48,7 +48,7 @@ fn quality_is_that_of_one_process() {
     let single = perplexity(&report(&["--technique", "single"]));
     for technique in ["classic", "ssp", "lapse", "adaptive"] {
         let four = perplexity(&report(&["--technique", technique, "--nodes", "4"]));
-        // Chains end in different places: with other seeds, single is up to a tenth better or worse.
+        // Chains end in different places: with other seeds, `single` is up to a tenth better or worse.
         assert!((0.75..1.3).contains(&(four / single)), "{technique}: {four}, not {single}");
     }
 }

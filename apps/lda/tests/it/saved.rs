@@ -1,4 +1,4 @@
-//! Exported models: their files, and what they say of other documents.
+//! Exported models: their files, and their results on other documents.
 
 use intendant_apptest::App;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const LDA: App = App::new(env!("CARGO_BIN_EXE_intendant-lda"));
 
-/// Text about two things: documents at odd lines are about the first one.
+/// Text with two subjects: documents at odd lines are about the first one.
 fn text() -> String {
     let line = |document: usize| {
         let (a, b) = if document.is_multiple_of(2) { ("cat", "dog") } else { ("bond", "bank") };
@@ -83,7 +83,7 @@ fn an_exported_model_says_the_same_of_documents() {
         let names: Vec<usize> = names.lines().map(|line| line.parse().unwrap()).collect();
         let expected: Vec<usize> = (1..=80).filter(|line| line % 10 != 1).collect();
         assert_eq!(names, expected, "lines that are not held out");
-        // Documents are of the topic of their words.
+        // The topic of a document is that of its words.
         let topic_of = |row: &[f64]| usize::from(row[1] > row[0]);
         let of_cats =
             topic_of(&words[2 * counts.iter().position(|(word, _)| *word == "cat0").unwrap()..][..2]);
@@ -98,7 +98,8 @@ fn an_exported_model_says_the_same_of_documents() {
             assert_eq!(is_of_cats, fields[4].starts_with(['c', 'd']), "{line}");
         }
 
-        // The model says of the held-out lines what the run said, and of other documents what they are about.
+        // The model gives the same results on the held-out lines as the run, and finds the subjects of other
+        // documents.
         let held_out: String = text().lines().step_by(10).map(|line| format!("{line}\n")).collect();
         fs::write(path("held_out.txt"), held_out).unwrap();
         let again = path("again.tsv");
@@ -198,6 +199,6 @@ fn a_model_that_cannot_be_used_is_refused() {
     assert!(said.contains("word_topic.npy: a count is 1.5, which is no whole number from 0"), "{said}");
     let said = with("word_topic.npy", &bytes[..end - 8]);
     assert!(said.contains("cannot read ") && said.contains("word_topic.npy"), "{said}");
-    // What is not damaged can be used.
+    // An undamaged model can be used.
     assert!(LDA.output(&test).status.success());
 }

@@ -1,18 +1,18 @@
 //! Every technique on one, two and four node processes; see [`Matrix`]. Each run ends with the check that
 //! counts of words, totals and assignments agree exactly.
 //!
-//! What four nodes learned, as a share of what one process learns, was from .999 to 1.000 with classic,
-//! lapse, ssp and essp, in five runs of each (`measure`): chains that see old counts learn as much. In a
-//! later run of all tests it was .94 in two of them, one with lapse, whose counts are never old: a chain can
-//! keep two topics joined for many epochs. There are no controls: if copies were never in step, other
-//! applications would notice.
+//! The progress of four nodes as a share of the progress of one process was from .999 to 1.000 with classic,
+//! lapse, ssp and essp, in five runs of each (`measure`): chains that see outdated counts learn as much. In a
+//! later run of all tests it was .94 in two of them. One of these used lapse, whose counts are never
+//! outdated: a chain can keep two topics joined for many epochs. There are no controls: if copies were never
+//! in step, the tests of other applications would detect it.
 
 use intendant_apptest::{App, Matrix, Setting, case};
 
-/// More than twice the most that was lost.
+/// More than twice the largest loss that was measured.
 const NOISE: f64 = 0.15;
-/// Where copies may be old, as far as time tells how old: a node that the machine does not let run holds up
-/// the others.
+/// For techniques whose copies may be old, where only time bounds their age: a node that the machine does not
+/// schedule delays the others.
 const STALENESS: f64 = 0.2;
 
 /// Documents of few topics, so that much is learnt in few epochs.
@@ -22,7 +22,7 @@ const SETTING: Setting = Setting {
     epochs: "25",
     quality: &["perplexity"],
     measure: |test| -test["perplexity"].as_f64().unwrap().ln(),
-    // How often a word is pulled depends on which documents meet in a batch.
+    // How often a word is pulled depends on which documents are in the same batch.
     same: &["/epochs/0/examples"],
     noise: NOISE,
 };
@@ -31,7 +31,8 @@ static MATRIX: Matrix = Matrix::new(SETTING);
 
 intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: NOISE);
 
-/// By default, keys are replicated that are used more than 100 times as often as the mean key: the totals.
+/// By default, the technique replicates keys that are used more than 100 times as often as the mean key: the
+/// totals.
 #[test]
 fn nups_by_default() {
     MATRIX.check(&case::NUPS_DEFAULT, STALENESS);

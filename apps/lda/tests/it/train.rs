@@ -1,4 +1,4 @@
-//! The program as a user runs it.
+//! The program, as users run it.
 
 use intendant_apptest::App;
 use serde_json::Value;
@@ -57,7 +57,7 @@ fn the_words_of_topics_are_printed_at_the_end() {
     let share = |line: &Vec<&str>| line[1].strip_suffix('%').unwrap().parse::<f64>().unwrap();
     assert!((lines.iter().map(share).sum::<f64>() - 100.0).abs() < 0.5, "{table}");
     assert!(lines.windows(2).all(|two| share(&two[0]) >= share(&two[1])), "{table}");
-    // The words of a generated topic are called by it; a few words are common.
+    // The name of a generated word begins with its topic; a few words are common.
     let of = |word: &str| word.split_once('-').map(|(topic, _)| topic.to_owned());
     let is_pure = |line: &&Vec<&str>| {
         let mut owners: Vec<String> = line[2..].iter().filter_map(|word| of(word)).collect();
@@ -94,7 +94,7 @@ fn one_worker_gives_the_same_model_every_time() {
     assert_eq!(run("single"), run("adaptive"), "with one worker, the server is exactly a shared array");
 }
 
-/// A run that ends and is resumed is the run that was not interrupted: assignments are in the checkpoint.
+/// A run that ends and is resumed equals an uninterrupted one, because assignments are in the checkpoint.
 #[test]
 fn a_run_that_is_resumed_is_as_if_it_had_not_stopped() {
     for (technique, nodes) in [("single", "1"), ("classic", "1"), ("adaptive", "2")] {
@@ -102,7 +102,7 @@ fn a_run_that_is_resumed_is_as_if_it_had_not_stopped() {
         let checkpoint = ["--checkpoint", folder.path().to_str().unwrap()];
         let flags = ["--technique", technique, "--nodes", nodes];
         let first = report("12", &[&flags[..], &checkpoint].concat());
-        // The invariant of counts is checked at the end.
+        // The program checks the invariant of counts at the end.
         let second = report("20", &[&flags[..], &checkpoint, &["--resume"]].concat());
         let epochs = |report: &Value| report["epochs"].as_array().unwrap().len();
         assert_eq!((epochs(&first), epochs(&second)), (12, 20));
@@ -112,7 +112,7 @@ fn a_run_that_is_resumed_is_as_if_it_had_not_stopped() {
             assert_eq!(second["epochs"][19]["loss"], whole["epochs"][19]["loss"]);
         } else {
             assert!((perplexity(&second) / perplexity(&whole) - 1.0).abs() < 0.2, "{}", second["test"]);
-            // Assignments and counts go on with another number of nodes.
+            // The run continues with another number of nodes, with the same assignments and counts.
             let third = report("25", &[&checkpoint[..], &["--resume", "--nodes", "1"]].concat());
             assert!((perplexity(&third) / perplexity(&whole) - 1.0).abs() < 0.2, "{}", third["test"]);
         }

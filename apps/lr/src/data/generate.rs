@@ -2,7 +2,8 @@
 //!
 //! The features of a row are drawn by Zipf's law, each at most once, with value 1. A fifth of the features
 //! have a weight, which is normally distributed. The label is positive with the probability that logistic
-//! regression with these weights predicts, so that its loss is a lower bound of every model's.
+//! regression with these weights predicts. So the loss of these weights is a lower bound of every model's
+//! loss.
 
 use super::{Dataset, FEATURES_MAX, Naming, Row, Rows};
 use intendant_core::random::{Permutation, stream, unit};
@@ -13,7 +14,7 @@ use rand_pcg::Pcg64Mcg;
 /// Rows to be generated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Generator {
-    /// Training rows. A fifth as many test rows come on top.
+    /// Training rows. There are a fifth as many test rows in addition.
     pub rows: u32,
     /// Features.
     pub features: u32,
@@ -27,7 +28,7 @@ pub struct Generator {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GeneratorError {
-    /// A name that is not of the form expected.
+    /// A name that is not of the expected form.
     #[error(
         "there is no data set builtin:{name}; there is builtin:sparse, and of other sizes e.g. builtin:sparse:100000x50000x30 (rows x features x features of a row)"
     )]
@@ -45,7 +46,7 @@ pub enum GeneratorError {
     },
 }
 
-/// Features of all rows at most.
+/// Maximum number of features of all rows together.
 const DRAWS_MAX: u64 = 1 << 33;
 
 /// Exponent of Zipf's law.
@@ -109,7 +110,7 @@ impl Generator {
     pub fn generate(&self) -> Dataset {
         let (mut train, mut test) = (Rows::default(), Rows::default());
         let order = Permutation::new(self.features.into(), stream(self.seed, &[ORDER]));
-        // The parameters are in range, or `named` would have refused them.
+        // `named` would have refused parameters out of range.
         let Ok(law) = Zipf::new(f64::from(self.features.max(1)), EXPONENT) else {
             unreachable!("Zipf's law for {} features", self.features)
         };
@@ -150,7 +151,7 @@ mod tests {
         assert!((8..35).contains(&weighted), "{weighted} of 100");
     }
 
-    /// Labels are as likely as the weights say.
+    /// Labels are as probable as the weights predict.
     #[test]
     fn labels_follow_the_weights() {
         let generator = Generator::named("sparse:20000x200x10").unwrap();

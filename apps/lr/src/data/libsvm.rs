@@ -1,10 +1,9 @@
-//! libsvm's format: `LABEL INDEX:VALUE INDEX:VALUE … # COMMENT` on each line, with indices that ascend from
-//! 1.
+//! libsvm's format: `LABEL INDEX:VALUE INDEX:VALUE … # COMMENT` on each line, with ascending indices, from 1.
 
 use super::line::{Label, Line, number};
 use super::rows::FEATURES_MAX;
 
-/// Parses a line. `None` if there is nothing but a comment.
+/// Parses a line. `None` if the line has nothing but a comment.
 pub(super) fn parse(line: &str, row: &mut Line) -> Result<Option<Label>, String> {
     let text = line.split_once('#').map_or(line, |(text, _)| text);
     let mut words = text.split_ascii_whitespace();

@@ -1,4 +1,4 @@
-//! A line of either format: its label, its features, and what is made of their values.
+//! A line of either format: its label, its features, and the transformation of their values.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ impl Label {
     }
 }
 
-/// A finite number, or what is wrong with it.
+/// Parses a finite number; the error says what is wrong with it.
 pub(super) fn number(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| format!("is '{text}', which is no number"))?;
     if (value as f32).is_finite() {
@@ -58,7 +58,7 @@ pub(super) fn number(text: &str) -> Result<f64, String> {
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) entries: Vec<(u32, f64)>,
-    /// Features up to the last one that was named, also with the value 0.
+    /// Number of features up to the last one that was named, even if its value is 0.
     pub(super) features: u32,
 }
 

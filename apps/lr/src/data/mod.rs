@@ -1,7 +1,7 @@
 //! Data sets: rows of sparse features with a label each.
 //!
-//! Start at [`Dataset`]. [`Source`] and [`HeldOut`] say where its rows come from, [`Reading`] what is made of
-//! them. Absent on purpose: keys and batches.
+//! Start at [`Dataset`]. [`Source`] and [`HeldOut`] define where its rows come from, [`Reading`] how they are
+//! transformed. This module deliberately has no keys and no batches.
 
 mod generate;
 mod libsvm;
@@ -23,7 +23,7 @@ pub use table::Columns;
 use intendant_core::random::{stream, unit};
 use intendant_task::Split;
 
-/// Bits of a hash at most.
+/// Maximum number of bits of a hash.
 pub const HASH_BITS_MAX: u8 = 31;
 
 /// Labelled rows to train, to validate and to test on.
@@ -34,7 +34,7 @@ pub struct Dataset {
     train: Rows,
     valid: Rows,
     test: Rows,
-    /// Training rows that have each feature.
+    /// Number of training rows that have each feature.
     uses: Vec<u32>,
     /// Hashes of the training rows.
     hashes: Vec<u64>,
@@ -52,8 +52,8 @@ impl Dataset {
         data
     }
 
-    /// Moves a seeded choice of the training rows to validation or test, in place of the rows there: each
-    /// with probability `fraction`.
+    /// Moves randomly chosen training rows to validation or test, each with probability `fraction`; the seed
+    /// determines the choice. They replace the rows there.
     ///
     /// # Errors
     /// If nothing is left to train on, or nothing is held out.
@@ -105,7 +105,7 @@ impl Dataset {
         self.features
     }
 
-    /// How features are called.
+    /// The names of features.
     pub fn naming(&self) -> &Naming {
         &self.naming
     }
@@ -125,7 +125,7 @@ impl Dataset {
         &self.test
     }
 
-    /// Training rows that have each feature.
+    /// Number of training rows that have each feature.
     pub fn uses(&self) -> &[u32] {
         &self.uses
     }
@@ -153,11 +153,11 @@ impl Dataset {
     }
 }
 
-/// Names of the choices of rows to hold out.
+/// The streams of random numbers that choose rows to hold out.
 const VALID: u64 = 0x76_616c_6964;
 const TEST: u64 = 0x7465_7374;
 
-/// Where [`Dataset::digest`] starts.
+/// The initial value of [`Dataset::digest`].
 const DIGEST: u64 = 0x6c72_2064_6174_6121;
 
 #[cfg(test)]

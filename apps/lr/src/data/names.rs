@@ -1,10 +1,10 @@
-//! How features are called: by libsvm's numbers, or by names that are hashed.
+//! The names of features: libsvm's numbers, or names that are hashed.
 
 use intendant_formats::{NameIndex, Names};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The slot of a name among 2 to the power of `bits`: the low bits of its XXH3 hash. A promise across
-/// versions, because exported models depend on it.
+/// The slot of a name among 2 to the power of `bits`: the low bits of its XXH3 hash. The function stays the
+/// same in all versions, because exported models depend on it.
 ///
 /// # Panics
 /// If there are more than 32 bits.
@@ -14,13 +14,13 @@ pub fn slot(name: &str, bits: u8) -> u32 {
     (xxh3_64(name.as_bytes()) & ((1 << bits) - 1)) as u32
 }
 
-/// Distinct names that are kept, so that exports can tell them.
+/// Maximum number of distinct names that are kept for exports.
 pub(super) const NAMES_MAX: usize = 1 << 22;
 
-/// How the features of a data set are called.
+/// How the features of a data set are named.
 #[derive(Clone, Debug)]
 pub enum Naming {
-    /// Feature i is called i + 1.
+    /// The name of feature i is the number i + 1.
     Numbers,
     /// Features are slots of a hash.
     Hashed(Hashed),
@@ -33,12 +33,12 @@ pub struct Hashed {
     names: Names,
     /// The slot of each name.
     slots: Vec<u32>,
-    /// Whether there were more names than are kept.
+    /// Whether there were more names than the maximum that is kept.
     is_full: bool,
 }
 
 impl Hashed {
-    /// Without names.
+    /// A naming without names yet.
     pub(super) fn new(bits: u8) -> Self {
         Self { bits, names: Names::default(), slots: Vec::new(), is_full: false }
     }
@@ -48,8 +48,8 @@ impl Hashed {
         self.bits
     }
 
-    /// Number of distinct names, and of those that share a slot with an earlier one. `None` if there were too
-    /// many to count.
+    /// The number of distinct names, and the number of those that share a slot with an earlier one. `None` if
+    /// there were too many to count.
     pub fn collisions(&self) -> Option<(usize, usize)> {
         let mut slots = self.slots.clone();
         slots.sort_unstable();
@@ -57,7 +57,7 @@ impl Hashed {
         (!self.is_full).then_some((self.names.len(), self.names.len() - slots.len()))
     }
 
-    /// The slot of `name`, which is remembered.
+    /// The slot of `name`; remembers the name.
     pub(super) fn intern(&mut self, index: &mut NameIndex, name: &str) -> u32 {
         let known = self.names.len();
         if let Some(id) = index.find(&self.names, name) {
@@ -74,7 +74,7 @@ impl Hashed {
 }
 
 impl Naming {
-    /// The feature that is called `name`, if there can be one.
+    /// The feature with the name `name`, if it can exist.
     pub fn find(&self, name: &str) -> Option<u32> {
         match self {
             Self::Numbers => name.parse::<u32>().ok()?.checked_sub(1),
@@ -97,7 +97,7 @@ impl Naming {
         }
     }
 
-    /// What features are called in the data: libsvm's index, or the slot.
+    /// The number of a feature in the data: libsvm's index, or the slot.
     pub const fn number(&self, feature: u32) -> u64 {
         match self {
             Self::Numbers => feature as u64 + 1,

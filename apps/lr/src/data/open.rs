@@ -1,4 +1,4 @@
-//! Opens a data set: reads or generates its training rows, and gets its held-out rows.
+//! Opens a data set: reads or generates its training rows, and provides its held-out rows.
 
 use super::Dataset;
 use super::generate::Generator;
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Where training rows come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Source<'a> {
-    /// There are none.
+    /// There are no training rows.
     None,
     /// A file.
     File(&'a Path),
@@ -24,13 +24,13 @@ pub enum Source<'a> {
 pub enum HeldOut<'a> {
     /// A file of the same format.
     File(&'a Path),
-    /// This part of the training rows, by a choice that this seed decides.
+    /// This fraction of the training rows, chosen by this seed.
     Fraction(f64, u64),
 }
 
 impl Dataset {
-    /// Reads or generates training rows, and reads held-out rows, or holds out some of the training rows.
-    /// Generated rows come with test rows, which others replace.
+    /// Reads or generates training rows, and reads held-out rows or holds out some of the training rows.
+    /// Generated data has test rows, which other held-out rows replace.
     ///
     /// # Errors
     /// If a file cannot be read or is not in the format; the message names file and line.

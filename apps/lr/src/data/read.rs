@@ -24,8 +24,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that the name of a file says: names that end in `.csv` or `.tsv`, before `.zst` if it is
-    /// there, are tables.
+    /// The format that the name of a file implies: names that end in `.csv` or `.tsv`, possibly followed by
+    /// `.zst`, are tables.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -41,11 +41,11 @@ pub struct Reading {
     pub format: Format,
     /// The columns of tables.
     pub columns: Columns,
-    /// Features of tables are slots of so many bits.
+    /// Number of bits of the slots to which features of tables are hashed.
     pub hash_bits: u8,
-    /// What is made of each value.
+    /// How each value is transformed.
     pub transform: Transform,
-    /// What is made of each row.
+    /// How each row is normalised.
     pub normalize: Normalize,
 }
 
@@ -61,7 +61,7 @@ impl Default for Reading {
     }
 }
 
-/// Bits of a hash by default.
+/// Default number of bits of a hash.
 pub const HASH_BITS: u8 = 18;
 
 /// Why data cannot be used.
@@ -77,7 +77,7 @@ pub enum DataError {
         /// The file.
         file: String,
     },
-    /// Files with a feature of a number that they do not need.
+    /// Files that need far fewer features than their largest number.
     #[error("{file}: {what}")]
     Gaps {
         /// The training file.
@@ -95,7 +95,7 @@ pub enum DataError {
     },
 }
 
-/// Reads files, and remembers what they have in common.
+/// Reads files, and keeps what they have in common.
 pub(super) struct Reader {
     reading: Reading,
     names: (Hashed, NameIndex),
@@ -143,7 +143,7 @@ impl Reader {
         Ok(rows)
     }
 
-    /// Number of features that the files have had, and how they are called.
+    /// The number of features that occurred in the files, and their names.
     pub(super) fn end(self) -> (u32, Naming) {
         match self.reading.format {
             Format::Libsvm => (self.line.features, Naming::Numbers),

@@ -2,7 +2,7 @@
 
 use intendant_core::random::{mix, stream};
 
-/// Features at most. One number less than 32 bits hold, for the intercept.
+/// Maximum number of features. The last number of 32 bits is left for the intercept.
 pub const FEATURES_MAX: u32 = u32::MAX - 2;
 
 /// A row: a label and the features that are not zero.

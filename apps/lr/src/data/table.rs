@@ -1,6 +1,6 @@
 //! Tables: a label and features in columns, separated by tabs, commas or semicolons. Features are hashed.
 //!
-//! A field that is a number is the value of the feature that is called as its column. Any other field that is
+//! If a field is a number, it is the value of a feature with the name of its column. Any other field that is
 //! not empty is the feature COLUMN=FIELD, with value 1.
 
 use super::line::{Label, Line, number};
@@ -9,12 +9,12 @@ use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use intendant_formats::NameIndex;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which columns of a table are what. Columns are named as in the header, or by numbers from 1.
+/// The roles of the columns of a table. Columns are named as in the header, or by numbers from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
     /// The column of the label.
     pub label: String,
-    /// Columns of which also numbers are names.
+    /// Columns whose fields are names even if they are numbers.
     pub categorical: Vec<String>,
     /// Columns of which all fields must be numbers.
     pub numeric: Vec<String>,
@@ -26,13 +26,13 @@ impl Default for Columns {
     }
 }
 
-/// What the fields of a column are.
+/// How the fields of a column are interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Label,
     Categorical,
     Numeric,
-    /// Whatever each field is.
+    /// Each field decides whether it is a number or a name.
     Open,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table that begins with `line`, and whether that is a header.
+    /// Begins a table with its first line; also returns whether that is a header.
     pub(super) fn begin(line: &str, columns: &Columns) -> Result<(Self, bool), String> {
         let mut fields = Fields::default();
         let mut separator = None;
@@ -140,7 +140,7 @@ impl Table {
                 Kind::Numeric => Some(
                     number(field).map_err(|problem| format!("the value of column '{column}' {problem}"))?,
                 ),
-                // What is no number is a name; a number out of range is a mistake.
+                // A field that is not a number is a name, but a number out of range is an error.
                 Kind::Open if field.parse::<f64>().is_ok() => Some(
                     number(field).map_err(|problem| format!("the value of column '{column}' {problem}"))?,
                 ),
@@ -184,10 +184,10 @@ impl Fields {
         if !line.matches('"').count().is_multiple_of(2) {
             return Err("a quoted field does not end on this line".to_owned());
         }
-        // The line has ended already: a carriage return within it is a character.
+        // The line has been cut out already: a carriage return within it is an ordinary character.
         let terminator = Terminator::Any(b'\n');
         let mut reader = ReaderBuilder::new().delimiter(separator).terminator(terminator).build();
-        // Fields are not longer than the line, and there are at most as many as it has separators, and one.
+        // Fields together are not longer than the line, and there is one more field than separators, at most.
         self.bytes.resize(line.len(), 0);
         self.ends.resize(line.len() + 1, 0);
         let (_, _, text, fields) = reader.read_record(line.as_bytes(), &mut self.bytes, &mut self.ends);

@@ -1,4 +1,4 @@
-//! Data sets by themselves: what is held out, and what the digest sees.
+//! Data sets by themselves: which rows are held out, and what the digest depends on.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn dataset(train: Rows, test: Rows) -> Dataset {
     Dataset::new(9, Naming::Numbers, train, Rows::default(), test)
 }
 
-/// A hundred rows, each other than the others.
+/// A hundred distinct rows.
 fn hundred() -> Dataset {
     let mut train = Rows::default();
     (0..100u16).for_each(|i| train.push(i % 3 == 0, [(u32::from(i % 9), f32::from(i) + 1.0)]));

@@ -1,37 +1,37 @@
-//! The rows of a worker by columns: of each feature, the rows that have it.
+//! The rows of a worker by columns: for each feature, the rows that have it.
 
 use crate::data::Dataset;
 use intendant_core::Key;
 use intendant_core::random::mix;
 use std::ops::Range;
 
-/// What a worker needs of the data.
+/// The data that a worker needs.
 #[derive(Debug)]
 pub(super) struct Columns {
     pub(super) labels: Vec<bool>,
-    /// The intercept's, if there is one, is the last one.
+    /// The last block is that of the intercept, if there is one.
     pub(super) blocks: Vec<Block>,
-    /// The key that an intercept has.
+    /// The key of the intercept.
     pub(super) intercept: Key,
-    /// Behind the last key.
+    /// One more than the last key.
     pub(super) keys_end: usize,
 }
 
 /// The columns of a block.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    /// Those of features that the worker's rows have, ascending.
+    /// Keys of the features that the worker's rows have, ascending.
     pub(super) keys: Vec<Key>,
-    /// By key, the end of its column.
+    /// For each key, the end of its column.
     ends: Vec<usize>,
     rows: Vec<u32>,
     values: Vec<f32>,
-    /// By key, a bound of the second derivative of the loss by the weights of the block.
+    /// For each key, a bound of the second derivative of the loss with respect to the weights of the block.
     curvatures: Vec<f64>,
 }
 
-/// A column: the rows that have a feature, by their places among the worker's, and the values that it has
-/// there.
+/// A column: the rows that have a feature, by their places among the worker's rows, and the values of the
+/// feature there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column<'a> {
     pub(super) rows: &'a [u32],
@@ -57,8 +57,8 @@ impl Block {
     }
 }
 
-/// The block of a feature. Neighbours go to different blocks: they are often categories of the same field,
-/// and depend on each other.
+/// The block of a feature. A hash separates features with neighbouring numbers: they are often categories of
+/// the same field, and depend on each other.
 fn block_of(feature: u32, blocks: u32) -> usize {
     (mix(feature.into()) % u64::from(blocks)) as usize
 }
@@ -90,7 +90,7 @@ impl Columns {
 }
 
 impl Block {
-    /// The block of these features, places of rows and values. `norms` has a number per row.
+    /// The block of these entries: features, places of rows, and values. `norms` has a number per row.
     fn new(mut entries: Vec<(u32, u32, f32)>, norms: &mut [f64]) -> Self {
         entries.sort_unstable_by_key(|(feature, place, _)| (*feature, *place));
         norms.fill(0.0);
@@ -103,8 +103,8 @@ impl Block {
             block.rows.extend(column.iter().map(|(_, place, _)| *place));
             block.values.extend(column.iter().map(|(.., value)| *value));
             block.ends.push(block.rows.len());
-            // The second derivative of a row's loss by its score is at most a quarter. That of all weights of
-            // the block together is bounded by a diagonal matrix of these sums.
+            // The second derivative of a row's loss with respect to its score is at most a quarter. That with
+            // respect to all weights of the block together is bounded by a diagonal matrix of these sums.
             let bound = column.iter().map(|(_, place, x)| f64::from(x.abs()) * norms[*place as usize]);
             block.curvatures.push(bound.sum::<f64>() / 4.0);
         }

@@ -1,4 +1,4 @@
-//! The rule by which the owner of a feature's key takes steps.
+//! The rule by which the owner of a feature's key applies steps.
 
 use intendant_core::{Element, Rule};
 
@@ -6,18 +6,18 @@ use intendant_core::{Element, Rule};
 /// of training rows that have the feature.
 pub(crate) const VISIBLE: usize = 3;
 
-/// What a push carries: the gradient, the bound of the curvature, and the number of rows that both are of.
+/// The content of a push: the gradient, the bound of the curvature, and the number of rows that both cover.
 pub(crate) const OPERAND: usize = 3;
 
-/// A coordinate of a sum of losses with L1 and L2 penalties. The row collects gradients and curvatures until
-/// they are of as many rows as have the feature, and then takes the step that minimises
+/// A coordinate of a sum of losses with L1 and L2 penalties. The value collects gradients and curvatures
+/// until they cover as many rows as have the feature. Then it takes the step that minimises
 ///
 /// ```text
 /// gradient · (w − weight)  +  curvature / (2 · rate) · (w − weight)²  +  part · (l1 · |w|  +  l2 / 2 · w²)
 /// ```
 ///
-/// `part` is the number of rows that were collected, as a part of all. It is 1, unless workers are so far
-/// apart that one pushes for the next epoch before another one has pushed for this one; the step is then that
+/// `part` is the number of collected rows divided by the number of all. It is 1, unless workers are so far
+/// apart that one pushes for the next epoch before another one has pushed for this one. The step is then that
 /// of an average gradient.
 #[derive(Clone, Debug)]
 pub(crate) struct Coordinate {
@@ -66,7 +66,7 @@ pub(crate) fn weight<E: Element>(value: &[E]) -> f64 {
     value[0].to_f64()
 }
 
-/// Whether a weight is zero, and its gradient below `least`.
+/// Whether a weight is zero and its gradient is below `least`.
 pub(crate) fn is_inactive<E: Element>(value: &[E], least: f64) -> bool {
     value[0] == E::ZERO && value[1].to_f64().abs() < least
 }
@@ -82,7 +82,8 @@ mod tests {
     }
 
     proptest! {
-        /// In one push or several, a step minimises what it says it does.
+        /// Whether the gradient comes in one push or in several, a step minimises the function of the
+        /// documentation.
         #[test]
         fn a_step_minimises(
             weight in prop_oneof![Just(0.0), -3.0f64..3.0],
@@ -114,7 +115,7 @@ mod tests {
         }
     }
 
-    /// What is collected twice is averaged.
+    /// Two pushes for the same rows are averaged.
     #[test]
     fn two_pushes_for_all_rows_are_one_step_of_their_average() {
         let shared = SharedRule::new(rule(), VISIBLE);

@@ -1,26 +1,28 @@
 //! Proximal steps on blocks of features [OSDI'14, §5.1, Algorithm 3: delayed block proximal gradient].
 //!
-//! Features are dealt out to blocks. In an epoch, each worker takes one step per block, in an order that is
-//! the same for all and in all epochs, so that messages name the same lists of keys again: it pulls the
-//! weights of the block, computes the gradient of the loss of *all of its rows* by them, and pushes it, with
-//! a bound of the curvature. A weight takes a step when the pushes for all rows that have its feature have
-//! arrived at its owner ([`Coordinate`]). So a step is one of gradient descent on all rows, whatever the
-//! number of workers.
+//! Features are dealt out to blocks. In an epoch, each worker takes one step per block. The order of blocks
+//! is the same for all workers and in all epochs, so that messages repeat the same lists of keys. A worker
+//! pulls the weights of the block, computes from them the gradient of the loss of *all of its rows*, and
+//! pushes it, with a bound of the curvature. A weight takes a step when the pushes for all rows that have its
+//! feature have arrived at its owner ([`Coordinate`]). So a step is one of gradient descent on all rows,
+//! whatever the number of workers.
 //!
-//! A worker keeps the scores of its rows, and corrects them by what it finds changed when it pulls a block.
-//! The first batch of an epoch pulls all weights, computes the scores from them, and measures the loss. The
-//! batch of a block pulls an earlier block besides, whose step has been taken.
+//! A worker keeps the scores of its rows, and corrects them by the changes that it finds when it pulls a
+//! block. The first batch of an epoch pulls all weights, computes the scores from them, and measures the
+//! loss. The batch of a block also pulls an earlier block, whose step has been taken.
 //!
-//! A clock is a batch, so a block. With `ssp` and staleness τ, a worker waits until all are at most τ blocks
-//! behind it, and the earlier block is the one τ + 1 steps before: the last one whose step it certainly sees.
-//! 0 is block coordinate descent. Techniques without clocks do not bound the delay.
+//! A clock is a batch, and therefore a block. With `ssp` and staleness τ, a worker waits until all workers
+//! are at most τ blocks behind it. The earlier block is the one τ + 1 steps before: the last one whose step
+//! the worker certainly sees. A staleness of 0 is block coordinate descent. Techniques without clocks do not
+//! bound the delay.
 //!
 //! **KKT filter** [OSDI'14, §5.1]. A weight that is zero stays zero as long as the gradient of the loss is
-//! not larger than the L1 penalty. Workers leave out what they would push for features whose weight is zero
-//! and whose last gradient is smaller than the penalty by a margin. The owner keeps this gradient, that of
-//! all rows, beside the weight. Workers that have seen the same step leave out the same features: all of them
-//! if they are not further apart than an epoch has blocks. What one pushes and another leaves out waits at
-//! the owner for the next pushes, and the step is that of their average. Every tenth epoch leaves none out.
+//! not larger than the L1 penalty. Workers push nothing for features whose weight is zero and whose last
+//! gradient is smaller than the penalty by a margin. The owner keeps this gradient, over all rows, with the
+//! weight. Workers that have seen the same step leave out the same features. This holds for all workers if
+//! they are not further apart than the number of blocks of an epoch. If one worker pushes and another one
+//! leaves the feature out, the push waits at the owner for the next pushes, and the step is that of their
+//! average. Every tenth epoch leaves none out.
 
 mod columns;
 mod coordinate;
@@ -37,7 +39,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// With a KKT filter, one in so many epochs leaves no feature out.
+/// With a KKT filter, one of this many epochs leaves no feature out.
 const FULL_EPOCH_EVERY: u32 = 10;
 
 /// The blocks of all features, and what each worker of this process needs of the data.
@@ -47,9 +49,10 @@ pub(crate) struct Blocks {
     intercept: bool,
     seed: u64,
     blocks: u32,
-    /// How many steps others may be behind.
+    /// By how many steps other workers may be behind.
     delay: u32,
-    /// The margin of the KKT filter times the L1 penalty: of what gradients may be, if there is a filter.
+    /// The gradient below which the KKT filter leaves a feature out, if there is a filter: the L1 penalty
+    /// minus the margin.
     inactive_below: Option<f64>,
     /// By worker and number of workers.
     columns: Mutex<BTreeMap<(u32, u32), Arc<Columns>>>,
@@ -59,31 +62,32 @@ pub(crate) struct Blocks {
 #[derive(Clone, Debug)]
 pub struct BlockBatch {
     columns: Arc<Columns>,
-    /// The block, and the earlier one; `None` is all of them, for the scores.
+    /// The block, and the earlier one; `None` stands for all blocks, to compute the scores.
     block: Option<(usize, Option<usize>)>,
     /// Whether the KKT filter is on.
     filters: bool,
     worker: (u32, u32),
 }
 
-/// What a worker keeps from batch to batch.
+/// State that a worker keeps from batch to batch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scores {
     /// The worker whose scores these are.
     worker: Option<(u32, u32)>,
-    /// Of each of its rows.
+    /// The scores of its rows.
     scores: Vec<f64>,
-    /// Of each feature, the weight that is in the scores.
+    /// For each feature, the weight that the scores contain.
     weights: Vec<f64>,
-    /// Of each row, the derivative of the loss by the score, if it was computed in step `steps`.
+    /// For each row, the derivative of the loss with respect to the score, if it was computed in step
+    /// `steps`.
     slopes: Vec<(u64, f64)>,
     steps: u64,
 }
 
 impl Blocks {
-    /// The features of `data`, in `blocks` blocks; the intercept has one of its own. Other workers may be
-    /// `delay` steps behind. With a margin from 0 to 1,
-    /// gradients that are smaller than `l1` by this part of it are left out.
+    /// The features of `data`, in `blocks` blocks; the intercept has a block of its own. Other workers may be
+    /// `delay` steps behind. With a margin from 0 to 1, gradients that are smaller than `l1` by this fraction
+    /// of it are left out.
     pub(crate) fn new(
         data: Arc<Dataset>,
         (intercept, seed): (bool, u64),
@@ -94,7 +98,7 @@ impl Blocks {
         Self { data, intercept, seed, blocks, delay, inactive_below, columns: Mutex::default() }
     }
 
-    /// Batches of a worker in an epoch: the scores, the blocks.
+    /// Number of batches of a worker in an epoch: one for the scores, one for each block.
     pub(crate) fn batches(&self) -> u64 {
         1 + u64::from(self.blocks) + u64::from(self.intercept)
     }
@@ -144,7 +148,7 @@ impl Blocks {
         Prepared { batch, keys, near, samples: Vec::new(), handles: Vec::new(), digest }
     }
 
-    /// Each worker pulls a key that its rows have three times in an epoch.
+    /// In an epoch, each worker pulls a key of its rows three times.
     pub(crate) fn frequencies(&self, partition: Partition) -> Vec<Frequency> {
         let workers = f64::from(partition.workers);
         let frequency = |(key, uses): (u64, u64)| Frequency {
@@ -169,7 +173,8 @@ impl Blocks {
         let columns = &*batch.columns;
         match batch.block {
             None => scores.begin(columns, batch.worker, pulled.values),
-            // Epochs are not divided; without its first batch, one would teach nothing.
+            // Epochs are not divided. Without the first batch of its epoch, a block has no scores from which
+            // to learn.
             Some(_) if scores.worker != Some(batch.worker) => StepReport::default(),
             Some((block, earlier)) => {
                 let inactive_below = self.inactive_below.filter(|_| batch.filters);
@@ -208,7 +213,7 @@ impl Scores {
         StepReport { loss, examples: rows as u64, cost: Cost(entries + COST_OF_LOSS * rows as u64) }
     }
 
-    /// Corrects the scores by what changed in the weights of a block. Returns the multiply-adds.
+    /// Corrects the scores by the changes in the weights of a block. Returns the multiply-adds.
     fn correct<'a, E: Element>(&mut self, block: &Block, values: impl Iterator<Item = &'a [E]>) -> u64 {
         let mut entries = 0;
         for ((key, column), value) in block.columns().zip(values) {
@@ -259,7 +264,7 @@ impl Scores {
     }
 }
 
-/// Name of the use of the seed.
+/// Name of a use of the seed.
 const ORDER: u64 = 2;
 
 /// Multiply-adds of an exponential.

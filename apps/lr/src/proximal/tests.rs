@@ -1,4 +1,4 @@
-//! Proximal steps by themselves: workers in turns on plain rows.
+//! Proximal steps by themselves: workers take turns on plain rows.
 
 use super::coordinate::OPERAND;
 use super::*;
@@ -65,7 +65,8 @@ impl Server {
     }
 }
 
-/// Trains `workers` workers block by block: all pull, then all push. The losses that each epoch begins with.
+/// Trains `workers` workers block by block: first all pull, then all push. Returns the initial loss of each
+/// epoch.
 fn train(blocks: &Blocks, server: &mut Server, workers: u32, epochs: Range<u32>) -> Vec<f64> {
     let mut scores = vec![Scores::default(); workers as usize];
     let mut losses = Vec::new();
@@ -107,7 +108,7 @@ fn the_objective_falls_with_every_epoch_to_where_no_step_is_left() {
     }
     train(&blocks, &mut server, 1, 60..400);
     let end = server.objective(&data);
-    // The conditions of a minimum, with gradients by differences.
+    // The conditions of a minimum, with gradients by finite differences.
     for key in 0..=data.features() as usize {
         let (weight, l1) = (server.rows[key][0], if key < data.features() as usize { L1 } else { 0.0 });
         let mut at = |to: f64| {
@@ -158,7 +159,7 @@ fn the_kkt_filter_leaves_out_pushes_and_leads_to_the_same_minimum() {
     assert_eq!(of(Some(1.0)), (plain, all));
 }
 
-/// A batch without the first one of its epoch does no harm.
+/// A batch without the first batch of its epoch does no harm.
 #[test]
 fn without_scores_nothing_is_pushed() {
     let data = data();

@@ -1,10 +1,10 @@
-//! Runs that go on from checkpoints.
+//! Runs that continue from checkpoints.
 
 use crate::train::LR;
 use serde_json::Value;
 use std::fs;
 
-/// A single worker is where it would have been, to the last bit.
+/// A single worker continues as if it had not stopped, to the last bit.
 #[test]
 fn a_run_that_goes_on_is_as_one_that_was_not_interrupted() {
     let folder = tempfile::tempdir().unwrap();
@@ -30,7 +30,7 @@ fn a_run_that_goes_on_is_as_one_that_was_not_interrupted() {
     }
 }
 
-/// The best model by validation is the one that is tested, exported, and predicts.
+/// The model with the best validation is tested, exported, and used for predictions.
 #[test]
 fn the_best_model_is_kept() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Files as they are, and as they should not be.
+//! Valid files, and invalid ones.
 
 use intendant_task::Split;
 use lr::data::{
@@ -137,7 +137,7 @@ fn tables_are_hashed() {
         assert_eq!(data.features(), 1 << 12);
         assert_eq!(data.naming().find("age=unknown"), Some(slot("age=unknown", 12)));
     }
-    // The label is named, or in another place.
+    // The label has a name, or is in another place.
     let columns = |label: &str| Columns { label: label.to_owned(), ..Columns::default() };
     for label in ["y", "2"] {
         let reading = Reading { columns: columns(label), ..csv() };
@@ -223,7 +223,7 @@ fn the_name_of_a_file_says_its_format() {
     }
 }
 
-/// Rows of a further file may have further features; a table may have its columns in another order.
+/// A further file may have other features; the columns of a table may be in another order.
 #[test]
 fn held_out_files_are_of_the_same_model() {
     let folder = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ fn any_rows() -> impl Strategy<Value = Vec<(bool, Vec<(u32, f32)>)>> {
     proptest::collection::vec(row.prop_map(|(label, entries)| (label, entries.into_iter().collect())), 1..20)
 }
 
-/// Words that are not read as a number, as "inf" and "nan" would be.
+/// Words that do not parse as numbers, unlike "inf" and "nan".
 fn any_word() -> impl Strategy<Value = String> {
     "[a-z ,;\"é]{0,8}[a-z]".prop_filter("a number", |word| word.trim().parse::<f64>().is_err())
 }
@@ -307,7 +307,7 @@ proptest! {
         }
     }
 
-    /// Whatever is in a file, it is rows or an error that names the file.
+    /// Any file gives rows, or an error that names the file.
     #[test]
     fn no_text_is_too_bad_to_be_refused(text in "[-+01:. #,;\"a\\n\\t]{0,60}", table: bool) {
         let reading = if table { csv() } else { Reading::default() };

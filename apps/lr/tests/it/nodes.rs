@@ -1,4 +1,4 @@
-//! Several node processes: what they report together, and what they refuse.
+//! Several node processes: their common report, and what they refuse.
 
 use crate::train::{LR, QUALITY};
 use intendant_apptest::{finish, ranks, schema, start};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Child;
 
-/// Each of the techniques that users choose from, with a hot key.
+/// Each of the user-facing techniques, with a hot key.
 #[test]
 fn quality_is_that_of_one_process() {
     let flags = ["--data", "builtin:sparse:5000x500x10", "--epochs", "10", "--intercept"];
@@ -54,7 +54,7 @@ fn nodes_with_different_data_refuse_each_other() {
 }
 
 /// Virtual time, real arithmetic. Epochs are shorter than the time between two synchronisations of replicas,
-/// so that steps of all nodes add up: they must be small.
+/// so that the steps of all nodes add up: they must be small.
 #[test]
 fn a_simulated_cluster_learns() {
     let task = ["--data", "builtin:sparse:3000x300x10", "--lr", "0.02", "--epochs", "5"];
@@ -74,7 +74,7 @@ fn a_simulated_cluster_learns() {
             loss(&single)
         );
     }
-    // Predictions and exports are those of the simulated model.
+    // Predictions and exports come from the simulated model.
     let folder = tempfile::tempdir().unwrap();
     let (model, predicted) = (folder.path().join("model"), folder.path().join("p"));
     run(&["--export", model.to_str().unwrap(), "--predict", predicted.to_str().unwrap()]);

@@ -1,4 +1,4 @@
-//! Exported models: what is in them, and that they predict.
+//! Exported models: their content and their predictions.
 
 use crate::train::LR;
 use lr::data::slot;
@@ -51,7 +51,7 @@ impl Folder {
     }
 }
 
-/// Rows whose label is whether feature 1 is there, mostly.
+/// Rows whose label is mostly the presence of feature 1.
 fn libsvm(rows: u32) -> String {
     let row = |i: u32| {
         let label = if i.is_multiple_of(2) ^ i.is_multiple_of(11) { 1 } else { -1 };
@@ -104,7 +104,7 @@ fn an_export_has_all_weights_and_predicts_as_the_run_did() {
         }
         assert!(weights.iter().zip(listed).all(|(a, b)| (a - b).abs() < 1e-6), "{weights:?} and {listed:?}");
 
-        // By hand, from the exported weights.
+        // Computed by hand, from the exported weights.
         let probabilities = numbers(&folder.path("p"));
         assert_eq!(probabilities.len(), 50);
         for (line, probability) in libsvm(50).lines().zip(&probabilities) {
@@ -115,7 +115,8 @@ fn an_export_has_all_weights_and_predicts_as_the_run_did() {
             let score = constant + terms.sum::<f64>();
             assert!((1.0 / (1.0 + (-score).exp()) - probability).abs() < 1e-5, "{line}");
         }
-        // From the exported model, without training data, also with more nodes and another optimiser.
+        // Predictions from the exported model, without training data, also with more nodes and another
+        // optimiser.
         for more in [
             &["--technique", "single"][..],
             &["--optimizer", "adagrad"],
@@ -129,7 +130,7 @@ fn an_export_has_all_weights_and_predicts_as_the_run_did() {
                 assert!((a - b).abs() < 1e-5, "{more:?}: {a} and {b}");
             }
         }
-        // A model goes on with other rows.
+        // A model continues to train on other rows.
         let flags = ["--model", &model, "--data", &test, "--epochs", "2", "--float", float];
         run(&[&common[..], &flags].concat());
     }
@@ -146,7 +147,7 @@ fn a_checkpoint_predicts_as_the_run_did() {
     assert_eq!(numbers(&folder.path("p")), numbers(&folder.path("q")));
 }
 
-/// Data of a table is read as the model's run read it.
+/// A model from a table reads data in the same way as its training run.
 #[test]
 fn a_table_s_model_knows_how_to_read_tables() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Proximal steps on blocks of features, whose owners apply a rule: on processes and in simulation.
+//! Proximal steps on blocks of features; the owners of keys apply a rule. On processes and in simulation.
 
 use crate::train::{LR, QUALITY};
 use intendant_apptest::schema;
@@ -18,7 +18,7 @@ fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number {path}"))
 }
 
-/// Without staleness, a step is that of all rows, and a worker computes any part of it.
+/// Without staleness, a step covers all rows, however they are divided among workers.
 #[test]
 fn steps_do_not_depend_on_the_number_of_workers() {
     let of = |more: &[&str]| {
@@ -48,7 +48,7 @@ fn steps_do_not_depend_on_the_number_of_workers() {
     }
 }
 
-/// FTRL and proximal steps minimise the same objective, with each technique that follows rules.
+/// FTRL and proximal steps minimise the same objective, with each technique that supports rules.
 #[test]
 fn techniques_lead_to_the_optimum_of_ftrl() {
     let ftrl = LR.report(&["--data", TASK[1], "--technique", "classic", "--epochs", "200"]);
@@ -59,7 +59,7 @@ fn techniques_lead_to_the_optimum_of_ftrl() {
     }
 }
 
-/// Filters and packed messages in a simulated cluster, whose counts are the same each time.
+/// Filters and packed messages in a simulated cluster, whose counts are the same in every run.
 #[test]
 fn the_kkt_filter_and_packed_messages_save_traffic() {
     let of = |more: &[&str]| {
@@ -73,7 +73,7 @@ fn the_kkt_filter_and_packed_messages_save_traffic() {
     assert!(pushes(&filtered) < 0.8 * pushes(&plain), "{} of {}", pushes(&filtered), pushes(&plain));
     assert_eq!(number(&filtered, "/access/pull_keys"), number(&plain, "/access/pull_keys"));
     assert!((objective(&filtered) / objective(&plain) - 1.0).abs() < 1e-3);
-    // Packing changes no value, but the time of messages, and with it the order of sums.
+    // Packing changes no value, but it changes the times of messages, and with them the order of sums.
     assert!((objective(&packed) / objective(&plain) - 1.0).abs() < 1e-9);
     assert_eq!(pushes(&packed), pushes(&plain));
     let bytes = |report: &Value| number(report, "/network/bytes");
@@ -84,7 +84,7 @@ fn the_kkt_filter_and_packed_messages_save_traffic() {
     assert!(number(&plain, "/network/unpacked_bytes") >= bytes(&plain));
 }
 
-/// Checkpoints are made between epochs, and state comes back: a run that goes on is where it would have been.
+/// Checkpoints are made between epochs, and restore the state: a run continues as if it had not stopped.
 #[test]
 fn a_run_goes_on_from_a_checkpoint_and_from_an_export() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn a_run_goes_on_from_a_checkpoint_and_from_an_export() {
     assert!((objective(&tested) / objective(&whole) - 1.0).abs() < 1e-6);
 }
 
-/// A clock of several batches delays what is read by as many.
+/// A clock of several batches delays reads by as many batches.
 #[test]
 fn clocks_may_have_several_batches() {
     let of = |more: &[&str]| {
@@ -112,7 +112,7 @@ fn clocks_may_have_several_batches() {
     assert!((four / one - 1.0).abs() < 0.01, "{four}, not {one}");
 }
 
-/// Workers in step wait for the slowest one of each step.
+/// Workers in step wait for the slowest worker of each step.
 #[test]
 fn workers_wait_where_batches_are_uneven_and_less_with_staleness() {
     let of = |uneven: &str, staleness: &str| {
@@ -129,7 +129,7 @@ fn workers_wait_where_batches_are_uneven_and_less_with_staleness() {
     assert_eq!(of("4", "0"), (uneven, slow), "the same seed");
 }
 
-/// Parts of a snapshot may have no key: where keys are at home by range, a range is at one node.
+/// Parts of a snapshot may have no key: if homes are ranges of keys, a range is at one node.
 #[test]
 fn evaluations_need_not_read_from_every_node() {
     for flags in [&["--technique", "classic"][..], &["--technique", "lapse", "--optimizer", "ftrl"]] {
@@ -201,7 +201,7 @@ fn what_proximal_steps_do_not_have_is_refused() {
     }
 }
 
-/// The significantly modified filter sends less. The model comes to the same, if not as fast.
+/// The significantly modified filter sends less. The model converges to the same objective, if more slowly.
 #[test]
 fn updates_that_are_not_significant_stay_behind() {
     let of = |more: &[&str]| {

@@ -1,11 +1,11 @@
-//! Real data that is not part of the project: in a folder that the environment names. The numbers to compare
-//! with are those of liblinear.
+//! Real data that is not part of the project. An environment variable names its folder. The reference numbers
+//! come from liblinear.
 
 use crate::train::LR;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// Training and test file of a data set, if they are there.
+/// The training and the test file of a data set, if they exist.
 fn files(name: &str) -> Option<[String; 2]> {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
     let file = |split: &str| {
@@ -36,7 +36,7 @@ fn a9a_reaches_the_optimum() {
                 let (objective, auc) = (tested(&report, "objective"), tested(&report, "auc"));
                 eprintln!("C = {c}, {technique}, {nodes}: {}", report["test"]);
                 assert!(objective <= 1.001 * optimum, "C = {c}, {technique}, {nodes} nodes: {objective}");
-                // Lower than the optimum it cannot be.
+                // No objective is lower than the optimum.
                 assert!(objective >= 0.9999 * optimum, "C = {c}, {technique}, {nodes} nodes: {objective}");
                 assert!((auc - 0.902).abs() < 0.001, "C = {c}, {technique}, {nodes} nodes: {auc}");
             }

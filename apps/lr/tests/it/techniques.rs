@@ -1,8 +1,8 @@
-//! Every technique on one, two and four node processes; see [`Matrix`]. Four of those that act on intents run
-//! nightly only: the other applications run them at each push.
+//! Every technique on one, two and four node processes; see [`Matrix`]. Four of the techniques that act on
+//! intents run nightly only: the other applications run them at each push.
 //!
-//! What four nodes learned, as a share of what one process learns, in ten runs of each case on an overloaded
-//! machine with two cores (`measure`):
+//! The progress of four nodes as a share of the progress of one process, in ten runs of each case on an
+//! overloaded machine with two cores (`measure`):
 //!
 //! | case | least | most | may be lost |
 //! | --- | --- | --- | --- |
@@ -23,17 +23,17 @@
 //! | home-decides, on many rows | .913 | .940 | [`STALENESS`] |
 //! | naive-intents, on many rows | .861 | .916 | [`STALENESS`] |
 //!
-//! Simulated, the controls lose all that there is to learn: where steps of plain gradient descent add up
-//! unseen, they are too long. FTRL, whose updates also make later steps shorter, learns .86 to .89 of what
-//! one process does with the same controls.
+//! In simulations, the controls lose all possible progress: where nodes do not see each other's steps of
+//! plain gradient descent, these add up to steps that are too long. FTRL, whose updates also shorten later
+//! steps, reaches .86 to .89 of the progress of one process with the same controls.
 
 use crate::train::{LR, QUALITY};
 use intendant_apptest::{Matrix, Setting, case};
 
 /// Ten times the largest loss or gain that was measured.
 const NOISE: f64 = 0.03;
-/// The same where copies may be old, as far as time tells how old: a node that the machine does not let run
-/// holds up the others.
+/// The same where copies may be old and only time bounds their age: a node that the machine does not schedule
+/// delays the others.
 const STALENESS: f64 = 0.35;
 
 /// Plain gradient descent, which suffers most from old copies. The intercept is a hot key.
@@ -59,8 +59,8 @@ const SETTING: Setting = Setting {
 
 static MATRIX: Matrix = Matrix::new(SETTING);
 
-/// FTRL, in an epoch of many small steps: techniques that act on intents synchronise replicas every 40 ms at
-/// most by default, which is a large part of the epochs of the other setting.
+/// FTRL, in an epoch of many small steps. By default, techniques that act on intents synchronise replicas
+/// every 40 ms at most, which is a large part of an epoch in the other setting.
 static LONG: Matrix = Matrix::new(Setting {
     task: &["--data", "builtin:sparse:200000x2000x20", "--lr", "0.005", "--intercept", "--batch", "50"],
     epochs: "1",

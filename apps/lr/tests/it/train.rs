@@ -1,4 +1,4 @@
-//! The program as a user runs it.
+//! The program, as users run it.
 
 use intendant_apptest::{App, schema};
 use lr::data::Generator;
@@ -142,7 +142,7 @@ fn one_worker_gives_the_same_model_every_time() {
     assert_eq!(run("single"), run("adaptive"));
 }
 
-/// A hot key, that of the intercept, is in each batch.
+/// Each batch has a hot key, that of the intercept.
 #[test]
 fn a_batch_is_a_pull_and_a_push_of_its_features() {
     let flags = ["--technique", "classic", "--epochs", "2", "--batch", "1000", "--intercept"];
@@ -151,7 +151,7 @@ fn a_batch_is_a_pull_and_a_push_of_its_features() {
     assert_eq!(access("pull_keys"), access("push_keys"));
     assert_eq!(report["model"]["keys"], 301);
     assert_eq!(report["model"]["values"], 3 * 301);
-    // Two epochs of three batches, which have nearly all of 300 features and the intercept.
+    // Two epochs of three batches. Each batch has nearly all of the 300 features, and the intercept.
     assert!((1500..=1806).contains(&access("pull_keys")), "{}", access("pull_keys"));
 }
 

@@ -1,4 +1,4 @@
-//! How divisions deal out, sort and shuffle things, and what they use the seed for.
+//! How divisions deal out, sort and shuffle things, and for what they use the seed.
 
 use intendant_core::random::{mix, stream};
 use std::cmp::Reverse;
@@ -11,8 +11,8 @@ pub(super) const SUBEPOCHS: u64 = 3;
 pub(super) const VISITS: u64 = 4;
 pub(super) const ENTRIES: u64 = 5;
 
-/// Distributes items of these weights evenly over `parts` parts: the heaviest first, each to the lightest
-/// part. The order among equals is a function of the seed.
+/// Distributes items of these weights evenly over `parts` parts: in descending order of weight, each item
+/// goes to the lightest part. The seed determines the order of items of equal weight.
 pub(super) fn deal(weights: &[u32], parts: u32, seed: u64) -> Vec<u32> {
     let mut things: Vec<u32> = (0..weights.len() as u32).collect();
     things
@@ -28,7 +28,7 @@ pub(super) fn deal(weights: &[u32], parts: u32, seed: u64) -> Vec<u32> {
     dealt
 }
 
-/// Sorts entries by a number below `buckets`, keeping the order among equals.
+/// Sorts entries by a number below `buckets`. Entries with the same number keep their order.
 pub(super) fn sort_by(entries: &[u32], buckets: usize, bucket: impl Fn(u32) -> u32) -> Vec<u32> {
     let mut places = vec![0u32; buckets + 1];
     for entry in entries {
@@ -46,10 +46,10 @@ pub(super) fn sort_by(entries: &[u32], buckets: usize, bucket: impl Fn(u32) -> u
     sorted
 }
 
-/// The order of things that belongs to a seed.
+/// Puts things into the order that belongs to a seed.
 pub(super) fn shuffle<T>(things: &mut [T], seed: u64) {
     for last in (1..things.len()).rev() {
-        // The high half of the product is below the number of those left.
+        // The high half of the product is below the number of things that are left.
         let random = mix(seed ^ last as u64);
         let other = (u128::from(random) * (last as u128 + 1)) >> 64;
         things.swap(last, other as usize);

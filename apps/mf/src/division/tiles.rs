@@ -1,18 +1,18 @@
 //! Tile by tile: columns are visited once per tile of rows, if the rows of a node do not fit into the cache
 //! of a core.
 //!
-//! The rows of a node are cut into tiles that fit. A worker goes through the tiles in a random order, and in
-//! each tile through the entries column by column. So a row comes from memory once per visit of its tile, not
-//! once per entry.
+//! The rows of a node are divided into tiles that fit. A worker goes through the tiles in a random order, and
+//! in each tile through the entries column by column. So a row is loaded from memory once per visit of its
+//! tile, not once per entry.
 //!
-//! On several nodes, columns are cut into blocks, and a node goes through all of its tiles with one block
-//! before it goes on to the next. Nodes take the blocks in the same random order, a circle into which they
-//! enter at even distances. So a node has the columns of a block for itself for a while, as long as nodes are
+//! On several nodes, columns are divided into blocks, and a node goes through all of its tiles with one block
+//! before it starts the next. Nodes take the blocks in the same random order, as a circle, which they enter
+//! at equal distances. So a node has the columns of a block for itself for a while, as long as nodes are
 //! about equally fast, and a column goes from node to node once per epoch and node, however many tiles there
-//! are. Smaller blocks mix what nodes learn earlier, and load each tile more often.
+//! are. With smaller blocks, nodes combine what they learn earlier, and load each tile more often.
 //!
 //! In the first epoch of several nodes, columns are visited once, in a random order of each worker. Nodes
-//! that begin with different blocks learn factors of their own, which do not fit together when they meet in a
+//! that begin with different blocks learn factors of their own, which do not match when they meet in a
 //! column: on two nodes, the test error after one epoch was .81 instead of .78, and after five .006 larger.
 //! From the second epoch on, there is no such difference.
 //!
@@ -20,12 +20,12 @@
 //! wait for each other's cache lines, but each would learn factors of its own for a while: with two workers,
 //! the test error after one epoch was .642 instead of .598, and that after six .006 larger.
 //!
-//! The columns of a tile are stored in a random order. An epoch takes them in this order, from a random place
-//! on, so that the loader reads entries one after the other. The entries of a column are taken in steps of a
-//! random length, for less than a shuffle costs.
+//! The columns of a tile are stored in a random order. An epoch visits them in this order, from a random
+//! place on, so that the loader reads entries one after the other. The entries of a column are taken in steps
+//! of a random length, which costs less than a shuffle.
 //!
-//! A process sorts and keeps the entries of the nodes whose batches it is asked for: its own. Of the others,
-//! it counts them.
+//! A process sorts and keeps only the entries of the nodes whose batches it is asked for, that is, its own.
+//! It counts the entries of other nodes.
 
 use super::arrange::{COLUMNS, ENTRIES, ROWS, SUBEPOCHS, VISITS, deal, shuffle, sort_by};
 use crate::data::{Dataset, Entry};
@@ -35,22 +35,23 @@ use intendant_task::BatchAt;
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock};
 
-/// Bytes of a tile's rows: a part of the second cache of a core, which columns and entries pass through.
+/// Bytes of a tile's rows: a part of the second cache of a core, through which columns and entries pass as
+/// well.
 const TILE_BYTES: usize = 1 << 19;
 
-/// Entries of a column in a tile, on average, at least. Each visit of a column copies it twice.
+/// Minimum number of entries of a column in a tile, on average. Each visit of a column copies it twice.
 const RUN_ENTRIES_MIN: usize = 8;
 
-/// Blocks of columns for each of several nodes: so many that nodes are seldom at the same one although one is
-/// faster than another for a while. Each further block loads all tiles of a node once more per epoch: with 8
-/// instead of 4, the arithmetic of two nodes has 1.3 times as many misses of a cache of 1 MiB. With 2, 8
-/// nodes on two cores have a greater loss (`docs/performance.md`).
+/// Blocks of columns for each of several nodes: enough that two nodes seldom use the same block, although one
+/// may be faster than another for a while. Each further block loads all tiles of a node once more per epoch:
+/// with 8 instead of 4, the arithmetic of two nodes has 1.3 times as many misses of a cache of 1 MiB. With 2,
+/// 8 nodes on two cores have a greater loss (`docs/performance.md`).
 const BLOCKS_PER_NODE: u32 = 4;
 
-/// Columns of a block on average, at least.
+/// Minimum number of columns of a block, on average.
 const BLOCK_COLUMNS_MIN: usize = 16;
 
-/// Into how many tiles the rows of each node are cut, if a row takes `row_bytes`.
+/// The number of tiles into which the rows of each node are divided, if a row takes `row_bytes`.
 pub(crate) fn count(data: &Dataset, row_bytes: usize, nodes: u32) -> u32 {
     let nodes = nodes as usize;
     let rows = data.rows().len().div_ceil(nodes).saturating_mul(row_bytes).div_ceil(TILE_BYTES);
@@ -58,7 +59,7 @@ pub(crate) fn count(data: &Dataset, row_bytes: usize, nodes: u32) -> u32 {
     rows.min(runs).clamp(1, u32::MAX as usize) as u32
 }
 
-/// Into how many blocks the columns are cut.
+/// The number of blocks into which the columns are divided.
 fn blocks(data: &Dataset, nodes: u32) -> u32 {
     let most = (data.columns().len() / BLOCK_COLUMNS_MIN).clamp(1, u32::MAX as usize) as u32;
     if nodes == 1 { 1 } else { (nodes * BLOCKS_PER_NODE).min(most) }
@@ -72,27 +73,27 @@ pub(crate) struct Tiles {
     workers_per_node: u32,
     tiles: u32,
     blocks: u32,
-    /// Of each row: its node and tile, as `node * tiles + tile`.
+    /// For each row, its node and tile, as `node * tiles + tile`.
     row_place: Vec<u32>,
-    /// Of each column: its block and its worker within each node, as `block * workers_per_node + worker`.
+    /// For each column, its block and its worker within each node, as `block * workers_per_node + worker`.
     column_place: Vec<u32>,
-    /// By worker and cell: its entries.
+    /// For each worker and cell, the number of its entries.
     sizes: Vec<u32>,
-    /// By node.
+    /// The sorted entries of each node.
     shares: Vec<OnceLock<Share>>,
-    /// What each worker visits. A worker's loader asks for one batch after the other, in order.
+    /// The visits of each worker. A worker's loader asks for one batch after the other, in order.
     visits: Vec<Mutex<Visit>>,
 }
 
 /// The entries of a node, by worker, cell and column. A cell is a tile in a block, `block * tiles + tile`.
-/// Each has its columns in an order of its own.
+/// The columns of each cell are in an order of their own.
 #[derive(Debug, Default)]
 struct Share {
     rows: Vec<u32>,
     values: Vec<f64>,
-    /// The entries of a column in a cell, in the same order.
+    /// The runs: for each column in a cell, the place of its entries; in the same order.
     runs: Vec<Run>,
-    /// By worker and cell: the first of its runs; then the number of runs.
+    /// For each worker and cell, the first of its runs; at the end, the number of runs.
     starts: Vec<u32>,
 }
 
@@ -100,26 +101,26 @@ struct Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     column: u32,
-    /// Where its entries start among all entries of the node.
+    /// The place of its first entry among all entries of the node.
     start: u32,
     len: u32,
 }
 
-/// Where a worker is.
+/// The position of a worker.
 #[derive(Debug, Default)]
 struct Visit {
-    /// Epoch and size of batches that `cells` and `ends` are for.
+    /// The epoch and the batch size to which `cells` and `ends` belong.
     of: Option<(u32, usize)>,
-    /// The cells in the order of their visits, and the batches up to the end of each.
+    /// The cells in the order of their visits, and the cumulative number of batches at the end of each.
     cells: Vec<u32>,
     ends: Vec<u64>,
-    /// The place in `cells` of the current one.
+    /// The place of the current cell in `cells`.
     place: usize,
-    /// The next batch, and the run with which it begins, unless it is the first of a cell.
+    /// The next batch, and the run with which it begins, unless the batch is the first of a cell.
     next: u64,
     run: usize,
-    /// In an epoch without cells: the worker's runs in the order of their visits, and the entries up to the
-    /// end of each.
+    /// In an epoch without cells: the worker's runs in the order of their visits, and the cumulative number
+    /// of entries at the end of each.
     runs: Vec<(u32, usize)>,
 }
 
@@ -159,7 +160,7 @@ impl Tiles {
         self.workers_per_node as usize * self.cells()
     }
 
-    /// The node of an entry, and the cell there, counted over the node's workers.
+    /// The node of an entry, and its cell among those of all workers of the node.
     pub(super) fn place(&self, entry: &Entry) -> (u32, usize) {
         let (row, column) = (self.row_place[entry.row as usize], self.column_place[entry.column as usize]);
         let (block, worker) = (column / self.workers_per_node, column % self.workers_per_node);
@@ -172,7 +173,7 @@ impl Tiles {
         self.row_place.iter().map(|place| place / self.tiles)
     }
 
-    /// Nodes of which the entries are kept sorted, and how many they are.
+    /// The nodes whose entries are kept sorted, with the number of these entries.
     #[cfg(test)]
     pub(super) fn sorted(&self) -> Vec<(usize, usize)> {
         let shares = self.shares.iter().map(OnceLock::get).enumerate();
@@ -229,14 +230,14 @@ impl Tiles {
         (0..self.cells()).map(|cell| self.size(worker, cell).div_ceil(batch) as u64).sum()
     }
 
-    /// For each column of each cell, as epochs by cells visit them: the column, the node, its entries in the
-    /// cell, and those of its worker in the cell.
+    /// Calls `each` for each column of each cell, as epochs with cells visit them: with the column, the node,
+    /// the number of its entries in the cell, and the number of entries of its worker in the cell.
     pub(crate) fn visit_sizes(&self, data: &Dataset, mut each: impl FnMut(u32, u32, usize, usize)) {
         for node in 0..self.nodes {
             let sorted;
             let share = match self.shares[node as usize].get() {
                 Some(share) => share,
-                // It is kept only if it is trained.
+                // The sorted entries are kept only at a node that trains them.
                 None => {
                     sorted = self.share(data, node);
                     &sorted
@@ -282,7 +283,7 @@ impl Tiles {
         let runs = share.runs((worker % self.workers_per_node) as usize * self.cells() + cell);
         let start = (at.index - begin(visit.place)) as usize * batch;
         let end = (start + batch).min(all);
-        // Where the batch begins, if the visit of the cell begins at a random place.
+        // The place where the batch begins, as the visit of the cell begins at a random place.
         let mut place = (below(seed, all) + start) % all;
         let mut left = end - start;
         let place_of = |run: &Run| (run.start - runs[0].start) as usize;
@@ -311,7 +312,7 @@ impl Tiles {
         (visit.next, visit.run) = (at.index + 1, run);
     }
 
-    /// As [`Tiles::choose`], with columns that are visited once.
+    /// Like [`Tiles::choose`], with columns that are visited once.
     fn choose_by_column(
         &self,
         share: &Share,
@@ -387,7 +388,7 @@ impl Share {
     }
 }
 
-/// The entries of the runs of a worker in a cell.
+/// The number of entries in these runs of a worker in a cell.
 fn entries(runs: &[Run]) -> usize {
     match (runs.first(), runs.last()) {
         (Some(first), Some(last)) => (last.start + last.len - first.start) as usize,
@@ -395,12 +396,12 @@ fn entries(runs: &[Run]) -> usize {
     }
 }
 
-/// A number below `len` that belongs to a random word.
+/// A number below `len`, determined by a random word.
 fn below(random: u64, len: usize) -> usize {
     ((u128::from(random) * len as u128) >> 64) as usize
 }
 
-/// An order of the numbers below `len`: each is the one before and `step`, modulo `len`.
+/// An order of the numbers below `len`: each number is its predecessor plus `step`, modulo `len`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     first: u64,
@@ -409,7 +410,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// The order that belongs to a random word.
+    /// The order that a random word determines.
     pub(super) fn new(len: u32, mut random: u64) -> Self {
         let first = below(random, len as usize) as u64;
         loop {

@@ -1,4 +1,4 @@
-//! Files as they are, and as they should not be.
+//! Valid files, and invalid ones.
 
 use intendant_task::Split;
 use mf::data::{Dataset, Entry, Ids};
@@ -39,7 +39,7 @@ fn all_separators_and_headers_give_the_same_table() {
             let quoted = |field: &str| format!("{quote}{field}{quote}");
             let line = |line: &str| line.split(',').map(quoted).collect::<Vec<_>>().join(separator);
             let text = text.lines().map(line).collect::<Vec<_>>().join("\n");
-            // A byte order mark stands before everything.
+            // A byte order mark comes first.
             let text = if header.starts_with('\u{feff}') {
                 format!("\u{feff}{}", text.replace('\u{feff}', ""))
             } else {
@@ -183,7 +183,7 @@ fn a_test_file_uses_the_numbers_of_the_training_file() {
     assert!(refused(&market("2 2 1\n1 1 1\n"), "0 1 5\n").contains("is not a MatrixMarket file, other than"));
 }
 
-/// Real data sets that are not part of the project: in a folder that the environment names.
+/// Real data sets that are not part of the project. An environment variable names their folder.
 fn shared(name: &str) -> Option<PathBuf> {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
     let file = root.map(|root| root.join("mf").join(name)).filter(|file| file.is_file());

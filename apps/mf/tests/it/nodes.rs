@@ -1,4 +1,4 @@
-//! Several node processes: what they report together, what moves between them, and what they refuse.
+//! Several node processes: their common report, the keys that move between them, and what they refuse.
 
 use intendant_apptest::{App, finish, ranks, schema, start};
 use serde_json::Value;
@@ -35,8 +35,8 @@ fn run(technique: &str, nodes: &str, algorithm: &str, more: &[&str]) -> Value {
     report
 }
 
-/// Replicas that are kept in step with rounded elements learn the same. (Epochs are so short that most is
-/// sent at rest, exactly.)
+/// Training with replicas that exchange rounded elements reaches the same quality. (Epochs are so short that
+/// most updates are sent at rest, exactly.)
 #[test]
 fn rounded_deltas_teach_the_same() {
     let run = |delta_type: &str| run("adaptive", "2", "tiles", &["--rank", "64", "--delta-type", delta_type]);
@@ -62,7 +62,7 @@ fn blocks_move_between_subepochs_and_nothing_is_remote_within_them() {
     }
 }
 
-/// [thesis §5.4.6]: in an epoch, each column moves once to each node.
+/// [thesis §5.4.6]: in an epoch, each column moves at most once to each node.
 #[test]
 fn a_column_moves_to_a_node_at_most_once_per_epoch() {
     for (nodes, batch) in [("2", "64"), ("3", "5")] {
@@ -70,7 +70,7 @@ fn a_column_moves_to_a_node_at_most_once_per_epoch() {
         let relocations = report["management"]["relocations"].as_u64().unwrap();
         let nodes: u64 = nodes.parse().unwrap();
         assert!((1..=COLUMNS * EPOCHS * nodes).contains(&relocations), "{relocations} relocations");
-        // Rows are where they are used.
+        // Rows are at the nodes that use them.
         assert!(access(&report, "remote") < access(&report, "local"), "{}", report["access"]);
     }
 }

@@ -1,11 +1,11 @@
-//! Synchronous SGD, written down: what `--technique full-replication --sync-batches 1` has to come to, to the
-//! last bit.
+//! Synchronous SGD, written down: the result of `--technique full-replication --sync-batches 1` must equal
+//! it, to the last bit.
 //!
-//! Every node computes a batch on the same values; what they add is summed, the sum is added, and all have
-//! the same values again. Nodes without a batch add nothing. Each node has one worker: several would see what
-//! one of them has added in the same step. Floating-point sums depend on the order, so it is part of the
-//! statement: the nodes beyond a power of two add to one of the others each, then neighbours, then
-//! neighbouring pairs, and so on.
+//! Every node computes a batch on the same values. The updates of all nodes are summed, the sum is added, and
+//! all nodes have the same values again. Nodes without a batch add nothing. Each node has one worker: with
+//! several, a worker would see what another one has added in the same step. Floating-point sums depend on the
+//! order, so the order is part of the specification: each node beyond a power of two adds its update to that
+//! of one other node, then neighbours are added, then neighbouring pairs, and so on.
 
 use intendant_apptest::App;
 use intendant_core::Key;
@@ -41,7 +41,7 @@ fn task() -> Arc<Mf<f32>> {
     Arc::new(Mf::new(Arc::new(data), config).unwrap())
 }
 
-/// The same from the command line.
+/// The same settings as command-line flags.
 const FLAGS: [&str; 12] = [
     "--data",
     "builtin:zipf:300x60x4000",
@@ -112,7 +112,7 @@ impl Reference {
         Self { len, nodes: (0..nodes).map(node).collect(), base, task: Arc::clone(&task) }
     }
 
-    /// Goes on with a node until it has to meet the others.
+    /// Runs a node until it has to meet the others.
     fn go_on(node: &mut Node, len: usize) -> Op {
         loop {
             let event = std::mem::replace(&mut node.event, Event::Done);
@@ -146,7 +146,7 @@ impl Reference {
         }
     }
 
-    /// What a node added to a key since all agreed, if anything.
+    /// What a node has added to a key since all nodes had equal values, if anything.
     fn added(&self, node: usize, key: usize) -> Option<Vec<f32>> {
         let range = key * self.len..(key + 1) * self.len;
         let (copy, base) = (&self.nodes[node].copy[range.clone()], &self.base[range]);
@@ -208,7 +208,7 @@ impl Reference {
     }
 }
 
-/// A number as it comes out of a report: reading one may be off by the last bit.
+/// A number as it is read from a report: reading may change the last bit.
 fn read_back(number: f64) -> f64 {
     serde_json::from_str(&serde_json::to_string(&number).unwrap()).unwrap()
 }
@@ -234,7 +234,7 @@ fn synchronous_training_is_what_is_written_here() {
         let expected = Reference::new(nodes as u32).run();
         assert_eq!(run(nodes, &["--sync-batches", "1"]), expected, "{nodes} nodes");
         assert_eq!(run(nodes, &["--sync-batches", "1", "--simulate"]), expected, "{nodes} simulated nodes");
-        // Not because it would be so with anything.
+        // Other settings give other results.
         assert_ne!(run(nodes, &["--sync-batches", "5", "--simulate"]), expected, "{nodes} nodes, less often");
     }
 }

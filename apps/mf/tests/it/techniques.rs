@@ -1,8 +1,8 @@
-//! Every technique on one, two and four node processes; see [`Matrix`]. Four of those that act on intents run
-//! nightly only: the other applications run them at each push.
+//! Every technique on one, two and four node processes; see [`Matrix`]. Four of the techniques that act on
+//! intents run nightly only: the other applications run them at each push.
 //!
-//! What four nodes learned, as a share of what one process learns, in ten runs of each case on an overloaded
-//! machine with two cores (`measure`):
+//! The progress of four nodes as a share of the progress of one process, in ten runs of each case on an
+//! overloaded machine with two cores (`measure`):
 //!
 //! | case | least | most | may be lost |
 //! | --- | --- | --- | --- |
@@ -22,42 +22,42 @@
 //! | immediate-action, on the long matrix | .934 | .946 | [`STALENESS`] |
 //! | replicate-everywhere, on the long matrix | .819 | .869 | [`STALENESS`] |
 //!
-//! Simulated, the controls learn .11, .12 and .12.
+//! In simulations, the controls learn .11, .12 and .12.
 
 use intendant_apptest::{App, Matrix, Setting, case};
 
 /// More than twice the largest loss or gain that was measured.
 const NOISE: f64 = 0.08;
-/// The same where copies may be old, as far as time tells how old: a node that the machine does not let run
-/// holds up the others.
+/// The same where copies may be old and only time bounds their age: a node that the machine does not schedule
+/// delays the others.
 const STALENESS: f64 = 0.35;
 
-/// A skewed matrix, in steps so long that much is learnt in one epoch: a second.
+/// A skewed matrix and such large steps that one epoch teaches much. A run takes a second.
 const SETTING: Setting = Setting {
     app: App::new(env!("CARGO_BIN_EXE_intendant-mf")),
     task: &["--data", "builtin:zipf:2000x500x150000", "--lr", "0.2"],
     epochs: "1",
     quality: &["rmse", "mae"],
     measure: |test| -test["rmse"].as_f64().unwrap(),
-    // How often a key is pulled depends on which entries meet in a batch.
+    // How often a key is pulled depends on which entries are in the same batch.
     same: &[],
     noise: NOISE,
 };
 
 static MATRIX: Matrix = Matrix::new(SETTING);
-/// No column of the other has 100 times as many entries as the mean column: there are not as many rows.
+/// In the other matrix, no column has 100 times as many entries as the mean column: it has too few rows.
 static SQUARE: Matrix =
     Matrix::new(Setting { task: &["--data", "builtin:zipf:5000x5000x150000", "--lr", "0.2"], ..SETTING });
 
-/// Techniques that act on intents synchronise replicas every 40 ms at most by default, which is longer than
-/// epochs of the other matrices take: so many entries, of which each teaches so little, that single takes
-/// half a second where nothing else runs.
+/// By default, techniques that act on intents synchronise replicas every 40 ms at most. Epochs of the other
+/// matrices are shorter than that. This matrix has so many entries, each of which teaches so little, that
+/// `single` takes half a second on an idle machine.
 static LONG: Matrix =
     Matrix::new(Setting { task: &["--data", "builtin:zipf:5000x5000x4500000", "--lr", "0.017"], ..SETTING });
 
 intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: NOISE);
 
-/// By default, columns are replicated that have more than 100 times as many entries as the mean column.
+/// By default, the technique replicates columns with more than 100 times as many entries as the mean column.
 #[test]
 fn nups_by_default() {
     SQUARE.check(&case::NUPS_DEFAULT, STALENESS);
@@ -91,8 +91,8 @@ fn synchronous_full_replication() {
 #[test]
 fn copies_that_are_never_in_step_are_noticed() {
     MATRIX.check_controls(STALENESS);
-    // Clocked replicas are set up when they are first used, which in a long epoch brings much of what others
-    // have learnt; what acts on intents is not clocked.
+    // Clocked replicas are set up at their first use; in a long epoch, this transfers much of what other
+    // nodes have learnt. Techniques that act on intents are not clocked.
     LONG.check_control(&case::NEVER[0], STALENESS);
 }
 

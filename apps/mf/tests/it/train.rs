@@ -1,4 +1,4 @@
-//! The program as a user runs it.
+//! The program, as users run it.
 
 use intendant_apptest::App;
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn rmse(report: &Value) -> f64 {
 
 const SMALL: [&str; 2] = ["--data", "builtin:zipf:600x100x12000"];
 
-/// Predicting the mean is off by 1.12, knowing the truth by .5.
+/// The error of predicting the mean is 1.12; that of the true factors is .5.
 #[test]
 fn the_built_in_matrix_is_learned() {
     for flags in [
@@ -36,7 +36,7 @@ fn the_built_in_matrix_is_learned() {
     }
 }
 
-/// Epochs are judged by entries that are neither trained nor tested.
+/// Epochs are evaluated on entries that are neither trained nor tested.
 #[test]
 fn validation_entries_are_held_out() {
     let flags = [&SMALL[..], &["--technique", "single", "--epochs", "4"]].concat();
@@ -52,7 +52,7 @@ fn validation_entries_are_held_out() {
     assert_ne!(held_out["epochs"][3]["quality"], held_out["test"]);
     assert_eq!(held_out["config"]["valid"], "0.2");
     assert_eq!(without["config"].get("valid"), None);
-    // The same from a file: what is trained and tested stays the same.
+    // The same from a file: the training and test entries stay the same.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("valid.tsv");
     fs::write(&file, "0\t0\t9.5\n1\t1\t9.5\n").unwrap();
@@ -144,8 +144,7 @@ fn one_worker_gives_the_same_model_every_time() {
     assert_eq!(run("single"), run("classic"), "with one worker, the server is exactly a shared array");
 }
 
-/// Workers that share nothing within a subepoch cannot disturb each other: how they are timed makes no
-/// difference.
+/// Workers that share nothing within a subepoch cannot disturb each other, so their timing does not matter.
 #[test]
 fn blocked_training_is_the_same_for_any_number_of_threads_and_nodes() {
     let run = |flags: &[&str]| {
@@ -162,7 +161,7 @@ fn blocked_training_is_the_same_for_any_number_of_threads_and_nodes() {
         &["--technique", "classic", "--nodes", "4", "--synchronous"],
     ] {
         let (others, other) = run(flags);
-        // Sums of losses are added in another order, and differences of values are rounded.
+        // Sums of losses are added in a different order, and differences of values are rounded.
         let close = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
         assert!(
             losses.iter().zip(&others).all(|(a, b)| close(*a, *b)),
@@ -172,9 +171,9 @@ fn blocked_training_is_the_same_for_any_number_of_threads_and_nodes() {
     }
 }
 
-/// Real data that is not part of the project: in a folder that the environment names. Two nodes with
-/// relocation learn as well as one process. Knowing the biases of rows and columns alone gives 1.515 and
-/// 1.002 (ridge regression).
+/// Real data that is not part of the project. An environment variable names its folder. Two nodes with
+/// relocation learn as well as one process. A prediction from the biases of rows and columns alone has an
+/// error of 1.515 and 1.002 (ridge regression).
 #[test]
 fn published_matrices_are_predicted_better_than_by_biases() {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
@@ -203,7 +202,7 @@ fn published_matrices_are_predicted_better_than_by_biases() {
     }
 }
 
-/// A matrix that is exactly a product: row i, column j has (i + 1) · (j + 1) / 10.
+/// A matrix that is exactly a product: the cell in row i, column j has the value (i + 1) · (j + 1) / 10.
 fn products(folder: &Path) -> String {
     let cell = |i: usize, j: usize| format!("row {i},{j},{}\n", (i + 1) as f64 * (j + 1) as f64 / 10.0);
     let cells = (0..20).flat_map(|i| (0..12).map(move |j| (i, j))).filter(|(i, j)| (i * 5 + j * 3) % 4 > 0);
@@ -332,7 +331,7 @@ fn without_test_entries_quality_is_not_claimed() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no test data: --test 0.1 holds out"));
 }
 
-/// A file of test entries may name rows differently than the training data does.
+/// A file of test entries may name rows that the training data does not have.
 #[test]
 fn rows_that_training_never_saw_are_told_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -37,7 +37,7 @@ pub enum DataError {
         /// What is wrong with it, and what was expected.
         problem: String,
     },
-    /// A word or line is so long that the file is probably no text.
+    /// A word or line is so long that the file is probably not a text.
     #[error("{file}: no {what} ends within {} bytes from byte {at} on; is this a text?", RECORD_BYTES_MAX)]
     Long {
         /// The file.
@@ -47,12 +47,12 @@ pub enum DataError {
         /// Where the search for its end began.
         at: u64,
     },
-    /// What was read once is no longer there.
+    /// Content that was read before is no longer there.
     #[error("{file} changed while it was in use: it ends before byte {at}; start again")]
     Changed {
         /// The file.
         file: String,
-        /// Where something was expected.
+        /// Where content was expected.
         at: u64,
     },
     /// Counts add up to more than a cell can hold.
@@ -70,7 +70,7 @@ pub enum DataError {
         /// The name.
         name: String,
     },
-    /// A generated stream is of numbers.
+    /// A generated stream consists of numbers.
     #[error(
         "builtin streams are of integers without counts: leave --items, --ngrams and --counts out, or name a file by --data"
     )]

@@ -1,10 +1,10 @@
-//! What an item is, and how text is cut into items.
+//! What an item is, and how text is divided into items.
 
 /// What an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Items {
     /// Words between ASCII whitespace (blank, tab, line feed, vertical tab, form feed, carriage return), or
-    /// so many neighbouring words of a line, joined by blanks. Bytes need not be UTF-8.
+    /// this many neighbouring words of a line, joined by blanks. Bytes need not be UTF-8.
     Words {
         /// Words of an item.
         ngrams: u32,
@@ -15,29 +15,29 @@ pub enum Items {
     Integers,
 }
 
-/// Bytes of a record at most: longer ones are a sign of a file that is no text.
+/// Maximum number of bytes of a record: a longer record indicates that the file is not a text.
 pub const RECORD_BYTES_MAX: u64 = 1 << 20;
 
-/// Up to here, numbers in double precision are exact.
+/// Whole numbers up to this one are exact in double precision.
 pub const COUNT_MAX: u64 = 1 << 53;
 
 /// An item of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// The number that stands for it: the integer, or a hash of the text.
+    /// The number that identifies it: the integer, or a hash of the text.
     pub x: u64,
     /// How often it occurs here.
     pub count: u64,
-    /// What it is called.
+    /// Its name.
     pub text: Text<'a>,
 }
 
-/// What an item is called.
+/// The name of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text<'a> {
-    /// By its text.
+    /// A text.
     Bytes(&'a [u8]),
-    /// By a number.
+    /// A number.
     Number(u64),
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Wrong {
     pub(super) problem: String,
 }
 
-/// How text is cut into items.
+/// How text is divided into items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
     pub(super) items: Items,
@@ -80,14 +80,14 @@ const SPACE: [bool; 256] = {
     table
 };
 
-/// A text within an error: long ones are cut.
+/// A text within an error: long texts are truncated.
 fn shown(text: &[u8]) -> String {
     const BYTES_MAX: usize = 80;
     let shown = String::from_utf8_lossy(&text[..text.len().min(BYTES_MAX)]).escape_debug().to_string();
     if text.len() > BYTES_MAX { format!("{shown}…") } else { shown }
 }
 
-/// The integer that a text is: decimal digits and nothing else.
+/// The integer that a text denotes: decimal digits and nothing else.
 fn integer(text: &[u8]) -> Option<u64> {
     let digits = (!text.is_empty()).then_some(text)?;
     digits.iter().try_fold(0u64, |number, byte| {
@@ -149,7 +149,7 @@ impl Format {
     }
 }
 
-/// A line without the count behind its last tab, and the count.
+/// A line without the count after its last tab, and the count.
 fn counted(line: &[u8]) -> Result<(&[u8], u64), String> {
     let tab = line.iter().rposition(|byte| *byte == b'\t');
     let tab = tab.ok_or_else(|| {
@@ -178,7 +178,7 @@ fn grams(line: &[u8], n: usize, joined: &mut Vec<u8>, mut take: impl FnMut(&[u8]
         joined.extend_from_slice(word);
     });
     for first in 0..(starts.len() + 1).saturating_sub(n) {
-        // The blank before the next word is no part of it.
+        // The blank before the next word does not belong to it.
         let end = starts.get(first + n).map_or(joined.len(), |next| next - 1);
         take(&joined[starts[first]..end]);
     }

@@ -1,11 +1,11 @@
 //! Streams of items: files that are read in pieces, and generated ones.
 //!
-//! A [`Stream`] is divided into *pieces*: the records of a file (words or lines) that begin in a range of so
-//! many bytes. Where a piece begins depends on the file and on the size of pieces only. So every record is in
-//! exactly one piece, a node reads the pieces that it counts and no others, and nothing but the pieces in
-//! work is in memory.
+//! A [`Stream`] is divided into *pieces*: the records of a file (words or lines) that begin in a range of a
+//! fixed number of bytes. Where a piece begins depends only on the file and on the size of pieces. So every
+//! record is in exactly one piece, a node reads only the pieces that it counts, and only the pieces in work
+//! are in memory.
 //!
-//! This module has no keys and cells; text becomes numbers by a function that the caller gives.
+//! This module has no keys and cells; a function of the caller turns text into numbers.
 
 mod error;
 mod items;
@@ -29,7 +29,7 @@ pub struct Options {
     pub items: Items,
     /// Whether each line ends with a count.
     pub counts: bool,
-    /// Bytes of a piece, about. A generated item counts as 8 bytes.
+    /// Approximate number of bytes of a piece. A generated item counts as 8 bytes.
     pub piece_bytes: u64,
 }
 
@@ -53,15 +53,16 @@ enum Origin {
 const GENERATED_BYTES: u64 = 8;
 
 impl Stream {
-    /// A file, or one that is compressed as `.zst`, which is decompressed to a temporary file first.
+    /// Opens a file, plain or compressed as `.zst`. A compressed file is decompressed to a temporary file
+    /// first.
     ///
     /// # Errors
-    /// If it cannot be read. What is in it is not looked at.
+    /// If it cannot be read. Its content is not checked.
     pub fn open(path: &Path, options: Options) -> Result<Self, DataError> {
         Ok(Self::of(Origin::File(Source::open(path)?), path.display().to_string(), options))
     }
 
-    /// Text in memory, which errors call `name`.
+    /// Text in memory; errors call it `name`.
     #[must_use]
     pub fn memory(name: &str, text: Vec<u8>, options: Options) -> Self {
         Self::of(Origin::File(Source::memory(name, text)), name.to_owned(), options)
@@ -70,7 +71,7 @@ impl Stream {
     /// A built-in stream of this name.
     ///
     /// # Errors
-    /// If there is none, or the options do not fit to it.
+    /// If there is none, or the options do not match it.
     pub fn builtin(name: &str, options: Options) -> Result<Self, DataError> {
         let zipf = Zipf::named(name).ok_or_else(|| DataError::Builtin { name: name.to_owned() })?;
         if options.items != Items::Integers || options.counts {
@@ -88,7 +89,7 @@ impl Stream {
         Self { name, origin, options, pieces, failure: OnceLock::new() }
     }
 
-    /// What errors call it.
+    /// Its name in errors.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -100,7 +101,7 @@ impl Stream {
         self.options.items
     }
 
-    /// Bytes of a piece, about.
+    /// Approximate number of bytes of a piece.
     #[must_use]
     pub fn piece_bytes(&self) -> u64 {
         self.options.piece_bytes
@@ -126,27 +127,28 @@ impl Stream {
     pub fn items_max(&self) -> Option<u64> {
         match &self.origin {
             Origin::Zipf(zipf) => Some(zipf.items()),
-            // Each has a byte and something behind it, which the last one need not have.
+            // Each item has a byte and a separator after it, which the last item need not have.
             Origin::File(source) => (!self.options.counts).then(|| source.len().div_ceil(2)),
         }
     }
 
-    /// How many items there are, roughly: as if all pieces had as many as the first one. Counts are left out.
+    /// The approximate number of items: as if all pieces had as many as the first one. Counts are ignored.
     pub fn items_estimate(&self) -> u64 {
         match &self.origin {
             Origin::Zipf(zipf) => zipf.items(),
             Origin::File(_) => {
                 let mut items = 0;
                 let text = |_: &[u8]| 0;
-                // What is wrong with it is told when it is counted.
+                // Errors are reported when the stream is counted.
                 let _ = self.read(0, text, |_| items += 1);
-                // It takes one piece, if there is any.
+                // The first piece takes this time, if there is one.
                 items * self.pieces
             }
         }
     }
 
-    /// A hash of how the stream is read, and of samples of its bytes: equal on nodes that read the same.
+    /// A hash of how the stream is read, and of samples of its bytes: equal on nodes that read the same
+    /// stream.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -164,10 +166,10 @@ impl Stream {
         Ok(stream(content, &[items, counts.into(), piece_bytes]))
     }
 
-    /// Calls `take` with the items of a piece, in order. `number` makes numbers of text.
+    /// Calls `take` with the items of a piece, in order. `number` turns text into numbers.
     ///
     /// # Errors
-    /// If the file cannot be read, or a line is malformed. Items before it were taken.
+    /// If the file cannot be read, or a line is malformed. Earlier items were passed to `take`.
     ///
     /// # Panics
     /// If there is no such piece, unless there are none at all.
@@ -210,13 +212,13 @@ impl Stream {
         }
     }
 
-    /// Where a piece begins: with the first record that begins in its range.
+    /// Where a piece begins: at the first record that begins in its range.
     fn start(&self, source: &Source, piece: u64) -> Result<u64, DataError> {
         let nominal = piece.saturating_mul(self.options.piece_bytes);
         if nominal == 0 || nominal >= source.len() {
             return Ok(nominal.min(source.len()));
         }
-        // A record may begin right at the start, which the byte before it tells.
+        // A record may begin exactly at the start; the byte before it tells.
         let from = nominal - 1;
         let (words, what) = match self.options.items {
             Items::Words { ngrams: 1 } if !self.options.counts => (true, "word"),
@@ -230,8 +232,8 @@ impl Stream {
         }
     }
 
-    /// The same for a caller that cannot return an error: the first error is kept ([`Stream::failure`]);
-    /// whether there was none.
+    /// The same for a caller that cannot return an error: the first error is stored ([`Stream::failure`]).
+    /// Returns whether there was none.
     pub fn read_or_fail(
         &self,
         piece: u64,
@@ -241,9 +243,9 @@ impl Stream {
         self.read(piece, number, take).map_err(|error| self.fail(error)).is_ok()
     }
 
-    /// Keeps an error, unless there is one.
+    /// Stores an error, unless there is one already.
     pub fn fail(&self, error: DataError) {
-        // The first error is the one to tell.
+        // Only the first error is reported.
         let _ = self.failure.set(error);
     }
 

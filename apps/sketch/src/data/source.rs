@@ -1,4 +1,4 @@
-//! Where the bytes of a stream are: a file that is read by position, or memory.
+//! The bytes of a stream: a file that is read by position, or memory.
 
 use super::error::DataError;
 use intendant_formats::{Compression, TextError, open};
@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The bytes of a stream.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// What errors call it.
+    /// The name of the stream in errors.
     name: String,
     bytes: Bytes,
     len: u64,
@@ -23,29 +23,29 @@ enum Bytes {
     Memory(Vec<u8>),
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The byte, here.
+    /// The byte is at this position.
     At(u64),
     /// The end of the source.
     End,
-    /// Neither, within the limit.
+    /// The byte is not within the limit.
     Nowhere,
 }
 
-/// Bytes that are searched at once: most records are far shorter.
+/// Number of bytes that are searched at once: most records are far shorter.
 const SEARCH_BYTES: u64 = 4 << 10;
 
-/// Bytes that are copied, or searched for line ends, at once.
+/// Number of bytes that are copied, or searched for line ends, at once.
 const COPY_BYTES: u64 = 1 << 18;
 
-/// Bytes at both ends of a file that its digest is made of.
+/// Number of bytes at both ends of a file that its digest covers.
 const DIGEST_BYTES: u64 = 64 << 10;
 
 impl Source {
-    /// A file. One whose name ends in `.zst` is decompressed to a temporary file that has no name, so that it
-    /// vanishes with the process.
+    /// A file. If its name ends in `.zst`, it is decompressed to a temporary file, which has no name and
+    /// therefore vanishes with the process.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let name = path.display().to_string();
         let refused = |source| DataError::Read { file: name.clone(), source };
@@ -130,7 +130,7 @@ impl Source {
         Ok(if end == self.len { Found::End } else { Found::Nowhere })
     }
 
-    /// The number of the line, from 1, that has a byte. It reads all bytes before.
+    /// The number, from 1, of the line that contains a byte. Reads all bytes before it.
     pub(super) fn line_of(&self, at: u64) -> Result<u64, DataError> {
         let (mut line, mut from, mut bytes) = (1, 0, Vec::new());
         while from < at {

@@ -57,7 +57,7 @@ fn counts_are_behind_the_last_tab() {
 #[test]
 fn malformed_lines_are_named() {
     let error = |text: &str, items, counts| {
-        // In pieces: the line is counted from the beginning of the file.
+        // In pieces, line numbers still count from the beginning of the file.
         read(text.as_bytes(), options(items, counts, 5)).unwrap_err()
     };
     let integers = |text: &str| error(text, Items::Integers, false);
@@ -190,7 +190,7 @@ fn generated_streams_have_their_counts() {
 }
 
 proptest! {
-    /// Whatever the size of pieces, their items are those of the text as a whole, in order.
+    /// For any size of pieces, the pieces' items are those of the text as a whole, in order.
     #[test]
     fn pieces_have_every_item_exactly_once(
         text in "([ab]{1,4}(\n| |\r\n|\t| \n\n){1,2}){0,40}[ab]{0,4}",

@@ -1,31 +1,31 @@
-//! A generated stream whose counts are known: items that follow Zipf's law, in a random order.
+//! A generated stream with known counts: items that follow Zipf's law, in a random order.
 
 use intendant_core::random::{Permutation, stream};
 
-/// A stream of the integers from 0 on, of which the `r`-th occurs in proportion to `(r + 1)^-exponent`. The
-/// same specification gives the same stream: it is a data set, and has nothing to do with the seed of a run.
+/// A stream of the integers from 0 on; the frequency of the `r`-th is proportional to `(r + 1)^-exponent`.
+/// The same specification gives the same stream: it is a data set, and independent of the seed of a run.
 #[derive(Clone, Debug)]
 pub struct Zipf {
-    /// Where the occurrences of each integer end, if all are sorted.
+    /// Where the occurrences of each integer end, if all items are sorted.
     ends: Vec<u64>,
     order: Permutation,
     exponent: f64,
 }
 
-/// Items of the default stream, its distinct items and its exponent.
+/// The default numbers of items and of distinct items, and the default exponent.
 const DEFAULT: (u64, u64, f64) = (1_000_000, 50_000, 1.1);
 
-/// Items at most: their number times the sum of the law is exact enough.
+/// Maximum number of items: their number times the sum of the law is exact enough.
 const ITEMS_MAX: u64 = 1 << 40;
 
-/// Distinct items at most, which are in memory.
+/// Maximum number of distinct items, which are in memory.
 const DISTINCT_MAX: u64 = 1 << 27;
 
-/// Names the order.
+/// The stream of random numbers of the order.
 const ORDER: u64 = 0x7a69_7066_2d73_6b65;
 
 impl Zipf {
-    /// The stream of a name: `zipf`, `zipf:ITEMSxDISTINCT` or `zipf:ITEMSxDISTINCTxEXPONENT`.
+    /// The stream with this name: `zipf`, `zipf:ITEMSxDISTINCT` or `zipf:ITEMSxDISTINCTxEXPONENT`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         if name == "zipf" {
@@ -45,7 +45,7 @@ impl Zipf {
         let mut sum = 0.0;
         let ends = (0..distinct).map(|rank| {
             sum += weight(rank);
-            // The parts of the sum, rounded: so the counts add up.
+            // Counts are differences of rounded partial sums, so that they add up to the total.
             if rank + 1 == distinct {
                 items
             } else {

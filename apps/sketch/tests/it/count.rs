@@ -1,4 +1,4 @@
-//! The program as a user runs it.
+//! The program, as users run it.
 
 use intendant_apptest::{App, schema};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 pub(crate) const SKETCH: App = App::new(env!("CARGO_BIN_EXE_intendant-sketch"));
 
-/// What exact counts add to the quality.
+/// The members that exact counts add to the quality.
 const EXACT: [&str; 7] =
     ["inserted", "row_deviation", "items", "error_max", "error_mean", "error_bound", "over_bound_share"];
 
@@ -15,7 +15,7 @@ fn test(report: &Value, name: &str) -> f64 {
     report["test"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {}", report["test"]))
 }
 
-/// Standard output, after a run that must succeed.
+/// Standard output of a run that must succeed.
 fn printed(flags: &[&str]) -> String {
     let output = SKETCH.output(&[flags, &["-q"]].concat());
     assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -39,7 +39,7 @@ fn the_default_stream_is_counted_within_the_bounds() {
     assert_eq!(test(&report, "error_bound"), 1e6 * std::f64::consts::E / 27_200.0);
     assert_eq!(test(&report, "top_precision"), 1.0);
     assert_eq!(report["model"]["values"], 5 * 27_200 + 1);
-    // The quality after an epoch has nothing of the heavy hitters, which are found at the end.
+    // The quality after an epoch says nothing about heavy hitters, which are found at the end.
     schema::described(&with_min);
     let all = report["test"].as_object().unwrap().len();
     assert_eq!(all, with_min.len(), "{}", report["test"]);
@@ -110,7 +110,7 @@ fn what_is_counted_does_not_depend_on_batches_workers_or_functions() {
     assert_ne!(one, other["data_digest"]);
 }
 
-/// What is exported answers without the stream, and goes on.
+/// An exported sketch answers without the stream, and can continue to count.
 #[test]
 fn an_exported_sketch_is_asked_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -185,7 +185,7 @@ fn one_worker_gives_the_same_sketch_every_time_and_with_every_technique() {
     let single = cells("single", &["--technique", "single"]);
     assert!(single == cells("again", &["--technique", "single"]));
     assert!(single == cells("server", &[]));
-    // Not only with one: sums of integers do not depend on their order.
+    // Not only with one worker: sums of integers do not depend on their order.
     assert!(single == cells("several", &["--nodes", "2", "--workers", "2"]));
     assert!(single == cells("simulated", &["--nodes", "4", "--simulate", "--technique", "lapse"]));
     assert!(single != cells("other", &["--technique", "single", "--seed", "2"]));

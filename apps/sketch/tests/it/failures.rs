@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use tempfile::TempDir;
 
-/// Seconds of counting, as batches are small.
+/// A stream that takes seconds to count, because batches are small.
 const LONG: [&str; 10] = [
     "--data",
     "builtin:zipf:600000x5000",
@@ -54,7 +54,7 @@ impl Run {
         }
     }
 
-    /// Checks the sums of the report; the cells and the heavy hitters.
+    /// Checks the sums of the report; returns the cells and the heavy hitters.
     fn outcome(&self) -> (Vec<u8>, String) {
         let report: Value = serde_json::from_slice(&fs::read(self.path("report.json")).unwrap()).unwrap();
         assert_eq!(report["test"]["inserted"], 1.2e6, "{}", report["test"]);
@@ -122,7 +122,7 @@ fn nodes_that_are_killed_start_again_and_count_everything_once() {
     }
 }
 
-/// A run that is killed goes on with other numbers of nodes and workers, and another technique.
+/// After a run is killed, another number of nodes and workers and another technique continue it.
 #[test]
 fn a_run_that_was_killed_is_resumed_by_others() {
     let expected = undisturbed();

@@ -1,4 +1,4 @@
-//! Several node processes: what they refuse, and that they find the same.
+//! Several node processes: what they refuse, and that they find the same result.
 
 use crate::count::SKETCH;
 use intendant_apptest::{finish, ranks, start};
@@ -17,7 +17,7 @@ fn nodes_with_different_streams_refuse_each_other() {
     }
 }
 
-/// Heavy hitters do not depend on the number of nodes, if all are frequent enough; nor does anything else.
+/// If all heavy hitters are frequent enough, no result depends on the number of nodes.
 #[test]
 fn four_processes_find_what_one_finds() {
     let folder = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ fn four_processes_find_what_one_finds() {
     assert_eq!(one, run("4"));
 }
 
-/// More workers than batches are no problem.
+/// There may be more workers than batches.
 #[test]
 fn workers_without_a_batch_wait() {
     let report = SKETCH.report(&["--data", "builtin:zipf:100x10", "--nodes", "2", "--workers", "3"]);

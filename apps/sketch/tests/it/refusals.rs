@@ -1,4 +1,4 @@
-//! Flags and files that cannot be used: exit code 2, and a message that says why.
+//! Flags and files that cannot be used: exit code 2, and a message with the reason.
 
 use crate::count::SKETCH;
 use std::fs;
@@ -64,7 +64,7 @@ fn malformed_lines_end_the_run_with_file_and_line() {
         assert!(error.contains(&expected), "{more:?}: {error}");
         assert!(!error.contains("diverged"), "{error}");
     }
-    // Several processes: the one that comes to the line says so, and ends all of them.
+    // Several processes: the one that reads the line reports the error, and ends all of them.
     let output = SKETCH.output(&[&flags[..], &["--nodes", "2"]].concat());
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && error.contains(&expected), "{error}");

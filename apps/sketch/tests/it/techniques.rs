@@ -1,13 +1,13 @@
-//! Every technique on one, two and four node processes, and simulated; see [`Matrix`]. What is measured is N:
-//! nothing may be lost or counted twice, by any technique, at any speed of nodes. There are no controls, as
-//! counts add up however old copies are.
+//! Every technique on one, two and four node processes, and simulated; see [`Matrix`]. The tests measure N:
+//! no technique may lose a count or count twice, at any speed of nodes. There are no controls, because counts
+//! add up however old copies are.
 
 use intendant_apptest::{App, Case, Matrix, Setting, case};
 
 /// Sums are exact, and so is the measure.
 const NOTHING: f64 = 1e-12;
 
-/// So many batches that techniques have time to act.
+/// Enough batches that techniques have time to act.
 const SETTING: Setting = Setting {
     app: App::new(env!("CARGO_BIN_EXE_intendant-sketch")),
     task: &["--data", "builtin:zipf:300000x20000", "--batch-bytes", "8192"],
@@ -42,7 +42,7 @@ fn full_replication() {
     MATRIX.check(&case::SYNCHRONOUS, NOTHING);
 }
 
-/// The key of N is used so much more often than the others that it is replicated.
+/// The key of N is used so much more often than the others that the technique replicates it.
 #[test]
 fn nups_by_default() {
     let works = |report: &serde_json::Value| {
@@ -52,8 +52,8 @@ fn nups_by_default() {
     MATRIX.check(&Case { works, ..case::NUPS_DEFAULT }, NOTHING);
 }
 
-/// Whether keys move or are copied within so short a run depends on the machine: what they do is tested by
-/// other applications.
+/// Whether keys move or are copied within such a short run depends on the machine. Other applications test
+/// what the techniques do.
 #[test]
 fn techniques_that_act_on_intents() {
     for case in case::BY_INTENT {
@@ -68,7 +68,7 @@ fn simulated_techniques() {
     }
 }
 
-/// Copies that are never synchronised within an epoch lose nothing either.
+/// Even copies that are never synchronised within an epoch lose nothing.
 #[test]
 fn copies_that_are_out_of_step_add_up() {
     for case in case::NEVER {

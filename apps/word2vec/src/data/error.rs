@@ -28,7 +28,7 @@ pub enum DataError {
         /// What went wrong.
         source: io::Error,
     },
-    /// A word is so long that the file is probably no text.
+    /// A word is so long that the file is probably not a text.
     #[error(
         "{file}: the word that starts at byte {at} is longer than {} bytes; is this a text?",
         WORD_BYTES_MAX
@@ -67,10 +67,10 @@ pub enum DataError {
     OneBlock {
         /// The file.
         file: String,
-        /// Words of a piece at most.
+        /// Maximum number of words of a piece.
         piece_words_max: u64,
     },
-    /// What was read once is no longer there.
+    /// Text that was read in the first pass is no longer there.
     #[error("{file} changed while it was in use: what was read at byte {at} is no longer there; start again")]
     Changed {
         /// The file.

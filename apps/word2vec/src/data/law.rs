@@ -9,13 +9,13 @@ use std::sync::Arc;
 pub(super) enum Law {
     /// Zipf's law with exponent 1.
     Zipf(Zipf<f64>),
-    /// Sums of the frequencies of words up to each rank, in any unit.
+    /// Cumulative frequencies of words up to each rank, in any unit.
     Sums(Arc<[f64]>),
 }
 
-/// Ranks and frequencies of words in English Wikipedia: 7,803 articles of 2015 with 17.65 million words.
-/// Removed were the 337 stop words of Gensim and the names of digits, which stand for numbers in this corpus:
-/// half of the text. The most frequent word that remains is the possessive s.
+/// Ranks and frequencies of words in English Wikipedia: 7,803 articles of 2015 with 17.65 million words. The
+/// 337 stop words of Gensim, and the names of digits, which stand for numbers in this corpus, were removed;
+/// they are half of the text. The most frequent word that remains is the possessive s.
 const ENGLISH: [(u32, f64); 7] = [
     (1, 132_543.0),
     (10, 14_998.0),
@@ -27,7 +27,7 @@ const ENGLISH: [(u32, f64); 7] = [
 ];
 
 impl Law {
-    /// Zipf's law for so many words.
+    /// Zipf's law for `words` words.
     ///
     /// # Panics
     /// If there are no words.
@@ -69,7 +69,7 @@ impl Distribution<u32> for Law {
                 let total = sums[sums.len() - 1];
                 let drawn = rng.random::<f64>() * total;
                 let rank = sums.partition_point(|sum| *sum <= drawn);
-                // Rounded up, a product may reach the total.
+                // Because products are rounded, one may reach the total.
                 rank.min(sums.len() - 1) as u32
             }
         }

@@ -1,11 +1,11 @@
 //! Text to learn from: a corpus of any size. The vocabulary, an index, and the words of a bounded part of the
 //! text are in memory.
 //!
-//! [`Corpus::open`] reads a text file once, with all cores: it counts words and notes where *blocks* begin. A
-//! block is a few kilobytes of whole pieces (lines, or parts of long lines); it is what is read at once, by
-//! position, in whatever order. Words are numbered during this pass, and kept as numbers as far as
-//! [`Options::memory`] allows: such blocks are not read again. Some blocks are held out for the evaluation.
-//! [`Corpus::builtin`] has a small text, and generates others.
+//! [`Corpus::open`] reads a text file once, with all cores: it counts words and records where *blocks* begin.
+//! A block is a few kilobytes of whole pieces (lines, or parts of long lines). It is the unit of later reads,
+//! which are by position and in any order. The first pass numbers the words, and keeps blocks in memory as
+//! numbers as far as [`Options::memory`] allows; these blocks are not read again. Some blocks are held out
+//! for the evaluation. [`Corpus::builtin`] has a small text, and generates others.
 //!
 //! This module has no keys and values, draws nothing at random, and does not define the order of training.
 
@@ -35,7 +35,7 @@ use topics::Topics;
 /// How a text becomes a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Words of a piece at most; longer lines are several pieces.
+    /// Maximum number of words of a piece; longer lines are several pieces.
     pub piece_words_max: u64,
     /// Words that occur less often are left out; `None` means 5, or 0 for generated text, whose words are all
     /// kept.
@@ -43,12 +43,13 @@ pub struct Options {
     /// The part of the blocks that is held out; `None` means 1 %, up to 500,000 words, or 5 % of a built-in
     /// text. At least one block is held out, and at least one is not.
     pub held_out: Option<f64>,
-    /// Bytes of memory for blocks of a text that is read: their words are kept as numbers. Other blocks are
+    /// Bytes of memory for blocks that are kept as numbers of words, if the text is a file. Other blocks are
     /// read, and their words looked up, each time that they are trained.
     pub memory: u64,
 }
 
-/// Bytes of memory for the words of a text by default: of 60 million words, about 350 MB of English text.
+/// Default number of bytes of memory for the words of a text: enough for 60 million words, which are about
+/// 350 MB of English text.
 pub const MEMORY: u64 = 256 << 20;
 
 impl Default for Options {
@@ -66,7 +67,7 @@ pub struct Corpus {
     text: Text,
     piece_words_max: u64,
     vocabulary: Vocabulary,
-    /// Words of the blocks, unknown ones included.
+    /// The number of words of each block, unknown ones included.
     words: Vec<u64>,
     /// Numbers of the blocks, ascending.
     training: Vec<u32>,
@@ -79,28 +80,28 @@ pub struct Corpus {
 enum Text {
     Read {
         source: Source,
-        /// Blocks, and the words of those that are kept.
+        /// Blocks, and the words of the blocks that are kept.
         blocks: Vec<(Block, Option<Words>)>,
     },
-    /// Generated; with the number of each rank.
+    /// A generated text, with the number of each rank's word.
     Topics { topics: Topics, numbers: Vec<u32> },
 }
 
 /// A few articles of English Wikipedia; see `data/ATTRIBUTION.md`.
 const WIKI: &[u8] = include_bytes!("../../data/wiki.txt.zst");
 
-/// Names the choice of blocks that are held out. It does not depend on the seed of a run, so that runs can be
-/// compared.
+/// The stream of random numbers that chooses held-out blocks. It does not depend on the seed of a run, so
+/// that runs can be compared.
 const HELD_OUT: u64 = 0x6865_6c64_2d6f_7574;
 
-/// Where digests start.
+/// The initial value of digests.
 const DIGEST: u64 = 0x7477_6f72_6473_2121;
 
 impl Corpus {
-    /// A text file, or one that is compressed as `.zst`.
+    /// Opens a text file, plain or compressed as `.zst`.
     ///
     /// # Errors
-    /// If it cannot be read, is no text, or is too small.
+    /// If it cannot be read, is not a text, or is too small.
     pub fn open(path: &Path, options: Options) -> Result<Self, DataError> {
         Self::scanned(Source::open(path)?, options, (0.01, HELD_OUT_WORDS_MAX))
     }
@@ -190,8 +191,8 @@ impl Corpus {
         &self.vocabulary
     }
 
-    /// Pairs of words of a generated text, in numbers of words, and whether both are of the same topic.
-    /// `None` if the text is read.
+    /// Pairs of words of a generated text, by their numbers, and whether both words are of the same topic.
+    /// `None` if the text is a file.
     pub fn topic_pairs(&self) -> Option<Vec<([u32; 2], bool)>> {
         let Text::Topics { topics, numbers } = &self.text else { return None };
         let number = |rank: u32| numbers[rank as usize];
@@ -239,7 +240,7 @@ impl Corpus {
         self.digest
     }
 
-    /// The words of a block, which is read if it is not kept.
+    /// The words of a block, which is read if it is not in memory.
     ///
     /// # Errors
     /// If the file cannot be read any more, or has changed.
@@ -269,14 +270,14 @@ impl Corpus {
         Ok(Cow::Owned(words))
     }
 
-    /// The words of a block for a caller that cannot return an error: the error is kept, and the block is
-    /// empty. See [`Corpus::failure`].
+    /// The words of a block, for a caller that cannot return an error. If an error occurs, it is stored, and
+    /// the block is empty. See [`Corpus::failure`].
     ///
     /// # Panics
     /// If there is no such block.
     pub fn read_or_fail(&self, block: u32) -> Cow<'_, Words> {
         self.read(block).unwrap_or_else(|error| {
-            // The first error is the one to tell.
+            // Only the first error is reported.
             let _ = self.failure.set(error);
             Cow::default()
         })

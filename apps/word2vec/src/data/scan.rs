@@ -1,7 +1,7 @@
 //! The first pass over a text: how often each word occurs, and where blocks begin.
 //!
-//! The file is divided into spans, which threads scan on their own. Spans have a fixed size and begin at the
-//! next line; in the middle of a very long line, at the next word. What comes out depends on the text alone,
+//! The file is divided into spans, which threads scan independently. Spans have a fixed size and begin at the
+//! next line; in the middle of a very long line, at the next word. The result depends on the text alone, and
 //! not on the threads.
 
 use super::error::DataError;
@@ -16,33 +16,33 @@ use std::sync::{Mutex, PoisonError};
 /// How a text is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Division {
-    /// Words of a piece at most.
+    /// Maximum number of words of a piece.
     pub(super) piece_words_max: u64,
     /// Bytes of a span; each thread holds one in memory.
     pub(super) span_bytes: u64,
-    /// Where no line begins within so many bytes behind the start of a span, the span begins within a line.
+    /// If no line begins within this many bytes after the start of a span, the span begins within a line.
     pub(super) line_bytes: u64,
-    /// A block ends with the piece with which it has so many bytes.
+    /// A block ends with the piece with which it reaches this many bytes.
     pub(super) block_bytes: u64,
-    /// Of the words of each span, bytes that are kept in memory at most.
+    /// Maximum number of bytes of the words of each span that are kept in memory.
     pub(super) kept_bytes: u64,
 }
 
-/// Large enough to be read fast, small enough for every thread to hold one.
+/// Large enough for fast reads, small enough that every thread can hold one.
 const SPAN_BYTES: u64 = 16 << 20;
 const LINE_BYTES: u64 = 64 << 10;
 
-/// A smaller block costs more to find than to read.
+/// Finding a smaller block would cost more than reading it.
 const BLOCK_BYTES_MIN: u64 = 4 << 10;
-/// A larger one takes a loader too much memory.
+/// A larger block would take too much of a loader's memory.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
-/// Blocks of a text, about; as long as they are not too large.
+/// Approximate number of blocks of a text, unless they would be too large.
 const BLOCKS: u64 = 1 << 16;
-/// Small texts have smaller blocks, so that there are some to hold out and to deal.
+/// Small texts have smaller blocks, so that there are enough to hold some out and to deal the others out.
 const BLOCKS_MIN: u64 = 64;
 
 impl Division {
-    /// How a text of `bytes` bytes is divided. Of its words, `kept_bytes` bytes are kept in memory at most.
+    /// How a text of `bytes` bytes is divided. At most `kept_bytes` bytes of its words are kept in memory.
     pub(super) const fn new(bytes: u64, piece_words_max: u64, kept_bytes: u64) -> Self {
         let (few, many) = (bytes / BLOCKS_MIN, bytes / BLOCKS);
         let least = if few < BLOCK_BYTES_MIN { few } else { BLOCK_BYTES_MIN };
@@ -53,21 +53,21 @@ impl Division {
         } else {
             many
         };
-        // A share of each span, so that what is kept does not depend on which threads come first.
+        // Each span gets an equal part, so that the kept blocks do not depend on which threads come first.
         let spans = bytes.div_ceil(SPAN_BYTES);
         let kept_bytes = if spans > 1 { kept_bytes / spans } else { kept_bytes };
         Self { piece_words_max, span_bytes: SPAN_BYTES, line_bytes: LINE_BYTES, block_bytes, kept_bytes }
     }
 }
 
-/// Blocks, and the words of those that are kept.
+/// Blocks, and the words of the blocks that are kept.
 type Found = Vec<(Block, Option<Words>)>;
 
-/// What the first pass finds.
+/// The result of the first pass.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) counts: Counts,
-    /// All blocks, and the words of those that are kept: as `counts` numbers them.
+    /// All blocks, and the words of the blocks that are kept, with the numbers of `counts`.
     pub(super) blocks: Found,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn scan(source: &Source, division: Division, threads: usize) -> Resul
         let mut found = Vec::new();
         let mut result = Ok(());
         while result.is_ok() {
-            // Relaxed: only who scans which span depends on it.
+            // Relaxed, because only the assignment of spans to threads depends on it.
             let span = next.fetch_add(1, Ordering::Relaxed);
             if span >= spans {
                 break;
@@ -105,7 +105,7 @@ pub(super) fn scan(source: &Source, division: Division, threads: usize) -> Resul
     };
     let threads = threads.min(usize::try_from(spans).unwrap_or(usize::MAX)).max(1);
     std::thread::scope(|scope| {
-        // This thread works as well: with one span, none is started.
+        // This thread scans, too: with one span, no thread is started.
         (1..threads).for_each(|_| drop(scope.spawn(work)));
         work();
     });
@@ -115,7 +115,7 @@ pub(super) fn scan(source: &Source, division: Division, threads: usize) -> Resul
     Ok(Scan { counts, blocks: blocks.into_iter().flat_map(|(_, blocks)| blocks).collect() })
 }
 
-/// Adds the counts of a thread to those of others. The words that it keeps get the numbers that these have.
+/// Adds the counts of a thread to `all`. The kept words of the thread get the numbers of `all`.
 fn join(all: &mut Counts, counts: Counts, found: &mut [(u64, Found)]) -> Result<(), TooManyWords> {
     if all.len() == 0 {
         *all = counts;
@@ -167,7 +167,7 @@ fn span_start(source: &Source, division: Division, span: u64) -> Result<u64, Dat
     if nominal == 0 || nominal >= source.len() {
         return Ok(nominal.min(source.len()));
     }
-    // A line may begin right at the start, which the byte before it tells.
+    // A line may begin exactly at the start; the byte before it tells.
     let from = nominal - 1;
     let mut text = Vec::new();
     source.read(from, (division.line_bytes + 1).min(source.len() - from), &mut text)?;
@@ -175,7 +175,8 @@ fn span_start(source: &Source, division: Division, span: u64) -> Result<u64, Dat
     let line = behind(text.iter().position(|byte| *byte == b'\n'));
     let word = || behind(text.iter().position(|byte| is_space(*byte)));
     let is_last = from + text.len() as u64 == source.len();
-    // Without any, this is the last word, or one that is too long, which is an error wherever it is cut.
+    // Without a line end or a blank, this is the last word, or a word that is too long and an error wherever
+    // it is cut.
     let rest = if is_last { source.len() } else { nominal };
     Ok(line.or_else(word).unwrap_or(rest))
 }
@@ -222,7 +223,7 @@ mod tests {
             let source = memory(&text);
             let one = scan(&source, division(span, 4), 1).unwrap();
             let three = scan(&source, division(span, 4), 3).unwrap();
-            // Words are numbered as threads come across them.
+            // Numbers of words depend on the order in which threads find them.
             let numbered = |scan: Scan| {
                 let numbers = super::super::words::Vocabulary::new(&scan.counts, 1).numbers(&scan.counts);
                 let renumber = |(block, mut kept): (Block, Option<Words>)| {

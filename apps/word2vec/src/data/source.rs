@@ -1,4 +1,4 @@
-//! Where the bytes of a text are: a file that is read by position, or memory.
+//! The bytes of a text: a file that is read by position, or memory.
 
 use super::error::DataError;
 use intendant_formats::{Compression, TextError, open};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// The bytes of a text.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// What errors call it.
+    /// The name of the text in errors.
     name: String,
     bytes: Bytes,
     len: u64,
@@ -23,8 +23,8 @@ enum Bytes {
 }
 
 impl Source {
-    /// A text file. One whose name ends in `.zst` is decompressed to a temporary file that has no name, so
-    /// that it vanishes with the process.
+    /// A text file. If its name ends in `.zst`, it is decompressed to a temporary file, which has no name and
+    /// therefore vanishes with the process.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let name = path.display().to_string();
         let refused = |source| DataError::Read { file: name.clone(), source };
@@ -54,7 +54,7 @@ impl Source {
         Self { name: name.to_owned(), len: bytes.len() as u64, bytes: Bytes::Memory(bytes) }
     }
 
-    /// What errors call it.
+    /// The name of the text in errors.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -94,8 +94,8 @@ impl Source {
     }
 }
 
-/// Copies a compressed text. Errors of the two sides are told apart: one is about the file, the other about
-/// the disk.
+/// Copies a compressed text. Errors of the two sides are distinguished: one is about the file, the other
+/// about the disk.
 fn copy(from: &mut impl io::Read, to: &mut File, name: &str) -> Result<(), DataError> {
     let mut buffer = vec![0; 1 << 18];
     loop {

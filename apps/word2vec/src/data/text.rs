@@ -6,7 +6,7 @@
 
 use super::words::hash;
 
-/// Bytes of a word at most: longer ones are a sign of a file that is no text.
+/// Maximum number of bytes of a word: a longer word indicates that the file is not a text.
 pub(super) const WORD_BYTES_MAX: usize = 4096;
 
 pub(super) const fn is_space(byte: u8) -> bool {
@@ -23,7 +23,7 @@ const SPACE: [bool; 256] = {
     table
 };
 
-/// Something in a text.
+/// A word or the end of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     /// A word, and where it starts.
@@ -32,7 +32,8 @@ pub(super) enum Token<'a> {
     LineEnd,
 }
 
-/// Calls `take` with all words and line ends of `text`. The end of the text ends no line.
+/// Calls `take` with all words and line ends of `text`. The end of the text does not count as the end of a
+/// line.
 #[inline(always)]
 pub(super) fn tokens<X>(text: &[u8], mut take: impl FnMut(Token<'_>) -> Result<(), X>) -> Result<(), X> {
     let mut at = 0;
@@ -52,7 +53,7 @@ pub(super) fn tokens<X>(text: &[u8], mut take: impl FnMut(Token<'_>) -> Result<(
     Ok(())
 }
 
-/// Consecutive pieces that are read together: the unit of order and of holding out.
+/// Consecutive pieces that are read together: the unit that is ordered and held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     /// Where its first word starts.
@@ -75,26 +76,27 @@ pub(super) fn chain(digest: u64, part: u64) -> u64 {
     (digest.rotate_left(5) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// What is hashed at the end of a piece.
+/// The value that is hashed at the end of a piece.
 pub(super) const PIECE_END: u64 = 0x7069_6563_6520_656e;
 
 /// Cuts a text into pieces, and gathers pieces into blocks.
 #[derive(Debug)]
 pub(super) struct Cutter {
-    /// Words of a piece at most.
+    /// Maximum number of words of a piece.
     piece_words_max: u64,
-    /// A block ends with the piece with which it has so many bytes.
+    /// A block ends with the piece with which it reaches this many bytes.
     block_bytes: u64,
     block: Block,
     piece_words: u64,
     blocks: Vec<(Block, Option<Words>)>,
-    /// The words of the block, as long as blocks are kept, and bytes for further ones.
+    /// The words of the current block, as long as blocks are kept, and the number of bytes left for further
+    /// blocks.
     words: Option<Words>,
     kept_bytes: u64,
 }
 
 impl Cutter {
-    /// A cutter that keeps the words of the first blocks, as many as `kept_bytes` bytes have room for.
+    /// A cutter that keeps the words of the first blocks that fit into `kept_bytes` bytes.
     pub(super) fn new(piece_words_max: u64, block_bytes: u64, kept_bytes: u64) -> Self {
         Self {
             piece_words_max,
@@ -147,7 +149,7 @@ impl Cutter {
 
     fn end_block(&mut self) {
         self.words = self.words.take().filter(|words| words.bytes() <= self.kept_bytes);
-        // The copy has no room to spare.
+        // The copy has no spare capacity.
         let kept = self.words.clone();
         if let Some(words) = &mut self.words {
             self.kept_bytes -= words.bytes();
@@ -157,7 +159,7 @@ impl Cutter {
         self.block = EMPTY;
     }
 
-    /// The text has ended. Returns its blocks, and the words of those that are kept.
+    /// Ends the text. Returns its blocks, and the words of the blocks that are kept.
     pub(super) fn finish(mut self) -> Vec<(Block, Option<Words>)> {
         self.line_end();
         if self.block.words > 0 {
@@ -172,7 +174,7 @@ impl Cutter {
 pub struct Words {
     /// Numbers in the vocabulary, or [`UNKNOWN`](super::UNKNOWN).
     pub words: Vec<u32>,
-    /// Where each piece ends, ascending; the last one ends with the words.
+    /// The end of each piece, ascending; the last one is the end of the words.
     pub ends: Vec<usize>,
 }
 
@@ -196,8 +198,8 @@ impl Words {
         self.words.iter_mut().for_each(|word| *word = numbers[*word as usize]);
     }
 
-    /// Reads a block's text; returns the hash that [`Block::hash`] should be. `find` numbers a word, with its
-    /// hash.
+    /// Reads a block's text; returns its hash, which should equal [`Block::hash`]. `find` gets a word and its
+    /// hash, and returns the word's number.
     pub(super) fn read(
         &mut self,
         text: &[u8],
@@ -232,7 +234,7 @@ impl Words {
         digest
     }
 
-    /// Ends a piece of generated words, if it has any.
+    /// Ends a piece of generated words, if it has words.
     pub(super) fn end_generated_piece(&mut self) {
         if self.words.len() > self.ends.last().copied().unwrap_or(0) {
             self.end_piece();
@@ -245,7 +247,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Cuts a text. Numbers of words are their lengths.
+    /// Divides a text into blocks. The number of a word is its length.
     fn cut_kept(
         text: &[u8],
         piece_words_max: u64,
@@ -284,7 +286,7 @@ mod tests {
     }
 
     proptest! {
-        /// The words of the first blocks are kept as they are read, until there is no room for the next one.
+        /// The words of the first blocks are kept as they are read, until the next block does not fit.
         #[test]
         fn the_first_blocks_are_kept(text in "[ab\n ]{0,200}", block_bytes in 1u64..40, room in 0u64..600) {
             let bytes = text.as_bytes();
@@ -297,7 +299,7 @@ mod tests {
             }
         }
 
-        /// A block that is read by itself has the words and pieces that it had within the text.
+        /// A block that is read by itself has the same words and pieces as within the text.
         #[test]
         fn blocks_are_read_as_they_were_cut(
             text in "[ab\n ]{0,200}", piece_words_max in 1u64..9, block_bytes in 1u64..40,

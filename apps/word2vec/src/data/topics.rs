@@ -1,12 +1,12 @@
 //! Generated text of any size, for experiments in which only accesses count.
 //!
-//! What is made to look real is how often which word occurs, and which words occur together. Words follow a
-//! [`Law`] of frequencies. The most frequent ones occur everywhere; each of the others belongs to one of a
-//! few topics, and most words of a sentence are of its topic, so that neighbours tell something about each
-//! other. Sentences have 12 words on average.
+//! The text resembles real text in the frequencies of words, and in which words occur together. Words follow
+//! a [`Law`] of frequencies. The most frequent ones occur everywhere; each of the others belongs to one of a
+//! few topics, and most words of a sentence are of its topic, so that a word provides information about its
+//! neighbours. Sentences have 12 words on average.
 //!
-//! The same specification gives the same text: it is a data set, and has nothing to do with the seed of the
-//! training. A sentence is a function of its number, and no sentence is ever held in memory.
+//! The same specification gives the same text: it is a data set, and independent of the seed of the training.
+//! A sentence is a function of its number, and no sentence is ever held in memory.
 
 use super::law::Law;
 use super::text::Words;
@@ -28,22 +28,22 @@ pub(super) struct Topics {
     block_sentences: u64,
 }
 
-/// Sentences have these many words by turns: 12 on average, so that the place of a sentence in the text is
-/// known.
+/// Sentences have these numbers of words in turn: 12 on average, so that the place of a sentence in the text
+/// is known.
 const LENGTHS: [u64; 9] = [12, 8, 16, 11, 13, 9, 15, 10, 14];
 const TURN: u64 = 9 * 12;
 
-/// Topics at most; small vocabularies have fewer, so that a topic has at least 16 words.
+/// Maximum number of topics; small vocabularies have fewer, so that a topic has at least 16 words.
 const TOPICS_MAX: u32 = 64;
 
-/// Words without topic at most.
+/// Maximum number of words without topic.
 const COMMON_MAX: u32 = 100;
 
-/// How many of the words of a sentence, other than the common ones, are of its topic.
+/// The share of the words of a sentence, other than the common ones, that are of its topic.
 const REGULAR: f64 = 0.8;
 
-/// Words of a block, about; small texts have smaller blocks, so that there are this many, and large ones
-/// larger, so that there are no more than this many.
+/// Approximate number of words of a block. Small texts have smaller blocks, and large texts have larger ones,
+/// so that the number of blocks stays between the next two constants.
 const BLOCK_WORDS: u64 = 1000;
 const BLOCKS_MIN: u64 = 64;
 const BLOCKS: u64 = 1 << 16;
@@ -51,14 +51,14 @@ const BLOCKS: u64 = 1 << 16;
 /// Pairs of words whose similarity is known.
 const PAIRS: u32 = 1000;
 
-/// They are among so many of the most frequent words that belong to topics, as words that people rate are
-/// mostly frequent ones.
+/// Their words are among this many of the most frequent words with topics, because words that people rate are
+/// mostly frequent.
 const PAIRS_WORDS: u32 = 2000;
 
-/// Names the choice of the pairs.
+/// The stream of random numbers that chooses the pairs.
 const PAIRS_SEED: u64 = 0x7061_6972_732d_6f66;
 
-/// A word that belongs to all generated texts.
+/// The seed of all generated texts.
 const SEED: u64 = 0x5445_5854_544f_5049;
 
 impl Topics {
@@ -99,7 +99,7 @@ impl Topics {
         sentences
     }
 
-    /// Pieces of at most so many words.
+    /// Number of pieces of at most `piece_words_max` words.
     pub(super) fn pieces(&self, piece_words_max: u64) -> u64 {
         let of_turn: u64 = LENGTHS.iter().map(|len| len.div_ceil(piece_words_max)).sum();
         // The last turn may be incomplete.
@@ -115,7 +115,7 @@ impl Topics {
         self.sentences().div_ceil(self.block_sentences)
     }
 
-    /// How many words come before a sentence.
+    /// Number of words before a sentence.
     fn before(&self, sentence: u64) -> u64 {
         let turns = LENGTHS.len() as u64;
         let rest: u64 = LENGTHS[..(sentence % turns) as usize].iter().sum();
@@ -133,7 +133,7 @@ impl Topics {
         self.before(sentences.end) - self.before(sentences.start)
     }
 
-    /// Draws the words of a block, by their ranks from the most frequent one.
+    /// Draws the words of a block, as ranks from the most frequent word.
     pub(super) fn read(&self, block: u64, piece_words_max: u64, into: &mut Words) {
         into.clear();
         for sentence in self.sentences_of(block) {
@@ -155,7 +155,8 @@ impl Topics {
         if rank < self.common || !rng.random_bool(REGULAR) {
             return rank;
         }
-        // Topics take turns in the order of frequency, so that the word is about as frequent.
+        // Words are dealt out to the topics in the order of frequency, so that the chosen word is about as
+        // frequent.
         let of_topic = u64::from(self.common)
             + u64::from((rank - self.common) / self.topics) * u64::from(self.topics)
             + u64::from(topic);
@@ -167,9 +168,9 @@ impl Topics {
         format!("w{rank}")
     }
 
-    /// Pairs of different words that belong to topics, by their ranks, and whether they belong to the same
-    /// one: half of them do. Words of the same topic occur in the same sentences, so they are similar. Empty
-    /// if no topic has two words, or if there is one topic.
+    /// Pairs of different words that belong to topics, by their ranks, and whether both belong to the same
+    /// topic, as half of the pairs do. Words of the same topic occur in the same sentences, so they are
+    /// similar. Empty if no topic has two words, or if there is only one topic.
     pub(super) fn pairs(&self) -> Vec<([u32; 2], bool)> {
         let candidates = (self.words - self.common).min(PAIRS_WORDS);
         let of_topic = candidates / self.topics;
@@ -192,7 +193,7 @@ impl Topics {
         pairs.collect()
     }
 
-    /// How often all words occur, also those that do not.
+    /// The counts of all words, also of those that do not occur.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = vec![0u64; self.words as usize];
         let mut words = Words::default();
@@ -203,13 +204,13 @@ impl Topics {
         let mut all = Counts::default();
         for (rank, count) in (0..).zip(counts) {
             let name = Self::name(rank);
-            // There are fewer than 2^31.
+            // There are fewer than 2^31 words.
             let _ = all.add(name.as_bytes(), hash(name.as_bytes()), count);
         }
         all
     }
 
-    /// The number of each rank: what `find` says of its name.
+    /// The number of each rank: what `find` returns for its name.
     pub(super) fn numbers(&self, find: impl Fn(&[u8]) -> u32) -> Vec<u32> {
         (0..self.words).map(|rank| find(Self::name(rank).as_bytes())).collect()
     }
@@ -233,7 +234,7 @@ mod tests {
         sentences
     }
 
-    /// Sentences have words of one topic, so words of pairs of the same topic meet far more often.
+    /// Sentences have words of one topic, so words of pairs of the same topic occur together far more often.
     #[test]
     fn words_of_a_topic_occur_together() {
         let topics = Topics::named("topics:2000x200000").unwrap();
@@ -293,8 +294,8 @@ mod tests {
             let (share, expected) = (share(words.clone()), expected(words.clone()));
             assert!((share / expected - 1.0).abs() < 0.03, "{words:?}: {share}, not {expected}");
         }
-        // Two words with topics that meet in a sentence share their topic with probability .8 · .8 and by
-        // chance.
+        // Two words with topics in one sentence share their topic with probability .8 · .8, plus the
+        // probability of sharing it by chance.
         let (mut equal, mut pairs) = (0.0, 0.0);
         for sentence in &sentences {
             let of_topics: Vec<u32> =

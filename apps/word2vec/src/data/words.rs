@@ -1,5 +1,5 @@
-//! Words: byte strings, numbered, without an allocation for each; and the vocabulary, the words that are
-//! trained.
+//! Words: byte strings, numbered, without an allocation for each; and the vocabulary, which has the words
+//! that are trained.
 
 use hashbrown::HashTable;
 use intendant_core::random::stream;
@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Stands for a word that is not in the vocabulary.
 pub const UNKNOWN: u32 = u32::MAX;
 
-/// Byte strings, numbered from 0, to be found by their bytes.
+/// Byte strings, numbered from 0, with an index by their bytes.
 #[derive(Clone, Debug, Default)]
 struct Table {
     text: Vec<u8>,
@@ -29,7 +29,7 @@ impl Table {
         self.places.find(hash, |id| self.get(*id) == word).copied()
     }
 
-    /// Appends a word that is not there yet; `None` if numbers have run out.
+    /// Appends a new word; `None` if numbers have run out.
     fn push(&mut self, word: &[u8], hash: u64) -> Option<u32> {
         let id = u32::try_from(self.ends.len()).ok().filter(|id| *id < UNKNOWN)?;
         self.text.extend_from_slice(word);
@@ -45,7 +45,7 @@ impl Table {
     }
 }
 
-/// The hash by which words are found, the same everywhere.
+/// The hash by which words are found. It is the same on all machines.
 #[inline]
 pub(super) fn hash(word: &[u8]) -> u64 {
     xxh3_64(word)
@@ -64,7 +64,7 @@ pub(super) struct TooManyWords;
 
 impl Counts {
     /// Adds `count` occurrences of a word, with its [`hash`]. Returns its number: words are numbered from 0,
-    /// as they come.
+    /// by first appearance.
     #[inline]
     pub(super) fn add(&mut self, word: &[u8], hash: u64, count: u64) -> Result<u32, TooManyWords> {
         if let Some(id) = self.table.find(word, hash) {
@@ -76,7 +76,7 @@ impl Counts {
         Ok(id)
     }
 
-    /// Adds all counts of `other`. Returns the number here of each of its words.
+    /// Adds all counts of `other`. Returns the number of each of its words in `self`.
     pub(super) fn merge(&mut self, other: &Self) -> Result<Vec<u32>, TooManyWords> {
         let add = |(id, count): (u32, &u64)| {
             let word = other.table.get(id);
@@ -85,7 +85,7 @@ impl Counts {
         (0..).zip(&other.counts).map(add).collect()
     }
 
-    /// Occurrences of all words.
+    /// Number of occurrences of all words.
     #[cfg(test)]
     pub(super) fn total(&self) -> u64 {
         self.counts.iter().sum()
@@ -102,7 +102,7 @@ impl Counts {
     }
 }
 
-/// The words that are trained, the most frequent first; equally frequent ones in the order of their bytes.
+/// The words that are trained, in descending order of count; ties are in the order of their bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Vocabulary {
     table: Table,
@@ -120,7 +120,7 @@ impl Vocabulary {
         let mut vocabulary = Self::default();
         for id in ids {
             let word = counts.table.get(id);
-            // There are no more than there were before.
+            // There are no more words than in `counts`.
             let _ = vocabulary.table.push(word, hash(word));
             vocabulary.counts.push(counts.counts[id as usize]);
         }
@@ -156,7 +156,7 @@ impl Vocabulary {
         &self.counts
     }
 
-    /// How often all words together occur.
+    /// The sum of all counts.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -166,7 +166,7 @@ impl Vocabulary {
         self.table.find(word, hash(word))
     }
 
-    /// The number here of each of the counted words, or [`UNKNOWN`].
+    /// The number in this vocabulary of each of the counted words, or [`UNKNOWN`].
     pub(super) fn numbers(&self, counts: &Counts) -> Vec<u32> {
         let number = |id| {
             let word = counts.table.get(id);

@@ -1,9 +1,9 @@
 //! Analogies: a is to b as c is to which word?
 //!
-//! The answer is the word whose input vector has the largest cosine with b − a + c, of unit vectors each
-//! (3CosAdd); a, b and c are no answers. Candidates are the most frequent words. They stream by, so that
-//! memory is proportional to the number of words in the questions: of those the cosines with a part of the
-//! candidates are computed, and each question adds three of them.
+//! The answer is the word whose input vector has the largest cosine with b − a + c, where a, b and c are
+//! normalised (3CosAdd); a, b and c themselves are excluded. Candidates are the most frequent words. They
+//! arrive in parts, so that memory is proportional to the number of words in the questions: for each part,
+//! the cosines of these words with the candidates are computed, and each question adds three of them.
 
 use super::vectors::Vectors;
 use crate::model::Shape;
@@ -28,22 +28,23 @@ pub struct Question {
 pub struct Section {
     /// Its name.
     pub name: String,
-    /// Whether the questions are about the forms of words, not about their meaning.
+    /// Whether the questions are about the forms of words, and not about their meaning.
     pub syntactic: bool,
-    /// Questions with a word that is no candidate.
+    /// Number of questions with a word that is not a candidate.
     pub skipped: usize,
 }
 
-/// Analogies to be found.
+/// The analogies that are tested.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analogies {
-    /// Candidates are among so many of the most frequent words.
+    /// Candidates are among this many of the most frequent words.
     pub words: u32,
-    /// Those of them that are none: a more frequent word is written alike but for capitals. Ascending.
+    /// The words among these that are not candidates, because a more frequent word differs only in capitals.
+    /// Ascending.
     pub left_out: Vec<u32>,
     /// The kinds of questions.
     pub sections: Vec<Section>,
-    /// The questions all whose words are candidates.
+    /// The questions whose words are all candidates.
     pub questions: Vec<Question>,
 }
 
@@ -64,18 +65,18 @@ pub(crate) struct Answers<E> {
     is_first: bool,
     /// The worker's part of the questions.
     own: Range<usize>,
-    /// The words that they ask about, ascending, and their unit vectors.
+    /// The words in its questions, ascending, and their unit vectors.
     words: Vec<u32>,
     vectors: Vec<E>,
-    /// For each question of this worker the positions of a, b and c among those words.
+    /// For each question of this worker, the positions of a, b and c among those words.
     places: Vec<[u32; 3]>,
-    /// For each question of this worker the best candidate and its score.
+    /// For each question of this worker, the best candidate and its score.
     best: Vec<(E, Key)>,
 }
 
 impl<E: Element> Answers<E> {
     pub(crate) fn new(all: &Analogies, shape: Shape, split: Split, partition: Partition) -> Self {
-        // Neighbouring questions share words.
+        // Neighbouring questions share words, so each worker gets consecutive ones.
         let start = |worker: u32| all.questions.len() * worker as usize / partition.workers as usize;
         let own = start(partition.worker)..start(partition.worker + 1);
         let asked = all.questions[own.clone()].iter().flat_map(|question| question.words[..3].iter());
@@ -93,7 +94,7 @@ impl<E: Element> Answers<E> {
         Self { all: all.clone(), shape, split, is_first, own, vectors: Vec::new(), words, places, best }
     }
 
-    /// Keys of the words that are asked about.
+    /// Keys of the words in the questions.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
         self.words.iter().map(|word| Key(u64::from(*word)))
     }
@@ -103,7 +104,7 @@ impl<E: Element> Answers<E> {
         if self.own.is_empty() { 0..0 } else { 0..self.all.words.into() }
     }
 
-    /// Takes the vectors of the words that are asked about.
+    /// Takes the vectors of the words in the questions.
     pub(crate) fn ask(&mut self, vectors: Vectors<'_, E>) {
         for word in &self.words {
             let start = self.vectors.len();
@@ -138,7 +139,7 @@ impl<E: Element> Answers<E> {
         });
     }
 
-    /// Adds this worker's parts of the means.
+    /// Adds this worker's shares of the means.
     pub(crate) fn add_to(&self, sums: &mut Reduction) {
         let Self { all, .. } = self;
         let count = |of: &dyn Fn(&Question) -> bool| all.questions.iter().filter(|q| of(q)).count();
@@ -149,7 +150,7 @@ impl<E: Element> Answers<E> {
         };
         let mut add = |name: &str, of: &dyn Fn(&Question) -> bool| {
             let total = count(of);
-            // Of no questions, no part is right.
+            // Without questions, there is no share of right answers.
             if total > 0 {
                 let part = right().filter(|question| of(question)).count() as f64 / total as f64;
                 sums.add(&format!("quality.{name}"), part);
@@ -172,7 +173,7 @@ impl<E: Element> Answers<E> {
     }
 }
 
-/// Divides a vector by its length; one of zeros stays as it is.
+/// Divides a vector by its length; a vector of zeros stays unchanged.
 fn normalise<E: Element>(vector: &mut [E]) {
     let norm = vector.iter().map(|x| x.to_f64() * x.to_f64()).sum::<f64>().sqrt();
     if norm > 0.0 {
@@ -209,7 +210,7 @@ impl<E: Element> WithSimd for Consider<'_, E> {
             let asked = of_question.map(|place| u64::from(words[place as usize]));
             for at in 0..columns {
                 let score = b[at] - a[at] + c[at];
-                // Of equal scores, that of the more frequent word counts, in whatever order they come.
+                // Among equal scores, the more frequent word wins, in whatever order the candidates arrive.
                 if score >= best.0
                     && (score > best.0 || candidates[at] < best.1)
                     && !asked.contains(&candidates[at].0)
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
     use crate::model::Optimizer;
 
-    /// Words on a grid: the sum of two of the vectors below; asked is for the fourth corner.
+    /// Words on a grid: each is the sum of two vectors. The questions ask for the fourth corner.
     fn analogies() -> (Analogies, Vec<f64>) {
         let vectors = [
             [1.0, 1.0, 0.0],
@@ -246,7 +247,7 @@ mod tests {
                 question([0, 1, 2, 3], 0),
                 question([1, 0, 3, 2], 0),
                 question([0, 1, 2, 5], 1),
-                // The nearest is 3 itself.
+                // The nearest word is 3 itself.
                 question([1, 1, 3, 5], 1),
             ],
         };
@@ -264,7 +265,7 @@ mod tests {
                 keys.iter().flat_map(|key| &values[3 * key.index()..][..3]).copied().collect();
             answers.ask(Vectors { keys: &keys, values: &of_keys, shape });
             let candidates: Vec<Key> = answers.candidates().map(Key).collect();
-            // Parts come in any order.
+            // Parts arrive in any order.
             for part in candidates.chunks(part).rev() {
                 let values: Vec<f64> =
                     part.iter().flat_map(|key| &values[3 * key.index()..][..3]).copied().collect();

@@ -1,7 +1,7 @@
 //! Files with questions.
 //!
-//! Capitals make no difference: a word of a file stands for the most frequent word of the vocabulary that is
-//! written like it but for capitals.
+//! Capitals make no difference: a word of a file stands for the most frequent word of the vocabulary that
+//! differs from it only in capitals.
 
 use super::analogies::{Analogies, Question, Section};
 use super::similarity::{Rated, Similarities};
@@ -14,7 +14,7 @@ use std::path::Path;
 const SYNTACTIC: &str = "gram";
 
 /// Reads questions: lines of four words, in sections that begin with a line of a colon and their name.
-/// Questions, answers and candidates are of the `words` most frequent words.
+/// Questions, answers and candidates are among the `words` most frequent words.
 ///
 /// # Errors
 /// If the file cannot be read or is not in the format; the message names file and line.
@@ -120,7 +120,7 @@ pub fn read_similarities(path: &Path, vocabulary: &Vocabulary) -> Result<Similar
     Ok(Similarities { skipped: pairs.len() - rated.len(), rated })
 }
 
-/// Words are mostly UTF-8; of others, only ASCII letters have capitals.
+/// Most words are UTF-8; in other words, only ASCII letters have capitals.
 fn without_capitals(word: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(word) {
         Ok(text) => text.to_lowercase().into_bytes(),
@@ -134,7 +134,7 @@ mod tests {
     use crate::data::{Corpus, Options};
     use std::fs;
 
-    /// Words a to f in this order, and capitals of some: É, e.
+    /// The words a to f in this order, and some capitals: É, e.
     fn vocabulary() -> Corpus {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("text");

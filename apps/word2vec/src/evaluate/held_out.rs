@@ -12,12 +12,12 @@ use rand_pcg::Pcg64Mcg;
 
 /// One worker's held-out blocks.
 pub(crate) struct HeldOut {
-    /// What was drawn of each, and the name of the randomness of its samples.
+    /// The draws of each block, and the stream of random numbers of its samples.
     blocks: Vec<(Drawn, u64)>,
     samples: Distribution,
     negatives: usize,
     first_output: u64,
-    /// Of all workers.
+    /// Number of pairs of all workers together.
     pairs_total: u64,
 }
 
@@ -50,8 +50,8 @@ impl HeldOut {
 
     /// The keys that are needed.
     pub(crate) fn keys(&self) -> Vec<Key> {
-        // Each output key is there as often as it is used in a block, or lists of pairs would be far longer
-        // than of keys.
+        // Each output key occurs as often as it is used in a block, so that lists of pairs would be far
+        // longer than lists of keys.
         let mut is_used = vec![false; 2 * self.first_output as usize];
         self.each(|input, output, samples| {
             is_used[input.index()] = true;
@@ -61,7 +61,8 @@ impl HeldOut {
         (0..).map(Key).zip(is_used).filter(|(_, is_used)| *is_used).map(|(key, _)| key).collect()
     }
 
-    /// The sum of this worker's losses, divided by the number of all pairs; `None` if there are none.
+    /// The sum of this worker's losses, divided by the number of pairs of all workers; `None` if there are
+    /// none.
     pub(crate) fn part_of_mean_loss<E: Element>(&self, vectors: Vectors<'_, E>) -> Option<f64> {
         if self.pairs_total == 0 {
             return None;

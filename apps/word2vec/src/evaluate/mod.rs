@@ -1,8 +1,8 @@
-//! How good word vectors are: the loss on held-out text, analogies, similarities.
+//! The quality of word vectors: the loss on held-out text, analogies, similarities.
 //!
-//! All three are means, and as workers can only add up sums, each worker reports its part of the mean.
+//! All three are means. Workers can only add up sums, so each worker reports its share of the mean.
 //!
-//! [`Tests`] says what the last two ask; `files` reads it.
+//! [`Tests`] has the questions of the last two; `files` reads it.
 
 mod analogies;
 mod files;
@@ -25,7 +25,7 @@ use similarity::spearman;
 use std::ops::Range;
 use vectors::Vectors;
 
-/// What is tested besides the loss on held-out text.
+/// The tests besides the loss on held-out text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tests {
     /// Analogies.
@@ -47,7 +47,7 @@ pub(crate) struct Quality<E> {
     keys: Vec<Key>,
     held_out: HeldOut,
     analogies: Option<Answers<E>>,
-    /// The first worker has all of them.
+    /// The first worker evaluates all of them.
     similarities: Option<Similarities>,
     sums: Reduction,
 }
@@ -70,7 +70,7 @@ impl<E: Element> Quality<E> {
         keys.dedup();
         let mut sums = Reduction::default();
         if is_first {
-            // Sums of parts of means.
+            // The workers' shares add up to the means, so the denominator is 1.
             sums.add("quality.count", 1.0);
         }
         Self { shape, keys, held_out, analogies, similarities, sums }

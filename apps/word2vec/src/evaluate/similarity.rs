@@ -5,7 +5,7 @@ use crate::data::{Corpus, UNKNOWN};
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
 
-/// Two words and how similar people found them.
+/// Two words and their similarity as rated by people.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rated {
     /// Numbers of the words.
@@ -19,13 +19,13 @@ pub struct Rated {
 pub struct Similarities {
     /// Pairs of words of the vocabulary.
     pub rated: Vec<Rated>,
-    /// How many other pairs there are.
+    /// Number of pairs with other words.
     pub skipped: usize,
 }
 
 impl Similarities {
-    /// Pairs of words of a generated text: 1 if both are of the same topic, else 0. Half of the ratings are
-    /// equal, so perfect vectors reach √3/2 = 0.87. `None` if the text is not generated.
+    /// Pairs of words of a generated text, with a score of 1 if both are of the same topic, else 0. Half of
+    /// the ratings are equal, so perfect vectors reach √3/2 = 0.87. `None` if the text is not generated.
     pub fn of_topics(corpus: &Corpus) -> Option<Self> {
         let pairs = corpus.topic_pairs()?;
         let known = pairs.iter().filter(|(words, _)| !words.contains(&UNKNOWN));
@@ -47,8 +47,8 @@ impl Similarities {
     }
 }
 
-/// Spearman's rank correlation between the scores and the cosines of input vectors; `None` if there is none,
-/// as of less than two pairs, or if all are alike.
+/// Spearman's rank correlation between the scores and the cosines of input vectors; `None` if it does not
+/// exist, that is, if there are fewer than two pairs, or all ratings or all cosines are equal.
 pub(crate) fn spearman<E: Element>(similarities: &Similarities, vectors: Vectors<'_, E>) -> Option<f64> {
     let scores: Vec<f64> = similarities.rated.iter().map(|rated| rated.score).collect();
     let cosines = similarities.rated.iter().map(|rated| {
@@ -58,14 +58,14 @@ pub(crate) fn spearman<E: Element>(similarities: &Similarities, vectors: Vectors
     correlation(&ranks(&scores), &ranks(&cosines.collect::<Vec<_>>()))
 }
 
-/// In double precision; 0 with a vector of zeros.
+/// The cosine, in double precision; 0 if a vector consists of zeros.
 fn cosine<E: Element>(a: &[E], b: &[E]) -> f64 {
     let product = |a: &[E], b: &[E]| a.iter().zip(b).map(|(a, b)| a.to_f64() * b.to_f64()).sum::<f64>();
     let norms = product(a, a).sqrt() * product(b, b).sqrt();
     if norms > 0.0 { product(a, b) / norms } else { 0.0 }
 }
 
-/// The rank of each number, from 1; equal numbers all have the mean of the ranks that they share.
+/// The rank of each number, from 1; equal numbers get the mean of their ranks.
 fn ranks(numbers: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     order.sort_unstable_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(ranks(&[0.0, -0.0]), [1.5, 1.5]);
     }
 
-    /// Numbers of Wikipedia's example of Spearman's coefficient: −29/165; with ties computed by hand.
+    /// The example of Spearman's coefficient in Wikipedia: −29/165; and ties, computed by hand.
     #[test]
     fn correlations_are_those_of_a_textbook() {
         let iq = [106.0, 100.0, 86.0, 101.0, 99.0, 103.0, 97.0, 113.0, 112.0, 110.0];
@@ -121,7 +121,7 @@ mod tests {
     fn cosines_are_ordered_as_scores() {
         let shape = Shape { dim: 2, optimizer: Optimizer::AdaGrad };
         let keys = [0, 1, 2, 5].map(Key);
-        // What is behind a vector is optimiser state.
+        // The elements after a vector are optimiser state.
         let values = [1.0f64, 0.0, 9.0, 9.0, 10.0, 1.0, 9.0, 9.0, 0.1, 0.1, 9.0, 9.0, -3.0, 0.0, 9.0, 9.0];
         let vectors = Vectors { keys: &keys, values: &values, shape };
         let rated = |scores: [f64; 3]| {

@@ -1,4 +1,4 @@
-//! Files as they are, and as they should not be.
+//! Valid files, and invalid ones.
 
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::fs;
@@ -14,7 +14,7 @@ fn open(name: &str, bytes: &[u8], options: Options) -> Result<Corpus, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(name);
     fs::write(&file, bytes).unwrap();
-    // The file goes; what was opened stays.
+    // The path is deleted; the open file stays readable.
     Corpus::open(&file, options)
         .map_err(|error| error.to_string().replace(folder.path().to_str().unwrap(), "DIR"))
 }

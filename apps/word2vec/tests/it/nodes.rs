@@ -1,4 +1,4 @@
-//! Several node processes: what they report together, and what they refuse.
+//! Several node processes: their common report, and what they refuse.
 
 use intendant_apptest::{App, finish, ranks, start};
 use serde_json::Value;
@@ -10,8 +10,8 @@ fn report(flags: &[&str]) -> Value {
     WORD2VEC.report(flags)
 }
 
-/// Frequent words are hot: with a larger learning rate, the steps that several workers make at once add up to
-/// too large ones.
+/// Frequent words are hot: with a larger learning rate, the simultaneous steps of several workers would add
+/// up to a step that is too large.
 const TASK: [&str; 10] = [
     "--data",
     "builtin:topics:1000x40000",

@@ -1,7 +1,7 @@
 //! Every technique on one, two and four node processes, and every sampling scheme on two; see [`Matrix`].
 //!
-//! What four nodes learned, of what one process learns, in ten runs of each case on a machine with two cores
-//! and eight times as much to do (`measure`):
+//! The progress of four nodes as a share of the progress of one process, in ten runs of each case on a
+//! machine with two cores and eight times as much load (`measure`):
 //!
 //! | case | least | most | may be lost |
 //! | --- | --- | --- | --- |
@@ -21,9 +21,9 @@
 //! | immediate-action, on the long text | .995 | .997 | [`STALENESS`] |
 //! | replicate-everywhere, on the long text | .992 | .996 | [`STALENESS`] |
 //!
-//! In one of about a hundred runs on a busy machine, naive-intents learned .928: a node that the machine does
-//! not let run is late with its rounds. Simulated, all techniques that act on intents learn .99 or more
-//! ([`NOISE`]), and all controls diverge: what they lose is twenty times what there is to learn.
+//! In one of about a hundred runs on a busy machine, naive-intents reached .928: a node that the machine does
+//! not schedule is late with its rounds. In simulations, all techniques that act on intents reach .99 or more
+//! ([`NOISE`]), and all controls diverge: they lose twenty times the possible progress.
 //!
 //! With sampling schemes, on two nodes (`measure_schemes`):
 //!
@@ -39,17 +39,18 @@
 
 use intendant_apptest::{App, Matrix, Setting, case};
 
-/// More than twice the most that was lost or gained.
+/// More than twice the largest loss or gain that was measured.
 const NOISE: f64 = 0.05;
-/// The same where copies may be old, as far as time tells how old: a node that the machine does not let run
-/// holds up the others.
+/// The same where copies may be old and only time bounds their age: a node that the machine does not schedule
+/// delays the others.
 const STALENESS: f64 = 0.2;
 
-/// What two nodes learn at least with a scheme: four times the most that was lost may be lost.
+/// Minimum progress of two nodes with a sampling scheme: it allows four times the largest loss that was
+/// measured.
 const SCHEMES: f64 = 0.9;
 
-/// Sentences with topics, small vectors: a second. Frequent words are hot: with a larger learning rate, the
-/// steps that several nodes make at once would add up to too large ones.
+/// Sentences with topics, and small vectors: a run takes a second. Frequent words are hot: with a larger
+/// learning rate, the simultaneous steps of several nodes would add up to a step that is too large.
 const SETTING: Setting = Setting {
     app: App::new(env!("CARGO_BIN_EXE_intendant-word2vec")),
     task: &["--data", "builtin:topics:1000x40000", "--dim", "16", "--sample", "0.01"],
@@ -61,18 +62,18 @@ const SETTING: Setting = Setting {
 };
 
 static MATRIX: Matrix = Matrix::new(SETTING);
-/// Of the other, no word is used 100 times as often as the mean word: there are too few, and frequent ones
-/// are skipped.
+/// In the other text, no word is used 100 times as often as the mean word: there are too few words, and
+/// frequent ones are skipped.
 static WIDE: Matrix = Matrix::new(Setting {
     task: &["--data", "builtin:topics:5000x40000", "--dim", "16", "--sample", "0.01"],
     ..SETTING
 });
 
-/// For techniques that synchronise by time. Those that act on intents do so every 40 ms by default, which is
-/// a large part of the epochs of the other texts: so long a text that single takes half a second, in small
-/// steps. With the default's four times as long ones, all words copied to all nodes learned .40 of what one
-/// process does in one of ten runs. Full replication every 2 ms diverged on the short text when a busy
-/// machine let rounds start every 11 ms.
+/// For techniques that synchronise by time. Techniques that act on intents do so every 40 ms by default,
+/// which is a large part of the epochs of the other texts. This text is so long that `single` takes half a
+/// second, in small steps. With the default steps, which are four times as long, full replication reached
+/// only .40 of the progress of one process in one of ten runs. Full replication every 2 ms diverged on the
+/// short text when a busy machine let rounds start every 11 ms.
 static LONG: Matrix = Matrix::new(Setting {
     task: &["--data", "builtin:topics:1000x600000", "--dim", "16", "--sample", "0.001", "--lr", "0.002"],
     epochs: "3",
@@ -81,7 +82,7 @@ static LONG: Matrix = Matrix::new(Setting {
 
 intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: NOISE);
 
-/// By default, words are replicated that are used more than 100 times as often as the mean word.
+/// By default, the technique replicates words that are used more than 100 times as often as the mean word.
 #[test]
 fn nups_by_default() {
     WIDE.check(&case::NUPS_DEFAULT, NOISE);

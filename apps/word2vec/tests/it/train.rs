@@ -1,4 +1,4 @@
-//! The program as a user runs it.
+//! The program, as users run it.
 
 use intendant_apptest::{App, start};
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn test(report: &Value, name: &str) -> f64 {
 
 const SMALL: [&str; 4] = ["--data", "builtin:topics:1000x40000", "--dim", "16"];
 
-/// Output vectors start with zeros, so that a pair and its five samples cost a bit each.
+/// Output vectors start with zeros, so that a pair and its five samples cost one bit each.
 const START: f64 = 6.0 * std::f64::consts::LN_2;
 
 #[test]
@@ -63,14 +63,14 @@ fn what_is_trained_does_not_depend_on_who_trains_it() {
     assert_eq!(one, digest(&["--technique", "classic", "--workers", "2", "--float", "f64"]));
     assert_eq!(one, digest(&["--nodes", "2", "--workers", "2", "--optimizer", "adagrad"]));
     assert_ne!(one, digest(&["--technique", "single", "--seed", "2"]));
-    // A word is an example, skipped or not; a hundredth of the text and more is held out.
+    // Every word is an example, skipped or not. A hundredth of the text or slightly more is held out.
     let report = run(&["--technique", "single"]);
     let examples = report["epochs"][0]["examples"].as_u64().unwrap();
     assert!((36_000..39_500).contains(&examples), "{examples}");
     assert_eq!((&report["model"]["keys"], &report["model"]["values"]), (&2000.into(), &32_000.into()));
 }
 
-/// Trained vectors of a generated text tell topics apart, those without training do not.
+/// Trained vectors of a generated text separate its topics; untrained ones do not.
 #[test]
 fn a_generated_text_has_similarities() {
     let flags = ["--data", "builtin:topics:1000x200000", "--similarity", "builtin:topics", "--dim", "8"];
@@ -94,7 +94,7 @@ fn one_worker_gives_the_same_model_every_time() {
     assert_eq!(run("single"), run("classic"), "with one worker, the server is exactly a shared array");
 }
 
-/// A text in which a word is what it says of its country and its kind; with questions and ratings.
+/// A text in which each word's country and kind determine its context; with questions and ratings.
 fn atlas(folder: &Path) -> (String, String, String) {
     let countries = ["at", "fr", "it", "es", "pt", "pl"];
     let mut text = String::new();
@@ -151,7 +151,7 @@ fn an_export_can_be_read_by_others() {
     let folder = tempfile::tempdir().unwrap();
     let (text, ..) = atlas(folder.path());
     let export = folder.path().join("model");
-    // The second export goes where the first one is, of which nothing stays.
+    // The second export replaces the first one, of which no file stays.
     for (float, optimizer) in [("f32", "adagrad"), ("f64", "sgd")] {
         let flags = ["--data", &text, "--technique", "single", "--float", float, "--optimizer", optimizer];
         let trained = report(
@@ -218,7 +218,7 @@ fn an_export_can_be_read_by_others() {
             let mut fields = line.split(' ');
             assert_eq!(fields.next(), Some(*word));
             let numbers: Vec<f64> = fields.map(|field| field.parse().unwrap()).collect();
-            // The shortest text of a number that gives the number again, in its precision.
+            // The text is the shortest that gives the same number again, in its precision.
             let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-7 * b.abs();
             assert!(numbers.len() == 7 && numbers.iter().zip(vector).all(close), "{line}");
         }
@@ -238,8 +238,8 @@ fn an_export_can_be_read_by_others() {
     }
 }
 
-/// Real data that is not part of the project: in a folder that the environment names. gensim reaches .380 and
-/// .681 on the whole text in five epochs; one epoch gives .114, and untrained vectors 0.
+/// Real data that is not part of the project. An environment variable names its folder. gensim reaches .380
+/// and .681 on the whole text in five epochs; one epoch gives .114, and untrained vectors 0.
 #[test]
 fn published_questions_are_answered() {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
@@ -310,7 +310,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     }
 }
 
-/// Nothing is learnt in no epoch either, but that is what was asked for.
+/// In zero epochs nothing is learnt either, but that is what the user asked for.
 #[test]
 fn little_text_and_none_are_told_apart() {
     let said = |flags: &[&str]| {
@@ -341,10 +341,11 @@ fn a_text_that_changes_ends_the_run_and_is_named() {
     let (text, ..) = atlas(folder.path());
     let flags = ["--data", &text, "--technique", "single", "--epochs", "1000000", "--dim", "2"];
     let flags = [&flags[..], &["--valid-every", "0", "--text-memory", "0"]].concat();
-    // It has few words, all of them frequent; a warning would tell that most are skipped.
+    // The text has few words, all of them frequent; without the flag, a warning would say that most are
+    // skipped.
     let mut child = start(WORD2VEC.command(&[&flags[..], &["--sample", "0"]].concat()));
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
-    // It trains once the first epoch is over.
+    // The program is training when the first epoch is over.
     let first = lines.next().unwrap().unwrap();
     assert!(first.starts_with("epoch "), "{first}");
     fs::OpenOptions::new().write(true).open(&text).unwrap().set_len(1000).unwrap();

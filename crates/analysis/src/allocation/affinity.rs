@@ -5,7 +5,7 @@ use super::Allocation;
 use crate::track::{owner_of, switch_of};
 use serde::Serialize;
 
-/// Affinity of a key to nodes. Shares are parts of the time from the first to the last event of the run.
+/// Affinity of a key to nodes. Shares are fractions of the time from the first to the last event of the run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Affinity {
     /// The key.
@@ -23,7 +23,7 @@ pub struct Affinity {
 }
 
 impl Allocation {
-    /// The affinity of each of some keys.
+    /// The affinity of each of the keys.
     #[must_use]
     pub fn affinity(&self, keys: &[u64]) -> Vec<Affinity> {
         keys.iter().map(|key| self.affinity_of(*key)).collect()
@@ -69,7 +69,7 @@ impl Allocation {
             let others = held.iter_mut().enumerate().filter(|(node, _)| home.map(usize::from) != Some(*node));
             others.for_each(|(_, total)| *total = end - start);
         }
-        // Without any time, a key was where it is.
+        // If the run has no duration, the owner of the key has the whole share.
         let all = end - start;
         let share = |us: &u64| if all == 0 { 0.0 } else { *us as f64 / all as f64 };
         let mut shares: Vec<f64> = owned.iter().map(share).collect();

@@ -1,4 +1,4 @@
-//! All that is known of a key.
+//! All that is known about a key.
 
 use super::wait::{Wait, wait_of};
 use super::{Allocation, KeyCounts};
@@ -9,7 +9,7 @@ use intendant_trace::What;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A time at a node, in microseconds of the run's clock.
+/// A period at a node, in microseconds of the run's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
     /// The node.
@@ -20,10 +20,10 @@ pub struct Span {
     pub to_us: u64,
 }
 
-/// A time in which a key was on its way.
+/// A period in which a key was on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
-    /// The owner before.
+    /// The previous owner.
     pub from: u16,
     /// The next owner.
     pub to: u16,
@@ -42,17 +42,17 @@ pub struct Decision {
     pub node: u16,
     /// What happened.
     pub text: String,
-    /// Whether it is about where the key is, and not only about an access.
+    /// Whether the event is about the management of the key, and not about an access.
     pub moves: bool,
 }
 
-/// All that is known of a key. Spans that began before the first event of the run begin with it; those that
-/// did not end end with the last.
+/// All that is known about a key. A span that began before the first event of the run begins with that event.
+/// A span that did not end ends with the last event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KeyHistory {
     /// The key.
     pub key: u64,
-    /// The name of its range, and its number within it.
+    /// The name of its range, and its number within the range.
     pub name: Option<(String, u64)>,
     /// Its home; `None` if it is not known.
     pub home: Option<u16>,
@@ -64,13 +64,13 @@ pub struct KeyHistory {
     pub to_us: u64,
     /// How often things happened.
     pub counts: KeyCounts,
-    /// Who owned it, by time.
+    /// Its owners, by time.
     pub ownership: Vec<Span>,
     /// When it was on its way.
     pub gaps: Vec<Gap>,
-    /// Replicas, by their ends.
+    /// Periods with a replica, in the order of their ends.
     pub replicas: Vec<Span>,
-    /// Intents of nodes, by their ends.
+    /// Periods with intent, in the order of their ends.
     pub intents: Vec<Span>,
     /// Accesses that waited, by time.
     pub waits: Vec<Wait>,
@@ -80,12 +80,12 @@ pub struct KeyHistory {
     pub decisions: Vec<Decision>,
     /// Items that are left out, because a list was full.
     pub omitted: u64,
-    /// Events that do not fit to each other.
+    /// Events that contradict each other.
     pub inconsistencies: Inconsistencies,
 }
 
 impl Allocation {
-    /// All that is known of a key: at most `items_max` items of each kind, the first ones.
+    /// All that is known about a key. Of each kind of item, the first `items_max` are included.
     #[must_use]
     pub fn history(&self, key: u64, items_max: usize) -> KeyHistory {
         let run = self.run();
@@ -157,7 +157,7 @@ enum List {
 struct Builder<'a> {
     history: &'a mut KeyHistory,
     items_max: usize,
-    /// Since when the key is where it is.
+    /// When the key came to its current place.
     since: u64,
 }
 
@@ -170,7 +170,7 @@ impl Builder<'_> {
             self.span(List::Conflicts, Span { node, from_us: at_us, to_us: at_us });
         }
         let KeyHistory { waits: list, decisions, omitted, .. } = &mut *self.history;
-        // Causes and texts take time: only for what is kept.
+        // Causes and texts take time, so they are computed only for items that are kept.
         if waits && list.len() < self.items_max {
             list.extend(wait_of(allocation, event));
         } else if waits {
@@ -183,7 +183,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The key is elsewhere from now on.
+    /// Ends the period at `place`: the key is elsewhere from `at_us` on.
     fn leave(&mut self, place: Place, at_us: u64) {
         let (from_us, to_us) = (std::mem::replace(&mut self.since, at_us), at_us);
         let KeyHistory { ownership, gaps, omitted, .. } = &mut *self.history;

@@ -15,8 +15,8 @@ pub struct Instant {
 }
 
 impl Allocation {
-    /// Where a key is at each of `times`, which ascend. As [`Allocation::moment`], for many moments in one
-    /// pass over the changes of the key.
+    /// Where a key is at each of `times`, which must ascend. Like [`Allocation::moment`], but for many
+    /// moments in one pass over the changes of one key.
     #[must_use]
     pub fn instants(&self, key: u64, times: &[u64]) -> Vec<Instant> {
         let home = self.run().home(key).map_or(UNKNOWN, i32::from);

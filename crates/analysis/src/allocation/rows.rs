@@ -1,4 +1,4 @@
-//! Allocation over time, as wide as a picture: what is shorter than a pixel is summed up.
+//! Allocation over time, at the width of a picture: changes within a pixel are summarised.
 
 use super::Allocation;
 use crate::track::{Track, owner_of, switch_of};
@@ -13,7 +13,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Wider pictures are not drawn.
+    /// The width of the widest picture that is drawn.
     pub const PIXELS_MAX: u32 = 1 << 14;
 
     /// The time from `from_us` to `to_us`, at least a microsecond, in 1 to [`Window::PIXELS_MAX`] pixels.
@@ -55,7 +55,7 @@ impl Window {
         u128::from(self.to_us - self.from_us)
     }
 
-    /// The pixel of a time; the last one for the end.
+    /// The pixel of a time. The end of the window belongs to the last pixel.
     #[must_use]
     pub fn pixel(&self, at_us: u64) -> u32 {
         ((self.position(at_us) / self.parts()) as u32).min(self.pixels - 1)
@@ -90,12 +90,13 @@ pub struct Row {
     pub key: u64,
     /// The node that owns the key for the longest part of each pixel, [`MOVING`] or [`UNKNOWN`].
     pub owners: Vec<Stretch>,
-    /// The most nodes that hold a replica at any moment of each pixel; stretches without are left out.
+    /// The most nodes that hold a replica at any moment of each pixel; stretches without replicas are left
+    /// out.
     pub replicas: Vec<Stretch>,
 }
 
-/// Management of a key at a node, over time. Values are 1; stretches without are left out. What holds at any
-/// moment of a pixel holds for the pixel.
+/// Management of a key at a node, over time. The values of stretches are 1; other stretches are left out. A
+/// state that holds at any moment of a pixel is shown for the whole pixel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeRow {
     /// The node.
@@ -123,7 +124,7 @@ impl Allocation {
         };
         let mut longest = Longest::new(window);
         let (times, codes) = position.map_or((&[][..], &[][..]), |at| self.owners.of(at));
-        // Changes before the window do not matter, but for the last.
+        // Of the changes before the window, only the last one matters.
         let first = times.partition_point(|at| *at <= window.from_us);
         let (mut now, mut since) = (owner(first.checked_sub(1).map(|last| codes[last])), window.from_us);
         for (at, code) in times[first..].iter().zip(&codes[first..]) {
@@ -150,7 +151,7 @@ impl Allocation {
         let is_static = self.run().is_static_replica(key);
         let mut rows: Vec<[Vec<i32>; 3]> = (0..nodes).map(|_| std::array::from_fn(|_| Vec::new())).collect();
         let mut mark = |node: u16, what: usize, from: u64, to: u64| {
-            // What begins and ends at the same time is visible as well.
+            // A state that begins and ends at the same time is visible as well.
             let is_before = to < window.from_us || (to == window.from_us && from < to);
             if from >= window.to_us || is_before {
                 return;
@@ -201,11 +202,11 @@ impl Allocation {
     }
 }
 
-/// Finds what holds for the longest part of each pixel.
+/// Finds the value that holds for the longest part of each pixel.
 struct Longest {
     window: Window,
     cells: Vec<i32>,
-    /// Of the pixel that is being summed up: what held, and for how many of its parts.
+    /// For the current pixel: each value, and for how many parts of the pixel it held.
     tally: Vec<(i32, u128)>,
     pixel: u32,
 }
@@ -215,7 +216,7 @@ impl Longest {
         Self { window, cells: vec![UNKNOWN; window.pixels as usize], tally: Vec::new(), pixel: 0 }
     }
 
-    /// `value` holds from one time to another; calls are in the order of time.
+    /// Adds that `value` holds from one time to another. Calls must be in the order of time.
     fn add(&mut self, from_us: u64, to_us: u64, value: i32) {
         let (mut from, to, parts) =
             (self.window.position(from_us), self.window.position(to_us), self.window.parts());
@@ -227,7 +228,7 @@ impl Longest {
             }
             let end = (u128::from(pixel) + 1) * parts;
             if from % parts == 0 && to >= end {
-                // All of this pixel, and of those up to the last.
+                // The value fills this pixel and those after it, up to `last`.
                 let last = (to / parts) as usize;
                 self.cells[pixel as usize..last].fill(value);
                 from = last as u128 * parts;
@@ -246,7 +247,7 @@ impl Longest {
     }
 }
 
-/// The most nodes of which a switch is on at any moment of each pixel.
+/// The most nodes whose switch is on at any moment of each pixel.
 fn most(track: &Track, key: usize, window: Window) -> Vec<Stretch> {
     let (times, codes) = track.of(key);
     let mut cells = vec![0i32; window.pixels as usize];
@@ -281,7 +282,7 @@ fn whole(window: Window, value: i32) -> Vec<Stretch> {
     if value > 0 { vec![all] } else { Vec::new() }
 }
 
-/// Neighbouring cells that are equal; those with the value `without` are left out.
+/// Groups neighbouring cells that are equal; cells with the value `without` are left out.
 fn stretches(cells: &[i32], without: Option<i32>) -> Vec<Stretch> {
     let mut found = Vec::new();
     let mut from = 0;

@@ -10,10 +10,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 
-/// Events before an access that are searched for its cause, at most.
+/// The most events before an access that are searched for its cause.
 const SEARCHED_MAX: usize = 1 << 12;
 
-/// Accesses whose causes are looked for at most, evenly spread: each takes some microseconds.
+/// The most accesses whose causes are searched; they are evenly spread. Each search takes some microseconds.
 const CAUSES_MAX: usize = 1 << 16;
 
 /// How often a cause made workers wait.
@@ -36,7 +36,7 @@ pub struct Wait {
     pub at_us: u64,
     /// How long it took, in microseconds.
     pub after_us: u64,
-    /// Where the worker is.
+    /// The node of the worker.
     pub node: u16,
     /// The key.
     pub key: u64,
@@ -44,7 +44,7 @@ pub struct Wait {
     pub access: String,
     /// The node that answered; `None` if the access waited for a key on its way.
     pub by: Option<u16>,
-    /// Why the key was not there.
+    /// Why the key was not at the node.
     pub why: Why,
     /// The same in words.
     pub text: String,
@@ -54,18 +54,18 @@ pub struct Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "cause")]
 pub enum Why {
-    /// The node had neither asked for it, nor had it had intent.
+    /// The node had neither asked for the key nor had intent for it.
     NeverWanted,
-    /// It was there, and moved to another node.
+    /// The key was at the node, and moved to another node.
     MovedAway {
-        /// Where.
+        /// The other node.
         to: u16,
         /// When it left.
         before_us: u64,
         /// Whether this node still wanted it: a localization conflict.
         conflict: bool,
     },
-    /// There was a replica, and it was dropped.
+    /// The node had a replica, and dropped it.
     ReplicaDropped {
         /// When.
         before_us: u64,
@@ -143,7 +143,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// The access of an event, if it is about one that waited.
+/// The access that an event reports, if it is one that waited.
 pub(crate) fn wait_of(allocation: &Allocation, event: Stamped) -> Option<Wait> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not about accesses that wait")]
     let (access, by, after_us) = match event.what {
@@ -170,7 +170,7 @@ pub(crate) fn wait_of(allocation: &Allocation, event: Stamped) -> Option<Wait> {
     })
 }
 
-/// Why a key was not at a node when an access began, which ended at `until`.
+/// Why a key was not at a node when an access began, at `since`. The access ended at `until`.
 fn why(allocation: &Allocation, key: u64, node: NodeId, since: u64, until: u64) -> Why {
     let records = allocation.run().records();
     let positions = allocation.positions_of(key);
@@ -208,8 +208,8 @@ fn why(allocation: &Allocation, key: u64, node: NodeId, since: u64, until: u64) 
 }
 
 impl Allocation {
-    /// Why workers waited, the most frequent cause first, and how many accesses were looked at: all, or as
-    /// many as possible, evenly spread.
+    /// The causes of waits in descending order of frequency, and the number of accesses that were examined:
+    /// all, or as many as possible, evenly spread.
     #[must_use]
     pub fn causes(&self) -> (Vec<Causes>, u64) {
         let records = self.run().records();
@@ -232,7 +232,7 @@ impl Allocation {
         (found, looked_at)
     }
 
-    /// The longest waits for the keys that are looked at, the longest first.
+    /// The longest waits for the selected keys, in descending order.
     #[must_use]
     pub fn longest_waits(&self, count: usize) -> Vec<Wait> {
         let records = self.run().records();
@@ -250,7 +250,7 @@ impl Allocation {
         longest.into_iter().filter_map(event).filter_map(|event| wait_of(self, event)).collect()
     }
 
-    /// The longest waits for a key that ended between two times, the longest first.
+    /// The longest waits for a key that ended between two times, in descending order.
     #[must_use]
     pub fn longest_waits_of(&self, key: u64, from_us: u64, to_us: u64, count: usize) -> Vec<Wait> {
         let records = self.run().records();

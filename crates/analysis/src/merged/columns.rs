@@ -37,7 +37,7 @@ message trace {
 /// Rows that are converted at a time.
 const CHUNK_ROWS: usize = 1 << 13;
 
-/// The schema, ready for use.
+/// The parsed schema.
 pub(super) struct Columns {
     schema: TypePtr,
     descriptor: SchemaDescriptor,
@@ -58,7 +58,7 @@ impl Columns {
         Arc::clone(&self.schema)
     }
 
-    /// Whether a file has these columns; the first difference if not.
+    /// Checks that a file has these columns. The error is the first difference.
     pub(super) fn check(&self, found: &SchemaDescriptor) -> std::result::Result<(), String> {
         for (at, wanted) in self.descriptor.columns().iter().enumerate() {
             let is_same = found.columns().get(at).is_some_and(|column| {
@@ -143,7 +143,7 @@ impl Columns {
     }
 }
 
-/// Writes the next column: `of` is its value in a row.
+/// Writes the next column. `of` returns its value in a row.
 fn write<T: DataType, V>(
     records: &[Record],
     group: &mut SerializedRowGroupWriter<'_, std::fs::File>,
@@ -192,7 +192,7 @@ impl<T: DataType> Column<T> {
     fn next(&mut self, rows: usize) -> Result<Vec<Option<T::T>>> {
         let (mut values, mut levels) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let mut found = 0;
-        // A call may end with a page.
+        // A call may return fewer rows, at the end of a page.
         while found < rows {
             let wanted = self.is_optional.then_some(&mut levels);
             let (more, ..) = self.reader.read_records(rows - found, wanted, None, &mut values)?;
@@ -226,7 +226,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The next rows, at most so many; `None` after the last.
+    /// The next rows, at most `rows_max`; `None` after the last row.
     pub(super) fn next(&mut self, rows_max: usize) -> Result<Option<Batch>> {
         let rows = self.left.min(rows_max);
         if rows == 0 {
@@ -269,10 +269,10 @@ impl Batch {
         self.at_us.len()
     }
 
-    /// The event of a row; `None` if it is none.
+    /// The event of a row; `None` if the row is not an event.
     pub(super) fn record(&self, row: usize) -> Option<Record> {
         let long = |column: &[Option<i64>]| column.get(row).copied().flatten().map(|value| value as u64);
-        // Another number of rows would be found by the sum; a number that does not fit is an error.
+        // The checksum detects a wrong number of rows. A number that does not fit is an error.
         let short = |column: &[Option<i32>]| match column.get(row).copied().flatten() {
             Some(value) => u16::try_from(value).map(Some),
             None => Ok(None),
@@ -293,7 +293,7 @@ impl Batch {
     }
 }
 
-/// The text of a row, if it has one; `None` if it is no UTF-8.
+/// The text of a row, if it has one; `None` if the text is not UTF-8.
 fn text(column: &[Option<ByteArray>], row: usize) -> Option<Option<&str>> {
     match column.get(row) {
         Some(Some(text)) => std::str::from_utf8(text.data()).map(Some).ok(),

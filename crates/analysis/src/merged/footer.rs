@@ -7,16 +7,16 @@
 use super::thrift::{Malformed, Shape, Walk};
 use std::fmt;
 
-/// Elements of a list, other than the row groups and the columns of the schema. Our longest has as many
-/// elements as the schema has columns.
+/// The most elements of a list, other than the lists of row groups and of columns of the schema. Our longest
+/// list has as many elements as the schema has columns.
 const LIST_MAX: u64 = 64;
 
-/// Row groups of a file. Each of ours but the last has a million rows.
+/// The most row groups of a file. Each of ours except the last has a million rows.
 const GROUPS_MAX: u64 = 1 << 14;
 
-/// Field of the structure of the file: the schema.
+/// The field of the file's structure that contains the schema.
 const SCHEMA: i16 = 2;
-/// Field of an element of the schema: how many of the elements that follow belong to it.
+/// The field of an element of the schema that says how many of the following elements belong to it.
 const CHILDREN: i16 = 5;
 
 const FILE: Shape = Shape::Struct(&[
@@ -132,13 +132,13 @@ const BOX: Shape = Shape::Struct(&[
 /// What is wrong with a footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It may be right, but the file has other columns.
+    /// The footer may be valid, but the file has other columns than a merged file.
     Foreign,
-    /// The file does not end as a Parquet file.
+    /// The file does not end like a Parquet file.
     NoEnd,
-    /// It would have so many bytes.
+    /// The footer would have this many bytes.
     Bytes(u64),
-    /// Its content.
+    /// The content of the footer is malformed.
     Malformed(Malformed),
 }
 
@@ -159,7 +159,7 @@ impl From<Malformed> for Fault {
     }
 }
 
-/// Checks a footer of a file whose schema has `columns` columns.
+/// Checks the footer of a file whose schema must have `columns` columns.
 pub(super) fn check(footer: &[u8], columns: u64) -> Result<(), Fault> {
     let (mut walk, mut number) = (Walk::new(footer), 0);
     while let Some(field) = walk.field(&mut number)? {
@@ -173,7 +173,7 @@ pub(super) fn check(footer: &[u8], columns: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The root, and one element per column.
+/// Checks the schema: it must have a root and one element per column.
 fn check_schema(walk: &mut Walk<'_>, elements: u64, columns: u64) -> Result<(), Fault> {
     if elements != columns + 1 {
         return Err(Fault::Foreign);
@@ -199,8 +199,8 @@ fn check_schema(walk: &mut Walk<'_>, elements: u64, columns: u64) -> Result<(), 
 mod tests {
     use super::*;
 
-    /// The structure of a file whose list number `field` has `elements` copies of `element` and says that it
-    /// has `claimed`.
+    /// The structure of a file whose list in field `field` has `elements` copies of `element` and claims to
+    /// have `claimed` elements.
     fn with_list(field: u8, claimed: u32, element: &[u8], elements: usize) -> Vec<u8> {
         let mut bytes = vec![0x15, 2, (field - 1) << 4 | 9, 0xf0 | 12];
         let mut rest = claimed;

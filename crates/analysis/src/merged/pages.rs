@@ -10,20 +10,22 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// The footer of our files has some 2 kB per million events, and the description of the run.
+/// The most bytes of a footer. The footer of our files has some 2 kB per million events, and the description
+/// of the run.
 const FOOTER_BYTES_MAX: u64 = 16 << 20;
 
-/// Our pages have 1 MiB before compression.
+/// The most bytes, and the most values, of a page. Our pages have 1 MiB before compression.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 
-/// Our dictionaries have 1 MiB at most. Of their values, each takes 32 bytes of memory.
+/// The same for a dictionary. Our dictionaries have at most 1 MiB. Each of their values takes 32 bytes of
+/// memory.
 const DICTIONARY_BYTES_MAX: u64 = 2 << 20;
 
-/// The magic number, and the length of the footer before it.
+/// Bytes at the end of a file: the length of the footer, and the magic number.
 const TAIL: u64 = 8;
 
-/// Bytes of the header of a page at most. Ours have some 30, and those with statistics twice the longest text
-/// more.
+/// The most bytes of the header of a page. Ours have some 30 bytes; with statistics, twice the longest text
+/// is added.
 const PAGE_HEADER_MAX: usize = 1 << 10;
 
 /// A file whose pages are checked before they are decompressed.
@@ -38,7 +40,7 @@ impl Pages {
         Ok(Self { plain: Plain { file: Arc::new(file), len } })
     }
 
-    /// The bytes without checks of pages.
+    /// The file without checks of pages.
     pub(super) fn plain(&self) -> Plain {
         self.plain.clone()
     }
@@ -84,8 +86,8 @@ impl Pages {
     }
 }
 
-/// The header of a page. Others than those that we write are refused: the library decodes more kinds of
-/// pages, and some of its decoders panic if a page is damaged.
+/// The header of a page. Headers other than those that this crate writes are refused: the library decodes
+/// more kinds of pages, and some of its decoders panic if a page is damaged.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PageHeader {
     is_dictionary: bool,
@@ -95,10 +97,10 @@ struct PageHeader {
 }
 
 impl PageHeader {
-    /// Types of pages: of data (version 1), and dictionaries.
+    /// Types of pages: pages of data (version 1), and dictionaries.
     const DATA: u64 = 0;
     const DICTIONARY: u64 = 2;
-    /// Plain, dictionary (both names), and differences.
+    /// Encodings: plain, dictionary (both names), and differences.
     const ENCODINGS: [u64; 4] = [0, 2, 5, 8];
     /// Fields of a header.
     const TYPE: i16 = 1;
@@ -138,7 +140,7 @@ impl PageHeader {
         Ok(page)
     }
 
-    /// The structure about the content of a page: the number of its values.
+    /// Checks the structure about the content of a page. Returns the number of values.
     fn within(walk: &mut Walk<'_>, is_dictionary: bool) -> Checked<u64> {
         let fields = if is_dictionary { &Self::FIELDS_OF_DICTIONARY } else { &Self::FIELDS_OF_DATA };
         let (mut values, mut encoding, mut number) = (0, None, 0);
@@ -207,7 +209,7 @@ impl ChunkReader for Plain {
     }
 }
 
-/// A place of a file.
+/// A position in a file.
 #[derive(Debug)]
 pub(super) struct At {
     file: Arc<File>,
@@ -240,11 +242,11 @@ mod tests {
     fn headers_of_pages_are_read_as_the_library_reads_them() {
         let page = PageHeader { is_dictionary: false, bytes: 100, compressed: 40, values: 5 };
         assert_eq!(PageHeader::of(&DATA), Ok(page));
-        // The size, or the number of values, a second time, which the library would take.
+        // The size, or the number of values, a second time. The library would use the second one.
         let order = Err(Malformed("has a field twice, or its fields in another order"));
         assert_eq!(with(17, 0, &[0x05, 4, 0xfe, 0xff, 0xff, 0xff, 0x0f]), order);
         assert_eq!(with(16, 0, &[0x05, 2, 0xfe, 0xff, 0xff, 0xff, 0x0f]), order);
-        // Both structures, none, and that of the other type of page.
+        // Both structures, no structure, and the structure of the other type of page.
         assert!(with(17, 0, &[0x2c, 0x15, 2, 0x15, 0, 0]).is_err());
         assert!(with(7, 10, &[]).is_err());
         assert!(with(1, 1, &[4]).is_err());

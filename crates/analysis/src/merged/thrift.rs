@@ -1,16 +1,16 @@
-//! Thrift's compact protocol, passed over before the library reads it.
+//! Thrift's compact protocol, checked before the library reads it.
 //!
-//! A structure is a sequence of fields and a zero; a field is a byte with its type and the distance of its
-//! number to that of the field before, and a value.
+//! A structure is a sequence of fields, followed by a zero. A field is a byte and a value; the byte has the
+//! type of the value and the distance of the field's number from that of the previous field.
 //!
-//! The library reads the fields that it knows without a look at their types, and takes the last one of
-//! several with the same number. A check that is to say something about what the library will read must see
-//! the same values. So numbers of fields must ascend, and known fields must have the types of Parquet, which
-//! a [`Shape`] tells.
+//! The library reads the fields that it knows without checking their types, and uses the last of several
+//! fields with the same number. A check is only valid if it sees the same values as the library. So the
+//! numbers of fields must ascend, and known fields must have the types of Parquet, which a [`Shape`]
+//! describes.
 
 use std::fmt;
 
-/// Structures and lists within each other. Ours have six.
+/// The most levels of nested structures and lists. Ours have six.
 const DEPTH_MAX: usize = 8;
 
 /// Types of values. Booleans are 1 and 2 in structures, and a byte each in lists.
@@ -28,10 +28,10 @@ mod kind {
     pub(super) const STRUCT: u8 = 12;
 }
 
-/// Elements of a list whose shape is not known.
+/// The most elements of a list whose shape is not known.
 const LIST_MAX: u64 = 64;
 
-/// What a value must be.
+/// The type that a value must have.
 #[derive(Debug)]
 pub(super) enum Shape {
     Bool,
@@ -41,9 +41,9 @@ pub(super) enum Shape {
     I64,
     Double,
     Binary,
-    /// Elements, at most so many.
+    /// Elements, at most this many.
     List(&'static Self, u64),
-    /// Fields by number. Others may be there, too: the library passes over them.
+    /// Fields by number. There may be other fields, too, which the library skips.
     Struct(&'static [(i16, Self)]),
 }
 
@@ -101,8 +101,8 @@ impl<'a> Walk<'a> {
         Self { rest: bytes }
     }
 
-    /// The next field of a structure, whose number is above that of the field `before`; 0 before the first.
-    /// `None` after the last.
+    /// The next field of a structure; `None` after the last. Its number must be above `before`, the number of
+    /// the previous field, which is 0 before the first. Sets `before` to its number.
     pub(super) fn field(&mut self, before: &mut i16) -> Checked<Option<Field>> {
         let byte = self.byte()?;
         if byte == 0 {
@@ -117,7 +117,7 @@ impl<'a> Walk<'a> {
         Ok(Some(Field { number: *before, kind: byte & 15 }))
     }
 
-    /// Passes over the value of a field of a structure of the shape `of`, which is `depth` deep.
+    /// Skips the value of a field. The field belongs to a structure of the shape `of`, at the depth `depth`.
     pub(super) fn value(&mut self, of: &Shape, field: Field, depth: usize) -> Checked<()> {
         self.skip(of.field(field.number), field.kind, depth)
     }
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
         Ok(elements)
     }
 
-    /// A field that must be a structure begins.
+    /// Begins a field that must be a structure.
     pub(super) fn structure(&mut self, field: Field) -> Checked<()> {
         if field.kind == kind::STRUCT { Ok(()) } else { Err(WRONG_TYPE) }
     }
@@ -216,13 +216,13 @@ impl<'a> Walk<'a> {
         if self.varint()? <= most { Ok(()) } else { Err(TOO_LONG) }
     }
 
-    /// An integer with a sign, which is the lowest bit.
+    /// A signed integer, whose sign is the lowest bit (zigzag encoding).
     fn signed(&mut self) -> Checked<i64> {
         let value = self.varint()?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// An integer: seven bits per byte, the lowest first.
+    /// An integer: seven bits per byte, the lowest bits first.
     fn varint(&mut self) -> Checked<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -249,7 +249,7 @@ mod tests {
     const NAMES: Shape =
         Shape::Struct(&[(1, Shape::I32), (2, Shape::Binary), (5, Shape::List(&Shape::I16, 3))]);
 
-    /// Passes over all fields of a structure.
+    /// Skips all fields of a structure.
     fn walk(bytes: &[u8]) -> Checked<()> {
         let (mut walk, mut number) = (Walk::new(bytes), 0);
         while let Some(field) = walk.field(&mut number)? {

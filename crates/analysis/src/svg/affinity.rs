@@ -8,7 +8,7 @@ use crate::allocation::Allocation;
 const LEFT: u32 = 150;
 const CELL: u32 = 46;
 const ROW: u32 = 24;
-/// Width of a half of the table at least: its heading fits.
+/// The least width of a half of the table, so that its heading fits.
 const HALF: u32 = 160;
 /// Space between both halves of the table.
 const BETWEEN: u32 = 20;

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 const LEFT: u32 = 150;
 /// Letters of a name that fit there.
 const NAME_MAX: usize = 20;
-/// Height of all rows of all panels together that is aimed at.
+/// The height that all rows of all panels together should have.
 const ROWS_HEIGHT: u32 = 640;
 
 /// A run in a picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel<'a> {
-    /// What stands above.
+    /// The text above the rows.
     pub title: &'a str,
     /// The run.
     pub allocation: &'a Allocation,
@@ -84,10 +84,10 @@ fn draw(canvas: &mut Canvas, y: u32, panel: &Panel<'_>, rows_height: u32) -> u32
     canvas.axis((LEFT, bottom), panel.window) + 6
 }
 
-/// How a key is called in pictures.
+/// The name of a key in pictures.
 pub(super) fn name(allocation: &Allocation, key: u64) -> String {
     match allocation.run().name(key) {
-        // The number stays whole.
+        // Only the name of the range is shortened, not the number.
         Some((range, number)) => {
             let number = format!(" {number}");
             shorten(range, NAME_MAX.saturating_sub(number.len()).max(3)) + &number

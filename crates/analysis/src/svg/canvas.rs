@@ -5,11 +5,11 @@ use crate::palette::{Pattern, look};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Where texts begin, and how high a line of them is.
+/// The position at which texts begin, and the height of a line of text.
 pub(super) const MARGIN: u32 = 10;
 pub(super) const LINE: u32 = 16;
 
-/// Pixels between two ticks of a time axis at least.
+/// The fewest pixels between two ticks of a time axis.
 const TICK_PIXELS: u32 = 90;
 
 /// How a text is placed relative to its position.
@@ -50,7 +50,7 @@ impl Area {
     }
 }
 
-/// `text` with the characters that mean something in XML, and those that it does not allow, replaced.
+/// Replaces the characters of `text` that have a meaning in XML and those that XML does not allow.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -68,7 +68,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// At most `most` letters of a text.
+/// Shortens a text to at most `most` letters.
 pub(super) fn shorten(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -102,7 +102,7 @@ fn step(window: Window) -> u64 {
     }
 }
 
-/// A number with at most three digits after the point, and none that says nothing.
+/// A number with at most three digits after the point, without trailing zeros.
 fn decimal(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -163,7 +163,7 @@ impl Canvas {
         let _ = writeln!(self.body, r#"<text x="{x}" y="{y}"{anchor}>{}</text>"#, escape(text));
     }
 
-    /// A time axis below `y`, for a window that begins at `x`; returns where it ends.
+    /// Draws a time axis below `y`, for a window that begins at `x`. Returns where the axis ends.
     pub(super) fn axis(&mut self, (x, y): (u32, u32), window: Window) -> u32 {
         let step = step(window);
         let mut at_us = window.from_us().next_multiple_of(step);
@@ -180,7 +180,7 @@ impl Canvas {
         y + 4 + LINE + 6
     }
 
-    /// What the looks of nodes mean, from `y` on; returns where it ends.
+    /// Draws the legend of the looks of nodes, from `y` on. Returns where the legend ends.
     pub(super) fn legend(&mut self, y: u32, nodes: u16, more: &[(Fill, &str)]) -> u32 {
         let nodes = (0..nodes).map(|node| (Fill::Node(node), format!("node {node}")));
         let more = more.iter().map(|(fill, text)| (*fill, (*text).to_owned()));
@@ -201,7 +201,7 @@ impl Canvas {
         y + LINE + 4
     }
 
-    /// The picture, so high.
+    /// Completes the picture with this height.
     pub(super) fn end(self, height: u32, title: &str) -> String {
         let (width, title) = (self.width, escape(title));
         let mut svg = format!(

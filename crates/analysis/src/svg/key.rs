@@ -14,7 +14,7 @@ const INTENT: u32 = 4;
 /// The colour of intents.
 const INTENT_COLOUR: &str = "#444444";
 
-/// When each node owned a key, held a replica, and had active intent.
+/// Draws when each node owned a key, held a replica, and had active intent.
 #[must_use]
 pub fn key(allocation: &Allocation, key: u64, window: Window) -> String {
     let mut canvas = Canvas::new(window.pixels() + LEFT + 2 * MARGIN);

@@ -1,4 +1,4 @@
-//! Where keys were, compared with histories of which it is known.
+//! Allocations, compared with generated histories whose allocation is known.
 
 use crate::made::{History, KEYS, NODES, acts};
 use intendant_analysis::{Allocation, MOVING, Place, Stretch, Summary, Window};
@@ -66,7 +66,7 @@ proptest! {
             let replicas = cells(&row.replicas, pixels);
             let rows = allocation.node_rows(row.key, window);
             for pixel in 0..u64::from(pixels) {
-                // In parts of microseconds: as many as there are pixels.
+                // In parts of microseconds: a microsecond has as many parts as there are pixels.
                 let (start, end) = (pixel * len, (pixel + 1) * len);
                 let mut most = 0;
                 let mut shares = std::collections::BTreeMap::new();
@@ -133,8 +133,7 @@ proptest! {
         }
     }
 
-    /// Some events are lost, or come twice, or in another order: nothing panics, and what does not fit is
-    /// counted.
+    /// Some events are lost, and others are in another order: nothing panics, and lists keep to their limits.
     #[test]
     fn histories_with_gaps_are_tolerated(
         acts in acts(60),

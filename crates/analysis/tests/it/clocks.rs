@@ -1,4 +1,4 @@
-//! Clocks of nodes: the truth is within the stated errors.
+//! Clocks of nodes: the true offsets are within the stated errors.
 
 use crate::made::{Act, History, NODES, acts, header};
 use intendant_analysis::{Allocation, Method, Run};
@@ -40,10 +40,10 @@ proptest! {
         prop_assert!(alignment.meetings > 0);
         for (wrong, stated) in errors(&run, &offsets) {
             prop_assert!(stated.is_some_and(|stated| wrong <= stated), "{} and {:?}", wrong, stated);
-            // A meeting takes 10 us: it says no less than that.
+            // A meeting takes 10 us, so it bounds the error at least this tightly.
             prop_assert!(stated.is_some_and(|stated| stated <= 8), "{:?}", stated);
         }
-        // The estimate contradicts no order that the bounds came from: at most by their rounding.
+        // The estimates contradict none of the orders from which the bounds follow, except for rounding.
         let allocation = Allocation::of(&Arc::new(run), &Filter::All);
         prop_assert_eq!(allocation.inconsistencies().arrivals, 0);
         prop_assert_eq!(allocation.inconsistencies().departures, 0);
@@ -92,7 +92,8 @@ fn offsets(run: &Run) -> Vec<(i64, Option<u64>)> {
 
 #[test]
 fn clocks_that_drift_are_told_apart() {
-    // The clock of node 1 is 1000 us behind at first, and 1100 us at last: nothing but 50 us is wrong.
+    // The clock of node 1 is 1000 us behind at first and 1100 us at last, so the best fixed offset is wrong
+    // by 50 us.
     let run = meeting(
         [&[(5000, 5010), (9000, 9010)], &[(4000, 4010), (7900, 7910)], &[(5000, 5010), (9000, 9010)]],
         [1, 1, 1],
@@ -110,7 +111,8 @@ fn clocks_that_drift_are_told_apart() {
 fn without_common_events_the_wall_clocks_decide_and_the_error_is_not_known() {
     let run = meeting([&[(5, 6)], &[(5, 6)], &[]], [1_000_000, 1_000_300, 999_000]);
     assert_eq!(run.alignment().method, Method::WallClocks);
-    // The clock of node 2 started 1 ms before that of node 0; without events it needs no place.
+    // The clock of node 2 started 1 ms before that of node 0. It has no events, so its negative offset shifts
+    // no times.
     assert_eq!(offsets(&run), [(0, Some(0)), (0, Some(2)), (-1000, None)]);
     let problems = run.problems();
     assert!(problems.iter().any(|problem| problem.node == Some(2)), "{problems:?}");

@@ -1,4 +1,4 @@
-//! Files: folders of nodes, merged files, and those that are neither, or damaged.
+//! Files: folders with the files of nodes, merged files, files that are neither, and damaged files.
 
 use crate::made::{History, NODES, acts, header, write};
 use intendant_analysis::{AnalysisError, Flat, Limits, NodeInfo, Run};
@@ -214,7 +214,7 @@ fn what_is_no_run_is_refused() {
     };
     header(Header { nodes: 0, node: 0, ..Header::default() });
     header(Header { nodes: 2000, node: 0, ..Header::default() });
-    // A file of node 0 that says it is of node 5 of 2.
+    // A file whose header says that it is of node 5 of 2.
     let path = folder.path().join("node-5.trace");
     let wrong = Header { nodes: 2, node: 5, ..Header::default() };
     write(
@@ -291,7 +291,7 @@ fn a_merged_file_with_a_bit_changed_anywhere_is_refused_or_the_same() {
         fs::write(&path, &changed).unwrap();
         match open(&path) {
             Err(_) => refused += 1,
-            // Statistics, names of encodings and the like are not used.
+            // The reader does not use statistics, names of encodings and the like.
             Ok(again) => assert_eq!(content(&again), expected, "byte {at}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Histories that are made up: valid ones, of which it is known where each key was at each moment.
+//! Generated histories. They are valid, and the place of each key at each moment is known.
 
 use intendant_analysis::{Place, Run};
 use intendant_core::{ChannelId, Key, Layout, NodeId, Tick};
@@ -20,7 +20,7 @@ pub(crate) fn header(node: u16) -> Header {
     Header { node, run: 7, filter, technique, task, ..Header::default() }.of_layout(&layout())
 }
 
-/// Something that may happen; what does not fit to the state does not happen.
+/// Something that may happen. An act that is impossible in the current state has no effect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     /// The key moves to the node, or, if it is on its way, arrives.
@@ -69,7 +69,7 @@ pub(crate) struct State {
 pub(crate) struct History {
     /// True times, nodes and what happened there.
     pub(crate) events: Vec<(u64, u16, Option<u64>, What)>,
-    /// By key, states and since when they hold.
+    /// By key, its states and when each of them begins.
     pub(crate) states: Vec<Vec<(u64, State)>>,
     pub(crate) end: u64,
 }
@@ -196,7 +196,7 @@ impl History {
                 key: key.map(Key),
                 what: *what,
             };
-            // Threads of a node write in turns: of meetings first.
+            // Threads of a node write one after the other: here, events without a key come first.
             let own = |of_key: bool| {
                 self.events
                     .iter()
@@ -215,7 +215,7 @@ impl History {
         (0..NODES).map(trace).collect()
     }
 
-    /// The run, if all clocks are equal.
+    /// The run with equal clocks.
     pub(crate) fn run(&self) -> Run {
         Run::of_traces(self.traces(&[0; NODES as usize], 0)).unwrap()
     }

@@ -72,7 +72,7 @@ fn example() -> Arc<Run> {
         // a finds that it is gone: a conflict.
         (600, a, Some(3), What::Conflict),
         (700, a, Some(3), remote(b, 100)),
-        // Of a key that never was anywhere else.
+        // An access to a key that never moved.
         (710, (crate::made::layout().home(Key(1)).0 + 1) % 3, Some(1), remote(0, 1)),
         (720, 0, None, sent(1, 1000)),
         (730, 0, None, sent(1, 500)),
@@ -144,7 +144,7 @@ fn waits_have_their_causes() {
     let (causes, of) = allocation.causes();
     assert_eq!((causes.len(), of), (4, 4));
     assert_eq!(causes.iter().map(|causes| causes.us).sum::<u64>(), 181);
-    // What is asked for with intent.
+    // Waits of a node with intent.
     let events = [
         (10, a, Some(3), What::IntentBegan),
         (30, a, Some(3), remote(b, 5)),

@@ -1,4 +1,4 @@
-//! Pictures: well-formed, escaped, and as large as they say.
+//! Pictures are well-formed and escaped, and show owners, replicas and intents.
 
 use crate::made::{Act, History, KEYS, header};
 use intendant_analysis::palette::{COLOURS, look};
@@ -35,7 +35,8 @@ fn pictures(allocation: &Allocation, title: &str) -> [String; 3] {
     [svg::allocation(&[panel, panel]), svg::key(allocation, 0, window), svg::affinity(allocation, &keys)]
 }
 
-/// The names of all elements; that they nest, and that no attribute or text has what could end it.
+/// Returns the names of all elements. Checks that elements nest, and that no attribute or text contains a
+/// character that could end it.
 fn elements(svg: &str) -> BTreeSet<String> {
     let (mut open, mut names) = (Vec::new(), BTreeSet::new());
     let mut rest = svg;
@@ -90,7 +91,7 @@ fn pictures_show_owners_replicas_and_intents() {
     assert!(key.contains("#444444") && key.contains("fill-opacity"));
     assert!(!affinity.contains("url("), "no pattern without use");
     assert!(over_time.contains(">word 0<") && over_time.contains(">context 1<"));
-    // Times are at multiples of 50 us.
+    // Ticks are at multiples of 50 us.
     assert!(over_time.contains(">150 us<") && !over_time.contains(">137 us<"), "{over_time}");
 }
 

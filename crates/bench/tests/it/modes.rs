@@ -1,5 +1,5 @@
-//! Every mode, as a user runs it, for a moment: it ends, and its rows have what is promised. Nothing here
-//! asserts a time.
+//! Runs every mode for a moment, as a user would: the mode ends, and its rows have the documented fields.
+//! Nothing here asserts a time.
 
 use serde_json::Value;
 use std::path::Path;
@@ -69,7 +69,7 @@ fn ops(rows: &[Value]) -> Vec<&str> {
     rows.iter().map(|row| row["op"].as_str().expect("an op")).collect()
 }
 
-/// Those that every mode has that measures calls.
+/// Fields of every mode that measures calls.
 const TIMES: [&str; 7] = [
     "wall_ns_per_key",
     "cpu_ns_per_key",
@@ -179,8 +179,9 @@ fn window() {
 
 #[test]
 fn remote_through_windows() {
-    // A window shows what its owner's channel has read lately. While other programs have the cores, a channel
-    // may get none for a whole measurement; then pulls take the connection, as they should.
+    // A window contains the values that its owner's channel has read recently. While other programs use the
+    // cores, the channel may not run during a whole measurement; then pulls use the connection, as they
+    // should.
     let mut shares = Vec::new();
     while shares.len() < 5 && shares.last().is_none_or(|share| *share <= 0.5) {
         let through = rows(&["remote", "--keys", "1000", "--batch", "1", "--op", "pull", "--windows"]);
@@ -250,7 +251,7 @@ fn a_peer_that_dies_ends_the_measurement() {
                 None => pause(20),
             }
         };
-        // In the middle of something, most likely; right at the start is as good.
+        // By now, the node is most likely in the middle of the measurement; its start would do as well.
         pause(1_500);
         rustix::process::kill_process(node, rustix::process::Signal::KILL).expect("it was there");
         let output = launcher.wait_with_output().expect("it ends");

@@ -5,15 +5,15 @@ use intendant_core::{Element, Key, copy_from_bytes};
 use std::io;
 use std::marker::PhantomData;
 
-/// Bytes that all windows of one reader take, about.
+/// About the most bytes that all windows of one reader take.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of one window, about. Longer reads are not faster.
+/// About the most bytes of one window. Longer reads are not faster.
 const WINDOW_BYTES_MAX: usize = 1 << 20;
 
-/// Reads values of a checkpoint one after the other. Values that follow each other in a file are read
-/// together, the more of them the longer that goes on, so that keys in ascending order are read about as fast
-/// as the files. Keys in any other order are read one by one.
+/// Reads values of a checkpoint one after the other. It reads values that follow each other in a file
+/// together. The longer such a sequence is, the more values it reads together, so that it reads keys in
+/// ascending order about as fast as the files can be read. Keys in any other order are read one by one.
 #[derive(Debug)]
 pub struct Values<'a, E> {
     checkpoint: &'a Checkpoint,

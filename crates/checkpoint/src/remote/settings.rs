@@ -7,7 +7,7 @@ use object_store::{BackoffConfig, ClientConfigKey, RetryConfig};
 use std::path::Path;
 use std::time::Duration;
 
-/// Requests are made again for so long.
+/// How long the client repeats a request that fails.
 const RETRY: Duration = Duration::from_secs(20);
 
 const RETRIES_MAX: usize = 4;
@@ -31,7 +31,7 @@ pub(super) fn split(address: &Path) -> Result<(&str, &str), CheckpointError> {
 
 /// A client of a bucket, and the address of its server.
 pub(super) fn client(address: &Path, bucket: &str) -> Result<(AmazonS3, String), CheckpointError> {
-    // The program's own choice, if it has made one, stays.
+    // If the program has installed a provider of its own, that provider stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let backoff = BackoffConfig { max_backoff: Duration::from_secs(4), ..BackoffConfig::default() };
     let retry = RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout: RETRY };
@@ -59,7 +59,8 @@ pub(super) fn client(address: &Path, bucket: &str) -> Result<(AmazonS3, String),
         let region = setting(AmazonS3ConfigKey::Region);
         format!("https://s3.{}.amazonaws.com", region.as_deref().unwrap_or("us-east-1"))
     });
-    // Of what follows, the client makes requests without looking; it would panic.
+    // The client puts these settings into requests without checking them, and would panic if one were
+    // invalid.
     for (key, name) in [
         (AmazonS3ConfigKey::AccessKeyId, "AWS_ACCESS_KEY_ID"),
         (AmazonS3ConfigKey::Token, "AWS_SESSION_TOKEN"),

@@ -1,4 +1,4 @@
-//! Copies of files to a store and from it, in chunks of which a few are under way at a time.
+//! Copies files to a store and from it, in chunks, of which a few are in flight at a time.
 
 use futures_util::{StreamExt, stream};
 use object_store::aws::AmazonS3;
@@ -10,13 +10,13 @@ use std::io::{self, Read, Write};
 /// Bytes of a chunk. Stores want 5 MiB or more.
 const CHUNK: u64 = 8 << 20;
 
-/// Stores take 10,000 chunks of an object.
+/// The most chunks of an object. Stores accept 10,000.
 const CHUNKS_MAX: u64 = 9_000;
 
-/// Chunks under way.
+/// Chunks in flight at a time.
 const AT_ONCE: usize = 4;
 
-/// Why a file was not copied.
+/// The reason for which a file was not copied.
 pub(super) enum Failure {
     /// The store failed.
     Store(object_store::Error),
@@ -36,7 +36,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Copies a file of so many bytes to an object.
+/// Copies a file of `bytes` bytes to an object.
 pub(super) async fn upload(client: &AmazonS3, key: &Key, mut file: File, bytes: u64) -> Result<(), Failure> {
     let chunk = CHUNK.max(bytes / CHUNKS_MAX);
     let mut next = || -> io::Result<Vec<u8>> {
@@ -63,14 +63,14 @@ pub(super) async fn upload(client: &AmazonS3, key: &Key, mut file: File, bytes: 
     match written {
         Ok(()) => Ok(writer.finish().await.map(drop)?),
         Err(failure) => {
-            // The store keeps chunks that were uploaded until it is told.
+            // The store keeps uploaded chunks until it is told to drop them.
             let _ = writer.abort().await;
             Err(failure)
         }
     }
 }
 
-/// Copies an object of so many bytes to a file.
+/// Copies an object of `bytes` bytes to a file.
 pub(super) async fn download(
     client: &AmazonS3,
     key: &Key,

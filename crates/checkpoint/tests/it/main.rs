@@ -31,12 +31,12 @@ fn value<E: Element>(key: u64, salt: u64) -> Vec<E> {
     (0..len(key)).map(|at| E::from_f64((key * 31 + salt) as f64 + at as f64 / 3.0)).collect()
 }
 
-/// Writes a checkpoint whose key `k` is in part `part_of(k)`; an order that is not that of the keys.
+/// Writes a checkpoint whose key `k` is in part `part_of(k)`. Its keys are not in ascending order.
 fn write<E: Element>(folder: &Folder, salt: u64, part_of: impl Fn(u64) -> usize) -> u64 {
     write_naming::<E>(folder, None, salt, part_of)
 }
 
-/// Writes one that names the best one.
+/// Writes a checkpoint that names the best one.
 fn write_naming<E: Element>(
     folder: &Folder,
     best: Option<u64>,
@@ -71,7 +71,7 @@ fn temporary() -> (TempDir, Folder) {
 }
 
 proptest! {
-    // Files are made durable, which takes its time.
+    // There are few cases, because making files durable takes long.
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
@@ -118,7 +118,7 @@ fn the_newest_are_kept() {
 #[test]
 fn the_best_model_is_kept_as_long_as_a_newer_checkpoint_names_it() {
     let (_path, folder) = temporary();
-    // One that is not the best names the best one before it.
+    // A checkpoint that is not the best names the best one before it.
     let best = [None, Some(2), Some(2), Some(2), Some(5), Some(5)];
     let expected: [&[u64]; 6] = [&[1], &[1, 2], &[2, 3], &[2, 3, 4], &[2, 4, 5], &[5, 6]];
     for (best, expected) in best.into_iter().zip(expected) {
@@ -231,7 +231,7 @@ fn an_open_checkpoint_outlives_its_files() {
     check::<f32>(&latest.checkpoint, 9);
 }
 
-/// Changes a part of the newest of two checkpoints; what is said of it.
+/// Changes a part of the newest of two checkpoints. Returns the damage that is reported.
 fn damaged(change: impl FnOnce(&Path, &Path)) -> (PathBuf, Option<u64>, String) {
     let (_path, folder) = temporary();
     write::<f32>(&folder, 1, |_| 0);
@@ -276,7 +276,7 @@ fn what_is_damaged_is_named_and_passed_over() {
     assert!(path.ends_with("manifest.json"));
 }
 
-/// To open a pipe waits for a writer.
+/// Opening a pipe would wait for a writer.
 #[test]
 fn pipes_in_the_place_of_files_are_refused() {
     for name in ["manifest.json", "part-1.safetensors"] {
@@ -302,7 +302,8 @@ fn every_byte_of_a_manifest_counts() {
             other[at] ^= bit;
             fs::write(&path, other).unwrap();
             let refused = folder.open(cut).expect_err("it is another manifest");
-            // No bit makes it a later version, of which an earlier checkpoint would not take the place.
+            // No changed bit makes the manifest one of a later version, which would not be passed over for an
+            // earlier checkpoint.
             assert!(matches!(refused, CheckpointError::Damaged { .. }), "byte {at}: {refused}");
         }
     }
@@ -323,7 +324,7 @@ fn a_manifest_in_the_place_of_another_is_named() {
     fs::rename(folder.place(first), folder.place(second)).unwrap();
     let refused = folder.latest().unwrap_err().to_string();
     assert!(refused.contains("it is the manifest of checkpoint 1 and not of 2; rename"), "{refused}");
-    // It is whole: a run that passes it over does not remove it.
+    // The checkpoint is whole, so a run that passes it over does not remove it.
     let third = write::<f32>(&folder, 3, |_| 0);
     fs::rename(folder.place(third), folder.place(1)).unwrap();
     let edited = Manifest { cut: 1, ..Checkpoint::manifest_in(&folder.place(1)).unwrap() };
@@ -422,7 +423,7 @@ fn a_checkpoint_of_a_later_version_is_refused() {
     let zeroed = format!("{}{:016x}{}", &text[..digits], 0, &text[digits + 16..]);
     let sum = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(zeroed.as_bytes()));
     let sealed = zeroed.replace("\"sum\": \"0000000000000000", &format!("\"sum\": \"{sum}"));
-    // One with a sum, and one that has none, as far as this version knows.
+    // One manifest has a sum. The other has none, as far as this version knows.
     for later in [sealed.clone(), sealed.replace("\"sum\":", "\"seal\":")] {
         fs::write(&path, later).unwrap();
         let error = folder.latest().expect_err("an older one in its place would lose work");
@@ -470,7 +471,7 @@ fn addresses_are_refused_and_become_no_folders() {
         let error = Checkpoint::open(Path::new(address)).expect_err("it is not supported");
         assert!(matches!(error, CheckpointError::Address { .. }), "{error}");
     }
-    // What only looks like one is a path.
+    // A name that only looks like an address is a path.
     let temporary = tempfile::tempdir().unwrap();
     assert!(is_address(Path::new("s3://run")) && !is_address(Path::new("./s3://run")));
     assert!(!is_address(&temporary.path().join("s3://run")) && !is_address(Path::new("a/b")));

@@ -1,4 +1,4 @@
-//! Reading all of a checkpoint: all damage, all values.
+//! Reads all of a checkpoint: finds all damage, and reads all values.
 
 use crate::{KEYS, check, len, temporary, value, write};
 use intendant_checkpoint::{Checkpoint, CheckpointError, Folder, Manifest, Part, Range, Rows};
@@ -31,7 +31,7 @@ fn flip(path: &Path, at: u64) {
     file.write_all_at(&[byte[0] ^ 1], at).unwrap();
 }
 
-/// What is wrong with a checkpoint: files, offsets and reasons.
+/// The damage of a checkpoint: files, offsets and reasons.
 fn damages(place: &Path) -> Vec<(String, Option<u64>, String)> {
     let Err((first, others)) = Checkpoint::verify(place) else { return Vec::new() };
     let said = |error| match error {
@@ -50,7 +50,7 @@ fn all_damage_is_named() {
     assert_eq!(damages(&place), []);
     let [one, other] = [0, 1].map(|part| place.join(format!("part-{part}.safetensors")));
     let block = Part::BLOCK as u64;
-    // Neighbouring blocks are told once.
+    // Neighbouring damaged blocks are reported once.
     for at in [3, block, block + 77, 3 * block] {
         flip(&one, at);
     }

@@ -119,7 +119,7 @@ fn checkpoints_are_made_found_kept_and_removed() {
 
     let first = write(&folder, 3, 1);
     assert!(first > unfinished, "numbers are not used twice");
-    // As another process that continues the run.
+    // A second `Folder` reads the checkpoint, as another process does that continues the run.
     let latest = Folder::at(&address).unwrap().latest().unwrap().expect("there is one");
     check(&latest.checkpoint, 3, 1);
     assert!(latest.skipped.is_empty());
@@ -156,7 +156,7 @@ fn checkpoints_are_made_found_kept_and_removed() {
 fn parts_of_many_chunks_arrive() {
     let Some(address) = address("large") else { return };
     let folder = Folder::at(&address).unwrap();
-    // 45 values of 600,000 bytes in each part: 27 MB, 4 chunks.
+    // Each part has 45 values of 600,000 bytes: 27 MB, 4 chunks.
     let cut = write(&folder, 150_000, 4);
     let latest = folder.latest().unwrap().unwrap();
     assert!(latest.checkpoint.manifest().parts.iter().all(|part| part.bytes > 3 * (8 << 20)));
@@ -183,7 +183,7 @@ fn damage_is_named_by_address_and_offset_and_passed_over() {
     let said = format!("{} is damaged at byte 4194304: ", part.display());
     assert!(part.starts_with(&address) && skipped.to_string().starts_with(&said), "{skipped}");
 
-    // All damage, and what is known without reading parts.
+    // The test looks for all damage, and for the damage that is known without reading parts.
     Bucket::change(&part, |bytes| bytes[offset] ^= 1);
     Checkpoint::verify(&place).expect("it is as it was");
     let other = place.join("part-0.safetensors");
@@ -215,7 +215,7 @@ fn a_manifest_is_never_replaced_and_a_number_is_taken_once() {
     assert!(error.to_string().starts_with(&said), "{error}");
     check(&folder.latest().unwrap().unwrap().checkpoint, 3, 7);
 
-    // Two runs in turn.
+    // Two runs begin cuts in turn.
     let other = Folder::at(&address).unwrap();
     let begun: Vec<u64> =
         (0..6).map(|at| if at % 2 == 0 { &folder } else { &other }.begin().unwrap()).collect();

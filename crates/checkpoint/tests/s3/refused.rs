@@ -1,4 +1,4 @@
-//! Stores that refuse, or are not there. Settings come from the environment, so that each case is a process.
+//! Stores that refuse, or do not exist. Settings come from the environment, so each case is a process.
 
 use crate::{address, manifest};
 use intendant_checkpoint::{Checkpoint, CheckpointError, Folder};
@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// In a process of its own: tries everything at the address in `TRY`.
+/// Runs in a process of its own, and tries all operations at the address in `TRY`.
 #[test]
 #[ignore = "the other tests run it"]
 fn child() {
@@ -28,14 +28,14 @@ fn child() {
     }
 }
 
-/// What is said in a process with these variables.
+/// The messages of a process with these variables.
 fn tried(address: &std::path::Path, variables: &[(&str, &str)]) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "refused::child", "--ignored", "--nocapture"]).env("TRY", address);
     let output = child.envs(variables.iter().copied()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
-    // The line may begin with what the harness prints.
+    // The line may begin with output of the test harness.
     said.lines().filter_map(|line| Some(line.split_once("TRIED ")?.1.to_owned())).collect()
 }
 
@@ -59,7 +59,7 @@ fn a_store_that_is_not_there_is_an_error() {
 #[test]
 fn a_store_that_does_not_answer_is_an_error() {
     let Some(address) = address("silent") else { return };
-    // Connections are made by the kernel, and never answered.
+    // The kernel accepts connections, and no process answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let said =
@@ -76,7 +76,7 @@ fn a_bucket_that_does_not_exist_is_named() {
     }
     let said = tried("s3://there-is-no-such-bucket/run".as_ref(), &[]);
     let [cuts, begin, open] = &said[..] else { panic!("{said:?}") };
-    // Some servers answer alike for objects in no bucket and for no object in a bucket.
+    // Some servers give the same answer if the bucket does not exist and if the object does not exist.
     assert!(open.contains("there is no"), "{open}");
     for line in [cuts, begin] {
         assert!(line.contains("there is no bucket there-is-no-such-bucket at http"), "{line}");

@@ -22,7 +22,8 @@ pub(super) struct Question {
 pub(super) struct Table {
     nodes: u16,
     rows: Vec<Row>,
-    /// What was asked for and is no key of the run, and why: the other keys are shown nevertheless.
+    /// The parts of the question that name no key of the run, each with the reason. The other keys are shown
+    /// nevertheless.
     refused: Vec<(String, String)>,
 }
 
@@ -69,7 +70,7 @@ pub(super) fn of(run: &Loaded, question: &Question) -> Result<Table, Refusal> {
     Ok(Table { nodes: run.allocation.run().header().nodes, rows, refused })
 }
 
-/// The keys of the run in a range, at most one more than a table has.
+/// The keys of the run in a range, at most one more than a table may have.
 fn range(run: &Loaded, text: &str) -> Result<Vec<u64>, Refusal> {
     let Filter::Keys(ranges) = selection::filter(text)? else {
         return Err(Refusal::wrong(format!("{:?} is no range of keys", shortened(text))));

@@ -35,7 +35,7 @@ impl Default for Question {
     }
 }
 
-/// Times are exact to a column of the picture.
+/// Times are rounded to columns of the picture.
 #[derive(Debug, Serialize)]
 pub(super) struct View {
     key: String,
@@ -46,7 +46,7 @@ pub(super) struct View {
     rows: Vec<Row>,
     moving: Vec<(u64, u64)>,
     remote_bins: Vec<u64>,
-    /// Accesses that waited for the key, or a replica, on its way.
+    /// Accesses that waited for the key or a replica, which was on its way.
     waited_bins: Vec<u64>,
     decisions: Vec<Decision>,
     decisions_total: usize,
@@ -73,7 +73,7 @@ struct Counts {
     conflicts: u64,
     /// Synchronisation rounds while the node held a replica.
     rounds: u64,
-    /// Between two of them, on average. The set-up of a replica and its end count like rounds.
+    /// The mean time between two rounds. The set-up of a replica and its end count like rounds.
     round_gap_us: Option<f64>,
     longest_gap_us: Option<u64>,
 }

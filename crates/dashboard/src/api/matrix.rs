@@ -1,8 +1,8 @@
 //! Owners and replicas of keys over time: the cells of a picture.
 //!
 //! The answer is the length of a head (32 bits), the head (JSON), and 16 bits per cell, row by row. The lower
-//! 12 bits of a cell are the owner, or one of the marks below; the upper four are the number of replicas, of
-//! which 15 stands for more, too. Numbers are little-endian.
+//! 12 bits of a cell are the owner, or one of the marks below. The upper four bits are the number of
+//! replicas; 15 means 15 or more. Numbers are little-endian.
 
 use super::question::{self, span};
 use super::selection::{self, Choose};
@@ -16,7 +16,7 @@ use serde_json::json;
 const MOVING_CELL: u16 = 0xfff;
 /// The mark of a key whose owner is not known.
 const UNKNOWN_CELL: u16 = 0xffe;
-/// Replicas that a cell can tell.
+/// The most replicas that a cell can represent.
 const REPLICAS_MAX: u16 = 15;
 
 /// Rows of a picture.
@@ -24,14 +24,14 @@ const ROWS_MAX: usize = 4096;
 /// Cells of a picture: 2 MB.
 const CELLS_MAX: usize = 1 << 20;
 
-/// What a cell tells.
+/// What a cell shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
-    /// The owner for most of its time, and the most replicas at any time of it.
+    /// The owner for most of the cell's time, and the most replicas at any moment of it.
     #[default]
     Most,
-    /// Owner and replicas at its beginning.
+    /// The owner and the replicas at the beginning of the cell.
     Instant,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn of(run: &Loaded, question: &Question) -> Result<Vec<u8>, Refusal> 
                 }
             }
         }
-        // Nothing is known of the time after the run.
+        // Nothing is known about the time after the run.
         let known = times.partition_point(|time| *time < end);
         cells[known..].fill(UNKNOWN_CELL);
         cells.iter().for_each(|cell| body.extend_from_slice(&cell.to_le_bytes()));

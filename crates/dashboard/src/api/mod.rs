@@ -1,4 +1,4 @@
-//! Questions about runs. Every answer is as large as a picture, however many events the run has.
+//! Questions about runs. An answer is at most as large as a picture, however many events the run has.
 
 mod affinity;
 mod key;
@@ -30,13 +30,13 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// Answers that are computed at once; others wait.
+/// The most answers that are computed at the same time; other requests wait.
 const ANSWERS_AT_ONCE: usize = 8;
 
-/// Uploads at once.
+/// The most uploads at the same time.
 const UPLOADS_AT_ONCE: usize = 2;
 
-/// What handlers share.
+/// The state that handlers share.
 #[derive(Debug)]
 pub(crate) struct App {
     library: Arc<Library>,
@@ -72,7 +72,7 @@ impl App {
     }
 }
 
-/// All addresses.
+/// The routes of the server.
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/api/runs", get(runs))
@@ -91,7 +91,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Not for the eyes of users: the panic's text is in the log.
+/// The answer after a panic. The panic's text goes to the log, and not to the user.
 fn panicked(cause: Box<dyn Any + Send>) -> Response {
     let text =
         cause.downcast_ref::<&str>().copied().or_else(|| cause.downcast_ref::<String>().map(String::as_str));
@@ -118,7 +118,7 @@ async fn overview_of(State(app): State<Arc<App>>, Path(id): Path<String>) -> Ans
     app.answer(&id, |run| Ok(overview::of(run))).await.map(Json)
 }
 
-/// Why two runs are not to be compared, as `intendant trace compare` says it.
+/// The reasons to doubt a comparison of two runs, in the words of `intendant trace compare`.
 async fn compare(
     State(app): State<Arc<App>>,
     Path((a, b)): Path<(String, String)>,

@@ -6,13 +6,13 @@ use crate::library::Loaded;
 use intendant_analysis::{Durations, NodeInfo, Summary, Wait};
 use serde::Serialize;
 
-/// Nodes of a table of links: more do not fit a page.
+/// The most nodes of a table of links: more do not fit on a page.
 const LINKED_MAX: usize = 64;
 
-/// Marks of each kind in a picture: more are not told apart.
+/// The most marks of each kind in a picture: more could not be told apart.
 const MARKS_MAX: usize = 500;
 
-/// Ranges, settings and problems in an answer. Headers may have more than a page can show.
+/// The most ranges, settings and problems in an answer. Headers may have more than a page can show.
 const LINES_MAX: usize = 200;
 
 #[derive(Debug, Serialize)]
@@ -42,9 +42,9 @@ pub(super) struct Overview {
     /// By sender and receiver; empty for clusters that are too large for a table.
     links: Vec<Vec<u64>>,
     remote: Waits,
-    /// Accesses that waited for a key, or a replica, on its way.
+    /// Accesses that waited for a key or a replica, which was on its way.
     waited: Waits,
-    /// The mean time of an epoch but the first.
+    /// The mean time of an epoch without the first one.
     epoch_us: Option<u64>,
     marks: Vec<Mark>,
     longest: Vec<Waiting>,

@@ -1,4 +1,4 @@
-//! What requests ask for, checked.
+//! Parses and checks the questions of requests.
 
 use crate::answer::Refusal;
 use crate::library::Loaded;
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 /// Columns of a picture.
 pub(super) const COLUMNS_MAX: u32 = 4096;
 
-/// The part of an address after `?`.
+/// The parsed query string: the part of an address after `?`.
 pub(super) struct Asked<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
@@ -26,7 +26,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// The time that is asked for: all of the run, unless said otherwise.
+/// The time that a request asks for; by default the whole run.
 pub(super) fn window(
     run: &Loaded,
     from: Option<u64>,
@@ -50,7 +50,7 @@ pub(super) fn span(run: &Loaded) -> (u64, u64) {
     (start, end.max(start + 1))
 }
 
-/// A key of the run.
+/// Parses a key of the run.
 pub(super) fn key(run: &Loaded, text: &str) -> Result<u64, Refusal> {
     let key = text.trim().parse::<u64>().ok();
     let shown: String = text.chars().take(40).collect();

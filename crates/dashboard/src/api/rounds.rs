@@ -8,9 +8,9 @@ use intendant_trace::What;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: u64,
-    /// How long it held one, in microseconds.
+    /// How long it held a replica, in microseconds.
     held_us: u64,
-    /// Times between two rounds. The set-up of a replica and its end count like rounds.
+    /// Number of intervals between rounds. The set-up of a replica and its end count like rounds.
     gaps: u64,
     longest_us: u64,
 }
@@ -26,7 +26,8 @@ impl Rounds {
         (self.gaps > 0).then_some(self.longest_us)
     }
 
-    /// The node held a replica from one time to another, and had these rounds.
+    /// Adds a period in which the node held a replica. `rounds` are the times of all its rounds, in ascending
+    /// order.
     fn add(&mut self, rounds: &[u64], from: u64, to: u64) {
         let first = rounds.partition_point(|at| *at < from);
         let within = rounds[first..].iter().copied().take_while(|at| *at <= to);
@@ -39,7 +40,7 @@ impl Rounds {
         }
         self.gaps += 1;
         self.longest_us = self.longest_us.max(to - last);
-        // A hostile trace may tell of two replicas of a key at one node.
+        // A hostile trace may claim two replicas of a key at one node.
         self.held_us = self.held_us.saturating_add(to - from);
     }
 }
@@ -67,7 +68,7 @@ pub(super) fn of(run: &Loaded, key: u64, window: Window) -> Vec<Rounds> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not about replicas")]
         match event.what {
             What::ReplicaSetUp => *since = since.or(Some(event.at_us)),
-            // A replica that becomes the main copy ends with that.
+            // A replica ends when it becomes the main copy.
             What::ReplicaDropped | What::Arrived { .. } => {
                 if let Some(from) = since.take() {
                     add(event.node.0, from, event.at_us);

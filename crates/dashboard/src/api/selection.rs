@@ -8,10 +8,10 @@ use intendant_trace::Filter;
 use serde::Deserialize;
 use std::cmp::Reverse;
 
-/// Keys that are tried one by one for a sample; of larger models, only keys with events are.
+/// The most keys that are tested one by one for a sample. In larger models, only keys with events are tested.
 const TRIED_MAX: u64 = 1 << 22;
 
-/// How rows are chosen among the keys of the focus.
+/// How rows are chosen among the keys of the focus, which are the keys that the question names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Choose {
@@ -31,11 +31,11 @@ pub(super) enum Choose {
 pub(super) struct Selection {
     /// Ascending.
     pub(super) keys: Vec<u64>,
-    /// Keys of the focus, of which these are some.
+    /// Number of keys of the focus, among which `keys` were chosen.
     pub(super) total: u64,
 }
 
-/// The keys that a text names; an empty one names all.
+/// The keys that a text names. An empty text names all keys.
 pub(super) fn filter(text: &str) -> Result<Filter, Refusal> {
     let text = text.trim();
     if text.is_empty() {
@@ -51,7 +51,8 @@ pub(super) fn select(run: &Loaded, filter: &Filter, rows: usize, choose: Choose)
     match filter {
         Filter::All => chosen(run, filter, rows, choose, keys.len(), |at| keys.nth(at)),
         Filter::Keys(ranges) => {
-            // By range: the number of keys of the focus before it, and of all keys before its first.
+            // By range: the number of keys of the focus before it, and the number of all keys before its
+            // first key.
             let mut before = Vec::new();
             let mut total = 0u64;
             for range in ranges {
@@ -88,7 +89,7 @@ fn chosen(
 ) -> Selection {
     let even = || {
         let count = (rows as u64).min(total);
-        // The first key, and every so many after it.
+        // Keys at equal distances, beginning with the first.
         let at = |row: u64| (u128::from(row) * u128::from(total) / u128::from(count.max(1))) as u64;
         (0..count).filter_map(|row| nth(at(row))).collect()
     };
@@ -116,7 +117,7 @@ fn chosen(
         Choose::Even => even(),
         Choose::Moved | Choose::Replicated | Choose::Remote => {
             let keys = most();
-            // Without any such key, there still is a picture.
+            // If there is no such key, the picture shows evenly spread keys.
             if keys.is_empty() { even() } else { keys }
         }
     };

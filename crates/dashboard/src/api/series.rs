@@ -1,4 +1,4 @@
-//! How often things happened, over time.
+//! Counts of events over time.
 
 use super::{question, selection};
 use crate::answer::Refusal;
@@ -8,13 +8,13 @@ use intendant_trace::Filter;
 use serde::{Deserialize, Serialize};
 use std::thread;
 
-/// Threads that look through the events of a focus.
+/// The most threads that search the events of a focus.
 const THREADS_MAX: usize = 8;
 
-/// Fewer events are not worth a thread.
+/// The fewest events that are worth a thread.
 const EVENTS_PER_THREAD: usize = 1 << 17;
 
-/// Keys, and events of all of them, that are looked at key by key.
+/// The most keys, and the most events of all these keys, that are read key by key.
 const KEYS_MAX: usize = 1 << 12;
 const EVENTS_MAX: usize = 1 << 18;
 
@@ -33,7 +33,7 @@ impl Default for Question {
     }
 }
 
-/// Numbers per bin of time. Bytes are those of all keys.
+/// Numbers per bin of time. The bytes are those of all keys.
 #[derive(Debug, Serialize)]
 pub(super) struct Series {
     from_us: u64,
@@ -69,12 +69,12 @@ pub(super) fn of(run: &Loaded, question: &Question) -> Result<Series, Refusal> {
     })
 }
 
-/// Larger sums are not those of a real run.
+/// Saturates: a real run has no larger sums.
 fn whole(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
 }
 
-/// Of all keys: the differences of totals.
+/// The bins of all keys: the differences of totals.
 fn all(run: &Loaded, window: Window) -> Vec<Totals> {
     let events = run.allocation.run();
     // The last bin includes the end of the window.
@@ -93,7 +93,7 @@ fn is_before(window: Window, at_us: u64, column: u32) -> bool {
     at_us < window.from_us() || window.pixel(at_us) < column
 }
 
-/// The number of events that are so; those that are come first.
+/// The number of events whose time satisfies `is_so`. These events come first in the run.
 fn position(run: &Run, is_so: impl Fn(u64) -> bool) -> usize {
     let (mut low, mut high) = (0, run.len());
     while low < high {
@@ -107,7 +107,8 @@ fn position(run: &Run, is_so: impl Fn(u64) -> bool) -> usize {
     low
 }
 
-/// Of some keys: of their events, if these are few; else by a look at all events of charts.
+/// The bins of some keys: from the events of each key if these are few, otherwise from all events that charts
+/// show.
 fn of_keys(run: &Loaded, window: Window, filter: &Filter) -> Vec<Totals> {
     let mut bins = few(run, window, filter).unwrap_or_else(|| many(run, window, filter));
     let all = all(run, window);
@@ -115,8 +116,8 @@ fn of_keys(run: &Loaded, window: Window, filter: &Filter) -> Vec<Totals> {
     bins
 }
 
-/// The events of each key, if there are few keys and events. Events of a key lie apart in memory, so more of
-/// them would take longer than [`many`].
+/// Reads the events of each key, if there are few keys and events. The events of a key lie apart in memory,
+/// so reading more of them would take longer than [`many`].
 fn few(run: &Loaded, window: Window, filter: &Filter) -> Option<Vec<Totals>> {
     let active = run.allocation.active();
     let keys: Vec<u64> = match filter {
@@ -144,7 +145,7 @@ fn few(run: &Loaded, window: Window, filter: &Filter) -> Option<Vec<Totals>> {
     Some(bins)
 }
 
-/// All events of charts, on several threads.
+/// Reads all events that charts show, on several threads.
 fn many(run: &Loaded, window: Window, filter: &Filter) -> Vec<Totals> {
     let events = run.allocation.run();
     let first = position(events, |at| at < window.from_us()) as u32;
@@ -168,7 +169,7 @@ fn many(run: &Loaded, window: Window, filter: &Filter) -> Vec<Totals> {
         let others: Vec<_> = parts.map(|part| scope.spawn(|| count(part))).collect();
         let mut bins = count(first);
         for other in others {
-            // A panic goes on in the thread of the request.
+            // A panic continues in the thread of the request.
             let part = other.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
             bins.iter_mut().zip(&part).for_each(|(bin, part)| *bin = bin.and(part));
         }

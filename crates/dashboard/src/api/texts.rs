@@ -1,4 +1,4 @@
-//! Texts of traces, as long as a page shows them.
+//! Texts from traces, shortened to the length that a page shows.
 
 use crate::library::Loaded;
 use serde::Serialize;
@@ -14,10 +14,10 @@ impl RangeName {
     }
 }
 
-/// Letters of a text from a trace. Names are short; others come from no run of ours.
+/// The most letters of a text from a trace. The names of real runs are shorter.
 const LETTERS_MAX: usize = 200;
 
-/// Text of a trace, as long as a page shows it.
+/// Shortens a text from a trace to the length that a page shows.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(LETTERS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),

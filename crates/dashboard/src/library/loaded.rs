@@ -17,13 +17,13 @@ pub(crate) struct Loaded {
     pub(crate) allocation: Allocation,
     pub(crate) summary: Summary,
     pub(crate) totals: Index,
-    /// By node, when it sent updates of copies.
+    /// By node, the times of its synchronisation rounds.
     pub(crate) rounds: Vec<Vec<u64>>,
 }
 
 impl Loaded {
     /// # Errors
-    /// If it is no run.
+    /// If the path does not name a run.
     pub(super) fn read(id: &str, title: &str, path: &Path, limits: Limits) -> Result<Self, AnalysisError> {
         let run = Arc::new(Run::open(path, limits)?);
         let allocation = Allocation::of(&run, &Filter::All);
@@ -38,7 +38,8 @@ impl Loaded {
         Ok(Self { id: id.to_owned(), title: title.to_owned(), allocation, summary, totals, rounds })
     }
 
-    /// How much memory it takes: events and ranges of keys, each of which takes about 50 bytes.
+    /// A measure of the memory that it takes: the number of events, ranges of keys and settings, each of
+    /// which takes about 50 bytes.
     pub(super) fn weight(&self) -> usize {
         let run = self.allocation.run();
         let header = run.header();

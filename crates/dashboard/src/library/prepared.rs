@@ -1,4 +1,4 @@
-//! Prepared runs, in the program.
+//! Prepared runs, which are embedded in the program.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,13 +8,13 @@ use tempfile::NamedTempFile;
 /// The merged files of `traces/`, by name without extension. The build script lists them.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/prepared.rs"));
 
-/// What the runs are about.
+/// The descriptions of the runs.
 const ABOUT: &str = include_str!("../../traces/about.toml");
 
 /// Numbers of the runs.
 const RESULTS: &str = include_str!("../../traces/results.toml");
 
-/// What a prepared run is about, for people.
+/// The description of a prepared run, for display.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct About {

@@ -1,18 +1,18 @@
-//! What happened up to an event, in numbers: charts of millions of events are differences of totals.
+//! Totals of the events of a run up to a position. Charts of millions of events are differences of totals.
 
 use intendant_analysis::{Run, Stamped};
 use intendant_trace::What;
 
-/// Events between two totals that are kept.
+/// The number of events between two totals that are kept.
 const EVERY: usize = 1 << 12;
 
-/// How often things happened. Sums of numbers that come from files, of which each may have 64 bits, have
-/// more: differences are exact.
+/// Counts of events. Numbers in files may have 64 bits, so their sums have 128 bits, and differences of sums
+/// are exact.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) remote: u64,
     pub(crate) remote_wait_us: u128,
-    /// Accesses that waited for a key, or a replica, on its way.
+    /// Accesses that waited for a key or a replica, which was on its way.
     pub(crate) waited: u64,
     pub(crate) waited_us: u128,
     pub(crate) relocations: u64,
@@ -43,7 +43,7 @@ impl Totals {
         true
     }
 
-    /// This, without what `other` counts.
+    /// These totals minus those of `other`.
     pub(crate) fn without(&self, other: &Self) -> Self {
         Self {
             remote: self.remote.saturating_sub(other.remote),
@@ -57,7 +57,7 @@ impl Totals {
         }
     }
 
-    /// Both together.
+    /// The sum of both totals.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self {
             remote: self.remote + other.remote,
@@ -72,7 +72,8 @@ impl Totals {
     }
 }
 
-/// The totals before every so many events of a run, and the events of keys that charts show.
+/// The totals of a run at regular intervals of events, and the positions of the events of keys that charts
+/// show.
 #[derive(Debug)]
 pub(crate) struct Index {
     totals: Vec<Totals>,
@@ -95,7 +96,7 @@ impl Index {
         index
     }
 
-    /// What happened in the first `count` events of the run.
+    /// The totals of the first `count` events of the run.
     pub(crate) fn before(&self, run: &Run, count: usize) -> Totals {
         let at = (count / EVERY).min(self.totals.len() - 1);
         let mut totals = self.totals[at];

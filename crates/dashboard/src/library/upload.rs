@@ -1,8 +1,8 @@
-//! Files that are uploaded: streamed to a temporary folder, up to a limit.
+//! Uploads of files, which are streamed to a temporary folder, up to a limit.
 //!
 //! The body of an upload is a line of JSON, `[{"name": NAME, "bytes": BYTES}, …]`, and then the bytes of
-//! these files one after the other. So nothing has to be searched for in what is sent, and all sizes are
-//! known before the first file.
+//! these files one after the other. So the server need not search the body for the ends of files, and knows
+//! all sizes before the first file.
 
 use crate::answer::Refusal;
 use axum::body::{Body, BodyDataStream};
@@ -18,7 +18,7 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-/// Files of an upload: a node of a cluster has one.
+/// The most files of an upload: each node of a cluster has one.
 const FILES_MAX: usize = 1024;
 
 /// Bytes of the first line.
@@ -27,7 +27,7 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How far an upload may fall behind [`BYTES_PER_SECOND`].
 const BEHIND_MAX: Duration = Duration::from_secs(30);
 
-/// The speed that an upload must keep up with: others may be waiting for its place.
+/// The speed that an upload must keep up with, because it occupies a place.
 const BYTES_PER_SECOND: u64 = 64 << 10;
 
 /// Names of files in a message.
@@ -40,14 +40,14 @@ const TITLE_MAX: usize = 80;
 #[derive(Debug)]
 pub(crate) struct Uploaded {
     pub(crate) folder: TempDir,
-    /// What to read: the file, or the folder of several.
+    /// The path to read: the file, or the folder if there are several files.
     pub(crate) path: PathBuf,
     pub(crate) title: String,
-    /// Each file, and how its user calls it.
+    /// Each file, and its name as the user knows it.
     pub(crate) names: Vec<(PathBuf, String)>,
 }
 
-/// A file that follows.
+/// A file that the first line announces.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Announced {
@@ -58,7 +58,8 @@ struct Announced {
 /// Receives files.
 ///
 /// # Errors
-/// If there are none, too many, or more bytes than allowed, or if the body does not have as many as it says.
+/// If there are no files or too many, if they have more bytes than allowed, or if the body does not have as
+/// many bytes as its first line says.
 pub(crate) async fn receive(body: Body, bytes_max: u64) -> Result<Uploaded, Refusal> {
     let mut incoming = Incoming::new(body.into_data_stream());
     let files = incoming.head().await?;
@@ -84,8 +85,8 @@ pub(crate) async fn receive(body: Body, bytes_max: u64) -> Result<Uploaded, Refu
 }
 
 impl Uploaded {
-    /// Why its files are no run, in the words of its user: with the names of the files as they were sent, and
-    /// without those of the folder in which they are now.
+    /// Why the files are not a run, in terms that the user knows: with the names of the files as they were
+    /// sent, and without the names in the temporary folder.
     pub(super) fn refusal(&self, error: &AnalysisError) -> Refusal {
         let text = if let AnalysisError::Mixed { first, second, reason } = error {
             let (first, second) = (first.display(), second.display());
@@ -107,7 +108,8 @@ impl Uploaded {
         Refusal::unusable(text)
     }
 
-    /// Refuses files of which some are of an earlier run than the others: `ignored` are their names here.
+    /// Refuses the upload if some files are of an earlier run than the others. `ignored` has the names of
+    /// these files in the temporary folder.
     pub(super) fn refuse_other_runs(&self, ignored: &[String]) -> Result<(), Refusal> {
         if ignored.is_empty() {
             return Ok(());
@@ -130,7 +132,8 @@ impl Uploaded {
     }
 }
 
-/// How a user calls a file. A name that occurs again gets its number among the files.
+/// The name of a file as the user knows it. If an earlier file has the same name, the name gets the file's
+/// number.
 fn name_of(name: &str, others: &[(PathBuf, String)]) -> String {
     let short: String = name.chars().filter(|c| !c.is_control()).take(TITLE_MAX).collect();
     let number = others.len() + 1;
@@ -143,8 +146,8 @@ fn name_of(name: &str, others: &[(PathBuf, String)]) -> String {
     }
 }
 
-/// Where a file is kept. Names come from outside: those of the files of nodes are kept, and others name
-/// nothing here.
+/// The path at which a file is stored. Names come from outside: the names of the files of nodes are kept, and
+/// other names are not used in paths.
 fn path_of(folder: &Path, name: &str, others: &[(PathBuf, String)]) -> PathBuf {
     let rank = name.strip_prefix("node-").and_then(|name| name.strip_suffix(".trace"));
     let is_rank =
@@ -161,7 +164,7 @@ fn title_of(files: &[Announced]) -> String {
     if files.len() < 2 { name } else { format!("{name} and {} more", files.len() - 1) }
 }
 
-/// What arrives, as far as it is not used yet.
+/// The body of a request, and the received bytes that are not used yet.
 struct Incoming {
     body: BodyDataStream,
     rest: Bytes,
@@ -186,14 +189,15 @@ impl Incoming {
         Ok(bytes)
     }
 
-    /// The first line.
+    /// Reads the first line.
     async fn head(&mut self) -> Result<Vec<Announced>, Refusal> {
         let mut head = BytesMut::new();
         loop {
             let Some(bytes) = self.next().await? else {
                 return Err(Refusal::wrong(format!("{FORMAT}; this one has no first line")));
             };
-            // A file without its line is refused before it is read to its first line break.
+            // A body that begins with a file, without the first line, is refused before its first line break
+            // is reached.
             if let Some(first) = head.first().or(bytes.first()).filter(|first| **first != b'[') {
                 let first = char::from(*first).escape_default();
                 let reason = format!("{FORMAT}; the first line of the upload begins with '{first}'");
@@ -252,10 +256,10 @@ impl Incoming {
     }
 }
 
-/// What users do if they uploaded something else.
+/// The advice to users who uploaded something else.
 const UPLOAD_IT: &str = "upload a merged Parquet file, or the files node-N.trace of one run";
 
-/// For programs: the page does so.
+/// The advice to programs; the page follows it.
 const FORMAT: &str = "an upload is a line [{\"name\": NAME, \"bytes\": BYTES}, …] and then the bytes of these files, \
                       neither a form (curl -F) nor a file alone";
 

@@ -1,5 +1,5 @@
-//! Who is connected. If all places are taken, the connection leaves that has been silent for longest, so that
-//! silent ones do not keep people out.
+//! The connections of the server. If all places are taken, the server closes the connection that has been
+//! silent for longest, so that silent connections do not keep people out.
 
 use intendant_core::lock;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Connections at once; a browser opens up to six.
+/// The most connections at the same time; a browser opens up to six.
 pub(super) const CONNECTIONS_MAX: usize = 64;
 
 /// All connections.
@@ -29,11 +29,11 @@ pub(super) struct Guest {
     /// Whether a part of an answer waits for the peer.
     sending: AtomicBool,
     leaves: Notify,
-    /// Told when this connection may make way.
+    /// Notified when this connection may make way.
     left: Arc<Notify>,
 }
 
-/// While it lives, the connection waits for the server and not the other way round.
+/// While this value lives, the connection waits for the server, and not the other way round.
 pub(super) struct Answering(Arc<Guest>);
 
 impl Drop for Answering {
@@ -51,19 +51,19 @@ impl Guest {
         Arc::new(Self { address, heard, answering, sending, leaves: Notify::new(), left })
     }
 
-    /// A part of an answer waits for the peer from now on, or does not wait any more.
+    /// Records whether a part of an answer waits for the peer from now on.
     pub(super) fn sends(&self, sending: bool) {
         if self.sending.swap(sending, Ordering::Relaxed) && !sending {
             self.left.notify_one();
         }
     }
 
-    /// Bytes were read or written.
+    /// Records that bytes were read or written.
     pub(super) fn hear(&self) {
         *lock(&self.heard) = Instant::now();
     }
 
-    /// A request is being answered.
+    /// Records that a request is being answered, until the result is dropped.
     pub(super) fn answering(self: &Arc<Self>) -> Answering {
         self.answering.fetch_add(1, Ordering::Relaxed);
         Answering(Arc::clone(self))
@@ -80,9 +80,9 @@ impl Guest {
 }
 
 impl Guests {
-    /// A place for a connection from this address. If there is none, another connection leaves: one of the
-    /// address that has most, among those that do not wait for an answer the one that has been silent for
-    /// longest. If there is no such connection, waits until one has ended.
+    /// Returns a place for a connection from this address. If all places are taken, one of the connections
+    /// that do not wait for an answer leaves: of those from the address with the most connections, the one
+    /// that has been silent for longest. If no connection can leave, waits until one can or has ended.
     pub(super) async fn enter(&self, address: IpAddr) -> Arc<Guest> {
         loop {
             if let Some(guest) = self.try_enter(address) {
@@ -106,7 +106,7 @@ impl Guests {
         Some(guest)
     }
 
-    /// A connection has ended.
+    /// Frees the place of a connection that has ended.
     pub(super) fn leave(&self, guest: &Arc<Guest>) {
         lock(&self.here).retain(|other| !Arc::ptr_eq(other, guest));
         self.left.notify_one();
@@ -135,7 +135,8 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
             all.push(guests.enter(address(u8::from(at >= 3))).await);
         }
-        // The first three are of another address; the next one answers, the one after it is heard.
+        // The first three connections are from another address. The next one waits for an answer; the one
+        // after it has just sent bytes.
         let answering = all[3].answering();
         all[4].hear();
         let new = guests.enter(address(2)).await;
@@ -161,7 +162,7 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_secs(60), &mut enter).await.is_err());
         guests.leave(&all[7].1);
         assert!(tokio::time::timeout(Duration::from_secs(60), enter).await.is_ok());
-        // The one that has just come is silent, and makes way.
+        // The connection that has just come is silent, and makes way.
         guests.enter(address(2)).await.sends(true);
         let enter = guests.enter(address(2));
         tokio::pin!(enter);

@@ -9,21 +9,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long what is to be sent may wait for the peer, at a time.
+/// The interval after which the stream checks how much the peer has taken.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Bytes that the peer must take within that time, if there are so many: 2 kB per second.
+/// Bytes that the peer must take within that time, if this many wait: 2 kB per second.
 const BYTES_MIN: usize = 64 << 10;
 
-/// A stream that ends with an error if what is to be sent waits too long, so that a peer that does not read
-/// does not keep its place, and the answers that wait for it, for good.
+/// A stream that ends with an error if the bytes to be sent wait too long. So a peer that does not read
+/// cannot keep its place, and the answers that wait for it, forever.
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     stream: S,
-    /// Hears of bytes that are read and written.
+    /// The connection, which records when bytes are read and written.
     guest: Arc<Guest>,
     timer: Pin<Box<Sleep>>,
-    /// Bytes that were sent since something has been waiting; `None` if nothing waits.
+    /// Bytes that were sent since the current interval began; `None` if nothing waits.
     sent: Option<usize>,
 }
 
@@ -50,7 +50,7 @@ impl<S> Paced<S> {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)));
         }
         self.wait();
-        // It now wakes the task when the next time is over.
+        // This poll makes the timer wake the task at the end of the next interval.
         self.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 

@@ -1,14 +1,14 @@
-//! What the nodes of a cluster have answered, bounded.
+//! The answers of the nodes of a cluster, in bounded memory.
 
 use super::node::{LiveAddress, Mark, Said};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Nodes that are asked: as many as a cluster has.
+/// The most nodes that are asked: as many as a cluster can have.
 pub(super) const NODES_MAX: usize = 1024;
 
-/// Samples of all nodes together: a day of one node, three hours of eight.
+/// The most samples of all nodes together: a day of one node, three hours of eight.
 const SAMPLES_MAX: usize = 86_400;
 
 /// Samples per node of an answer: a chart has no more pixels.
@@ -17,8 +17,8 @@ const POINTS_MAX: usize = 400;
 /// Marks that are kept.
 const MARKS_MAX: usize = 1000;
 
-/// The numbers that are kept: the name here, and that of the node's series. The page computes rates from
-/// totals.
+/// The numbers that are kept: the name in this server's answers, and the name of the node's series. The page
+/// computes rates from totals.
 const SERIES: [(&str, &str); 21] = [
     ("examples", "intendant_examples_total"),
     ("training_seconds", "intendant_training_seconds_total"),
@@ -51,7 +51,7 @@ struct Sample {
     values: [Option<f64>; SERIES.len()],
 }
 
-/// What is known of a node.
+/// What is known about a node.
 #[derive(Clone, Debug, Default)]
 struct Node {
     address: Option<LiveAddress>,
@@ -63,15 +63,15 @@ struct Node {
     samples: VecDeque<Sample>,
 }
 
-/// What the nodes of a cluster have answered.
+/// The answers of the nodes of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     task: String,
     technique: String,
-    /// When the run started, on the clock of a node, and what this process's clock showed then.
+    /// When the run started, and the latest time that a node has sent, both on the clocks of nodes.
     started_unix_ms: u64,
     now_unix_ms: u64,
-    /// When a node answered last, or did not, on the clock of this process.
+    /// When the last question was answered or failed, on the clock of this process.
     since_start: Duration,
     nodes: Vec<Node>,
     marks: Vec<Mark>,
@@ -101,7 +101,7 @@ pub(crate) struct Shown {
     technique: String,
     started_unix_ms: u64,
     now_unix_ms: u64,
-    /// The number of the newest sample: later questions name it.
+    /// The number of the newest sample, which later questions send as `since`.
     newest: u64,
     series: Vec<&'static str>,
     nodes: Vec<ShownNode>,
@@ -115,7 +115,7 @@ impl History {
         known.filter_map(|(node, state)| Some((node, state.address.clone()?))).collect()
     }
 
-    /// Adds what node `asked` answers. `since_start` is this process's clock, which never goes back.
+    /// Adds the answer of node `asked`. `since_start` is this process's clock, which never goes back.
     pub(crate) fn add(
         &mut self,
         since_start: Duration,
@@ -186,7 +186,7 @@ impl History {
         }
         for mark in said.marks {
             let mark = Mark { kind: shortened(&mark.kind), ..mark };
-            // Every node tells of epochs and losses.
+            // Every node reports epochs and lost nodes.
             let is_same = |known: &Mark| {
                 known.kind == mark.kind && known.number == mark.number && known.node == mark.node
             };
@@ -196,13 +196,13 @@ impl History {
         }
     }
 
-    /// What was seen after sample `since`.
+    /// The answers that arrived after sample `since`.
     pub(crate) fn shown(&self, since: u64) -> Shown {
         let node = |(node, state): (usize, &Node)| {
             let after = state.samples.partition_point(|sample| sample.number <= since);
             let new = state.samples.len() - after;
             let step = new.div_ceil(POINTS_MAX).max(1);
-            // The newest one is always there.
+            // The newest sample is always included.
             let chosen: Vec<&Sample> =
                 state.samples.iter().skip(after + (new.max(1) - 1) % step).step_by(step).collect();
             let values = |at: usize| chosen.iter().map(|sample| sample.values[at]).collect();
@@ -235,7 +235,7 @@ impl History {
     }
 }
 
-/// Names are short; others come from no node of ours.
+/// The names that real nodes send are shorter.
 fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }

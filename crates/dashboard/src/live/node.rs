@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// For an answer. A node that is slower is shown as one that does not answer.
+/// How long an answer may take. A slower node is shown as one that does not answer.
 const WITHIN: Duration = Duration::from_secs(3);
 
 /// Bytes of an answer.
@@ -23,7 +23,7 @@ const BYTES_MAX: usize = 4 << 20;
 /// The schema of answers.
 const SCHEMA: &str = "intendant.live/1";
 
-/// Where a node of a running cluster answers: its `--metrics` address.
+/// The address at which a node of a running cluster answers: its `--metrics` address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveAddress(String);
 
@@ -60,7 +60,7 @@ impl fmt::Display for LiveAddress {
     }
 }
 
-/// What a node answers.
+/// The answer of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Said {
@@ -90,9 +90,9 @@ pub(crate) struct Mark {
 }
 
 impl LiveAddress {
-    /// Asks a node for its numbers. The error is in words. A node that asks for the token of readers gets a
-    /// proof, not the token: another node has told the address, and what listens there may be another
-    /// program.
+    /// Asks a node for its numbers. The error is a text for users. A node that asks for the readers' token
+    /// gets a proof, not the token: the address comes from another node, and another program may listen
+    /// there.
     pub(crate) async fn ask(&self, token: Option<&Token>) -> Result<Said, String> {
         let answered = tokio::time::timeout(WITHIN, self.ask_and_answer(token));
         answered.await.unwrap_or_else(|_| Err(format!("it does not answer within {} s", WITHIN.as_secs())))
@@ -114,7 +114,7 @@ impl LiveAddress {
         let stream = TcpStream::connect(&self.0).await.map_err(|error| error.to_string())?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        // It ends with the connection, at the latest when the sender is gone.
+        // The task ends with the connection, at the latest when the sender is dropped.
         tokio::spawn(connection);
         let mut request = Request::get("/live").header(header::HOST, &self.0);
         if let Some(authorization) = authorization {

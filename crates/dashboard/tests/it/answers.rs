@@ -1,4 +1,4 @@
-//! Answers about a run that is made up, against what its events say one by one.
+//! Answers about a generated run, compared with numbers that are computed event by event.
 
 use crate::server::Server;
 use crate::synthetic::{KEYS, NODES, State, Synthetic, write_large};
@@ -213,7 +213,7 @@ fn affinity_is_the_share_of_time_at_each_node() {
     for (row, key) in [(0, 5usize), (1, 41)] {
         let row = &table["rows"][row];
         assert_eq!(row["key"], key.to_string());
-        // Microsecond by microsecond.
+        // From event to event.
         let mut time = vec![0u64; usize::from(NODES) + 1];
         let mut next = run
             .events
@@ -298,7 +298,7 @@ fn why_tells_all_events_of_a_key_page_by_page_and_counts_them_per_node() {
         assert_eq!(row["remote_wait_us"].as_u64(), Some(waits.iter().sum()));
         assert_eq!(row["waited"].as_u64(), Some(waiteds.len() as u64));
         assert_eq!(row["waited_us"].as_u64(), Some(waiteds.iter().sum()));
-        // Microsecond by microsecond: the time with a replica, and the rounds in it.
+        // The rounds while the node held a replica.
         let held = |at: u64| run.states(at)[33].replicas.contains(&node);
         let rounds = run.count(|at, event| {
             at == node
@@ -329,8 +329,8 @@ fn why_tells_all_events_of_a_key_page_by_page_and_counts_them_per_node() {
     assert!(shown.iter().all(|wait| wait["cause"].as_str().is_some_and(|cause| !cause.is_empty())));
 }
 
-/// The spans of key 33 are where its state is so: each touches such a time, and the middle of each such time
-/// of at least so many microseconds is in one.
+/// Checks that the spans cover the times in which the state of key 33 satisfies `is_so`: each span touches
+/// such a time, and the middle of each such time of at least `least` microseconds is in a span.
 fn check_spans(
     run: &Synthetic,
     (from, to): (u64, u64),
@@ -369,7 +369,7 @@ fn keys_that_are_none_are_refused_beside_those_that_are() {
         let table = server.json(&format!("/api/runs/trace-1/affinity?keys={question}"));
         table["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect()
     };
-    // Ranges name keys, as far as the run has them.
+    // Ranges name those of their keys that the run has.
     assert_eq!(keys_of("0..3"), ["0", "1", "2"]);
     assert_eq!(keys_of("7,57..1000"), ["7", "57", "58", "59"]);
     let table = server.json("/api/runs/trace-1/affinity?keys=5,60..70,3..x");

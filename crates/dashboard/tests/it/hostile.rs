@@ -1,4 +1,4 @@
-//! Uploads: good ones, broken ones, and ones that are no traces.
+//! Uploads of good traces, of broken traces, and of files that are not traces.
 
 use crate::server::Server;
 use crate::synthetic::{NODES, Synthetic};
@@ -24,7 +24,7 @@ fn an_uploaded_run_is_listed_and_answers() {
     let overview = server.json(&format!("/api/runs/{id}"));
     assert_eq!(overview["events"].as_u64(), Some(run.events.len() as u64));
     assert!(server.get("/api/runs").text().contains(&id));
-    // One node alone is a run with holes, which it says.
+    // One node alone is a run with holes, and the overview says so.
     let response = server.upload(&files[1..2]);
     let id = response.json()["id"].as_str().unwrap().to_owned();
     let overview = server.json(&format!("/api/runs/{id}"));
@@ -44,7 +44,7 @@ fn only_the_newest_uploads_are_kept() {
     let gone = server.get(&format!("/api/runs/{}", ids[0])).error();
     assert!(gone.contains("the newest 4 are kept"), "{gone}");
     assert_eq!(server.json("/api/runs")["uploads_max"], 4);
-    // An upload tells which other one it drops.
+    // The answer to an upload names the older upload that it replaces.
     let server = self::server();
     let dropped: Vec<serde_json::Value> = ["a", "b", "c", "d", "e", "f"]
         .map(|name| server.upload(&[(name, &file)]).json()["dropped"].clone())
@@ -114,7 +114,7 @@ fn files_of_different_runs_are_not_mixed() {
     assert_eq!(response.status, 422, "{}", response.text());
     assert!(response.error().contains("b and a are not of one run"), "{}", response.error());
     assert!(response.error().contains("upload the files of each run by themselves"), "{}", response.error());
-    // Real runs have times, by which one of them is the newer one.
+    // Real runs have start times, which tell which run is newer.
     let (mut older, mut newer) = (one, other);
     (older.header.epoch_us, newer.header.epoch_us) = (1_000_000, 2_000_000);
     let files: [(&str, &[u8]); 3] =
@@ -134,7 +134,7 @@ fn uploads_that_are_too_large_are_refused() {
     assert_eq!(response.status, 413, "{}", response.text());
     assert!(response.error().contains("--upload-max"), "{}", response.error());
     assert!(response.error().contains("more than 1 MiB"), "{}", response.error());
-    // The limit is that of all files together.
+    // The limit applies to all files together.
     let half = vec![0; 600 << 10];
     assert_eq!(server.upload(&[("a", &half), ("b", &half)]).status, 413);
     // Files that announce more than they have.

@@ -1,4 +1,4 @@
-//! The view of a running cluster, against nodes that are made up.
+//! The view of a running cluster, with fake nodes.
 
 use crate::server::Server;
 use intendant_dashboard::Settings;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A node that answers with what it is told to answer.
+/// A fake node that sends a prescribed answer.
 struct Node {
     address: SocketAddr,
     answer: Arc<Mutex<Vec<u8>>>,
@@ -56,7 +56,7 @@ impl Node {
     }
 }
 
-/// Asks until an answer is as wanted.
+/// Asks until an answer satisfies `is_so`.
 fn until(server: &Server, is_so: impl Fn(&Value) -> bool) -> Value {
     let start = Instant::now();
     loop {
@@ -95,7 +95,7 @@ fn all_nodes_of_a_cluster_are_asked_and_a_lost_one_is_shown() {
     assert_eq!(answer["nodes"][1]["values"][at], json!([40.0]));
     assert_eq!(answer["nodes"][1]["at_ms"], json!([5_100]));
     assert_eq!(answer["marks"], marks, "marks of several nodes count once");
-    // Later samples come alone to a page that knows the others.
+    // A page that knows the earlier samples gets only the later ones.
     let newest = answer["newest"].as_u64().unwrap();
     nodes[0].numbers(
         0,
@@ -110,7 +110,7 @@ fn all_nodes_of_a_cluster_are_asked_and_a_lost_one_is_shown() {
     });
     assert_eq!(answer["nodes"][0]["values"][at], json!([100.0, 300.0]));
     assert_eq!(answer["marks"][1]["kind"], "lost");
-    // How long it has been silent, for the page to say.
+    // The answer says how long the node has been silent.
     assert_eq!(answer["nodes"][0]["silent_ms"], Value::Null);
     assert!(answer["nodes"][1]["silent_ms"].is_u64(), "{answer}");
     let before = answer["nodes"][1]["silent_ms"].as_u64();
@@ -153,7 +153,7 @@ fn answers_of_other_programs_are_said_and_do_no_harm() {
                 .is_some_and(|error| !error.is_empty() && error.contains(reason))
         });
     }
-    // Numbers of nodes and of times that cannot be.
+    // Impossible numbers of nodes and impossible times.
     let peers = vec![Some(node.address); 3];
     node.numbers(u64::MAX, &peers, u64::MAX, &json!({ "intendant_examples_total": 1e300 }), &json!([]));
     until(&server, |answer| answer["nodes"].as_array().is_some_and(|nodes| nodes.len() == 1024));

@@ -1,4 +1,4 @@
-//! Merged files that were made to look like ours, and what their decoder would do with them.
+//! Merged files that were forged to look like ours, and that would harm the process if they were decoded.
 
 use crate::server::Server;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A version, and a schema of so many elements, of which each says that it has `children`.
+/// A version, and a schema of `elements` elements, each of which claims to have `children` children.
 fn schema(elements: usize, children: u64) -> Vec<u8> {
     let element = [[0x48, 1, b'a', 0x15].as_slice(), &varint(2 * children), &[0]].concat();
     let start = [[0x15, 2, 0x19, 0xfc].as_slice(), &varint(elements as u64)].concat();
@@ -44,7 +44,7 @@ fn schemas_that_would_end_the_process_are_refused() {
     {
         refused(&server, &of_footer(&schema(elements, children)), "it has other columns");
     }
-    // Lists that claim to be longer than memory: of row groups, and one that is declared as a text.
+    // Lists that claim to be longer than memory: a list of row groups, and a list that is declared as a text.
     let claimed = varint((1 << 31) - 1);
     let groups = [[0x15, 2, 0x39, 0xfc].as_slice(), &claimed, &[0]].concat();
     refused(&server, &of_footer(&groups), "a list that is too long");
@@ -64,14 +64,14 @@ fn merged() -> Vec<u8> {
     fs::read(&path).unwrap()
 }
 
-/// The sum of a file as it is now, in place of the one that it tells.
+/// Replaces the checksum in a file by the checksum of its present content.
 fn with_right_sum(file: &mut [u8], metadata: &ParquetMetaData) {
     let entry = &metadata.file_metadata().key_value_metadata().unwrap()[0];
     let text = entry.value.as_deref().unwrap();
     let about: Value = serde_json::from_str(text).unwrap();
     let (bytes, told) = (about["bytes"].as_u64().unwrap() as usize, about["sum"].as_str().unwrap());
     let mut sum = Xxh3::new();
-    // What follows the numbers of the file describes the run.
+    // The text after the numbers of the file describes the run.
     let run = text.find("\"header\":").unwrap();
     sum.update(format!("{{{}", &text[run..]).as_bytes());
     for group in metadata.row_groups() {
@@ -126,7 +126,7 @@ fn pages_that_would_take_gigabytes_are_refused() {
         .unwrap();
     let with_header = |header: &[u8]| {
         let mut file = whole.clone();
-        // An integer may have more bytes than it needs.
+        // The encoding of an integer may have more bytes than it needs.
         let mut padded = header.to_vec();
         while padded.len() < len {
             let end = padded.iter().position(|byte| *byte == 0x11).unwrap();
@@ -140,17 +140,17 @@ fn pages_that_would_take_gigabytes_are_refused() {
         with_right_sum(&mut file, &metadata);
         file
     };
-    // The sum of the helper is right.
+    // The helper computes the right checksum.
     let mut same = whole.clone();
     with_right_sum(&mut same, &metadata);
     assert_eq!(server.upload(&[("run.parquet", &same)]).status, 200);
-    // 0x11 stands for a zero that may be padded. First: two gigabytes, outright.
+    // 0x11 stands for a zero that may be padded. First, the page claims two gigabytes outright.
     let huge = [0xfe, 0xff, 0xff, 0xff, 0x0f];
     let start = [0x15, 0x11, 0x15];
     let outright =
         [&start, huge.as_slice(), &[0x15, 2, 0x2c, 0x15, 2, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0]].concat();
     refused(&server, &with_header(&outright), "a page would have 2147483647 bytes");
-    // Then in a second field of the same number, which would count.
+    // Then it claims them in a second field with the same number, which the library would use.
     let inner = [0x15, 2, 0x15, 2, 0x2c, 0x15, 2, 0x15, 0, 0x15, 6, 0x15, 6, 0];
     let twice = [&start[..2], &inner, &[0x05, 4], &[0xfe, 0xff, 0xff, 0x7f], &[0]].concat();
     refused(&server, &with_header(&twice), "has a field twice");

@@ -1,4 +1,4 @@
-//! A dashboard in this process, and a client that sends any bytes.
+//! A dashboard in this process, and a client that can send any bytes.
 
 use intendant_dashboard::{Dashboard, Settings};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// No answer takes that long; a test that waits fails instead of standing still.
+/// No answer takes that long; a test that waits fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Server {
@@ -100,7 +100,7 @@ impl Server {
         self.request("GET", path, &[], &[])
     }
 
-    /// The answer to a question that must be answered.
+    /// The answer to a question, which must succeed.
     pub(crate) fn json(&self, path: &str) -> Value {
         let response = self.get(path);
         assert_eq!(response.status, 200, "{path}: {}", response.text());

@@ -1,4 +1,4 @@
-//! A run that is made up, and a simple model of what happens in it.
+//! A generated run, and a simple model of what happens in it.
 
 use intendant_core::{ChannelId, Key, Layout, NodeId, Tick};
 use intendant_trace::{Access, Cause, Event, Header, Mark, What, Writer};
@@ -23,12 +23,12 @@ pub(crate) struct State {
     pub(crate) owner: Option<u16>,
     pub(crate) replicas: BTreeSet<u16>,
     pub(crate) intents: BTreeSet<u16>,
-    /// The node to which it is on its way.
+    /// The nodes between which it is on its way: from and to.
     to: Option<(u16, u16)>,
 }
 
 impl Synthetic {
-    /// Random events.
+    /// Generates random events.
     pub(crate) fn new(seed: u64, count: usize) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let layout =
@@ -78,7 +78,7 @@ impl Synthetic {
         }
     }
 
-    /// Where all keys are after the events of a time, event by event.
+    /// The states of all keys after the events up to a time, computed event by event.
     pub(crate) fn states(&self, at: u64) -> Vec<State> {
         let layout = self.header.layout().unwrap();
         let start = |key| State { owner: Some(layout.home(Key(key)).0), ..State::default() };
@@ -103,7 +103,7 @@ impl Synthetic {
         states
     }
 
-    /// The states of a key: since when, until when, and how it is.
+    /// The states of a key, each with its beginning and its end.
     pub(crate) fn history(&self, key: u64) -> Vec<(u64, u64, State)> {
         let own = self.events.iter().filter(|(_, event)| event.key == Some(Key(key)));
         let mut times: Vec<u64> = std::iter::once(0).chain(own.map(|(_, event)| event.at.0)).collect();
@@ -118,13 +118,13 @@ impl Synthetic {
         (at(self.events.first()), at(self.events.last()))
     }
 
-    /// How many events are so.
+    /// The number of events that satisfy `is_so`.
     pub(crate) fn count(&self, is_so: impl Fn(u16, &Event) -> bool) -> u64 {
         self.events.iter().filter(|(node, event)| is_so(*node, event)).count() as u64
     }
 }
 
-/// Something that can happen to a key in its state.
+/// Chooses something that can happen to a key in its state, and applies it to the state.
 fn act(state: &mut State, node: u16, choice: u32, random: &mut Pcg64Mcg) -> Option<(u16, What)> {
     if let Some((from, to)) = state.to
         && choice < 5
@@ -175,7 +175,7 @@ fn key_of(what: &What, key: u64) -> Option<Key> {
     (!matches!(what, What::Synced { .. } | What::Sent { .. })).then_some(Key(key))
 }
 
-/// A run with very many events, node by node, without keeping them in memory.
+/// Writes a run with very many events node by node, without keeping the events in memory.
 pub(crate) fn write_large(folder: &Path, keys: u64, per_node: u64) {
     let layout =
         Layout::builder().range("word", keys, 8).nodes(NODES.into()).channels(1).shards(1).build().unwrap();

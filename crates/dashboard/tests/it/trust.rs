@@ -1,4 +1,4 @@
-//! Who may ask, and what answers may do in a browser.
+//! Access control, and what answers may do in a browser.
 
 use crate::server::Server;
 use intendant_dashboard::{Dashboard, DashboardError, Settings};
@@ -104,7 +104,7 @@ fn a_browser_without_the_token_is_told_how_the_page_opens() {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
     }
-    // Programs get what they can read.
+    // Programs get an answer that they can read.
     assert!(server.get("/").error().contains("Authorization: Bearer TOKEN"));
     assert!(server.request("POST", "/api/upload", &accept, b"x").error().contains("token"));
 }
@@ -257,7 +257,7 @@ fn endless_headers_end_the_connection() {
     assert_eq!(server.get("/").status, 200);
 }
 
-/// More of them than there are places, at any time.
+/// At any time, there are more silent connections than places.
 #[test]
 fn silent_connections_keep_no_one_out() {
     let server = Server::start(Settings::default());

@@ -2,8 +2,8 @@
 //! operations on a key.
 //!
 //! The channel decides by the role of a key which mechanism serves, queues or forwards an access
-//! (`Channel::access`, see the table in [`intendant_techniques::access`]). This module owns what operations
-//! wait for ([`Operations`]) and checks requests.
+//! (`Channel::access`, see the table in [`intendant_techniques::access`]). This module keeps what operations
+//! wait for ([`Operations`]), and checks requests.
 
 use crate::channel::core::{Core, Hash};
 use crate::channel::effects::{Access, Output};
@@ -22,7 +22,7 @@ use std::ops::Range;
 /// An operation that waits for answers.
 struct Pending {
     kind: Kind,
-    /// None to synchronize.
+    /// Empty if the operation synchronizes.
     keys: Vec<Key>,
     /// Ascending; parallel to `keys`, if there are any.
     positions: Vec<u32>,
@@ -89,7 +89,7 @@ impl Operations {
         }
     }
 
-    /// An operation of `worker` on `key` is done: the next one of the chain, if there is one.
+    /// An operation of `worker` on `key` is done. Returns the next operation of the chain, if there is one.
     ///
     /// # Errors
     /// If no operation of the worker on the key was outstanding.
@@ -171,7 +171,8 @@ impl Operations {
     }
 }
 
-/// The index of `position` among ascending ones: usually `next`, directly behind the previous one.
+/// The index of `position` in the ascending `positions`: usually `next`, directly behind the previously found
+/// one.
 fn find(positions: &[u32], next: usize, position: u32) -> Result<usize, usize> {
     if positions.get(next) == Some(&position) { Ok(next) } else { positions.binary_search(&position) }
 }
@@ -217,7 +218,8 @@ pub(crate) fn check_request<E: Element>(core: &Core<E>, request: &Request) -> Re
     }
     core.check_keys(&request.keys)?;
     let bytes = core.operands_bytes(request.kind, &request.keys);
-    // Senders start a new frame at a far smaller target; one value may exceed it by its own size.
+    // Senders start a new frame at a target far below the limit of frames. A frame may exceed the target by
+    // the size of one value.
     if bytes > limits::FRAME_PAYLOAD_BYTES_TARGET + limits::VALUE_BYTES_MAX {
         return Err(ProtocolError::AsksTooMuch { bytes });
     }

@@ -103,7 +103,7 @@ impl<E: Element> Channel<E> {
         self.served(entry, access);
     }
 
-    /// What follows from an access that was served.
+    /// Does what follows from an access that was served.
     #[inline(always)]
     fn served(&mut self, entry: &mut Entry<'_, SlotState, E>, access: &Access) {
         self.core.shared.after_access(entry, access.kind, access.origin.node);

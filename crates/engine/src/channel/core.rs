@@ -24,7 +24,7 @@ pub(crate) struct Core<E> {
     pub(crate) now: Tick,
 }
 
-/// Keys that were noted; empty between uses, with memory for the next ones.
+/// Keys that were noted. The lists are empty between uses, and keep their memory for the next use.
 #[derive(Default)]
 pub(crate) struct Noted {
     pub(crate) keys: Vec<Key>,
@@ -37,7 +37,8 @@ impl<E: Element> Core<E> {
         self.shared.node()
     }
 
-    /// Whether this node counts, for its workers, which of their accesses were late: the workers do not look.
+    /// Whether channels count which accesses of this node's workers were late, because the workers do not
+    /// look for keys themselves.
     pub(crate) fn counts_late(&self) -> bool {
         self.shared.access() == LocalAccess::Queue
     }
@@ -47,7 +48,7 @@ impl<E: Element> Core<E> {
         self.shared.policy()
     }
 
-    /// Bytes of an access to `key`: of what a pull returns, or of the operand of a push or set.
+    /// Bytes of an access to `key`: of the value that a pull returns, or of the operand of a push or set.
     #[inline(always)]
     pub(crate) fn operand_bytes(&self, kind: AccessKind, key: Key) -> usize {
         elements_of(self.shared.layout(), kind, key) * size_of::<E>()
@@ -66,10 +67,10 @@ impl<E: Element> Core<E> {
         self.shared.replication().precision
     }
 
-    /// Checks that a peer writes elements of replicas as this cluster may.
+    /// Checks that a peer writes elements of replicas with a precision that this cluster allows.
     ///
     /// # Errors
-    /// If it rounds them, and should not.
+    /// If the peer rounds elements that must be exact.
     pub(crate) fn check_precision(&self, precision: Precision) -> Result<(), ProtocolError> {
         match (self.precision(), precision) {
             (Precision::Exact, Precision::Bf16) => Err(ProtocolError::Rounded),
@@ -95,8 +96,7 @@ impl<E: Element> Core<E> {
         Room { keys: keys.len(), bytes: self.values_bytes(keys) }
     }
 
-    /// Memory that the share of one other node of `keys` and their values needs, if they are distributed
-    /// evenly.
+    /// Memory for one other node's share of `keys` and their values, if they are distributed evenly.
     pub(crate) fn share(&self, keys: &[Key]) -> Room {
         let others = (self.shared.layout().nodes() - 1).max(1);
         Room { keys: keys.len().div_ceil(others), bytes: self.values_bytes(keys).div_ceil(others) }
@@ -162,7 +162,7 @@ impl<E: Element> Core<E> {
         Ok(())
     }
 
-    /// Checks that `key`, of which a peer says `what`, has its home here.
+    /// Checks that the home of `key` is here. `what` is what the peer's message says of the key.
     pub(crate) fn check_home(&self, key: Key, what: &'static str) -> Result<(), ProtocolError> {
         if self.shared.directory().is_home(key) {
             return Ok(());

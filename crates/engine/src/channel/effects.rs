@@ -47,7 +47,7 @@ impl Access {
         self.origin.node == here && self.hops == 0
     }
 
-    /// The access, which has to wait for a key or for a fresher copy.
+    /// Marks the access as late: it has to wait for a key or for a fresher copy.
     pub(crate) fn late(self) -> Self {
         Self { late: true, ..self }
     }

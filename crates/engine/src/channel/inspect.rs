@@ -12,9 +12,9 @@ use intendant_trace::{Event, Filter};
 /// Why a key is where it is, as one node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// What the node is to the key.
+    /// The role of the node for the key.
     pub role: Role,
-    /// The owner of the key; if it is another node, the one that this node would ask first.
+    /// The owner of the key. If this node is not the owner: the node that it would ask first.
     pub owner: NodeId,
     /// If the key is owned here, the nodes that hold replicas of it.
     pub holders: Vec<NodeId>,
@@ -39,8 +39,8 @@ impl<E: Element> Channel<E> {
             Some(Replicas::Directed { .. }) => {
                 let has_rounds = policy.intents.is_none() || self.replication.has_copies();
                 let round = has_rounds.then_some(self.replication.rounds.due());
-                // A channel that sleeps, or has no intents, finds urgent replicas in its rounds: looks of
-                // their own would wake idle nodes.
+                // A channel that sleeps, or has no intents, finds urgent replicas in its rounds: separate
+                // looks for them would wake idle nodes.
                 let intents = self.intents.due();
                 let urgent = intents.and_then(|_| self.replication.next_look());
                 [round, intents, urgent].into_iter().flatten().min()
@@ -145,8 +145,8 @@ impl<E: Element> Channel<E> {
         self.intents.rounds()
     }
 
-    /// The clock before which intents of a worker became active in the last round. Intents whose start the
-    /// worker has reached become active in any case. For invariant checks.
+    /// The horizon of a worker in the last round: intents that start before this clock became active. Intents
+    /// whose start the worker has reached become active in any case. For invariant checks.
     pub fn horizon(&self, worker: usize) -> Option<u32> {
         self.intents.horizon(worker)
     }

@@ -48,8 +48,8 @@ impl<E: Element> Channel<E> {
         }
     }
 
-    /// A node broadcasts accesses: those to keys that are owned here are served, unless an earlier owner has
-    /// decided them.
+    /// Another node has broadcast accesses. Serves those to keys that are owned here, unless an earlier owner
+    /// has decided them.
     pub(super) fn on_broadcast(&mut self, from: NodeId, request: &Request) -> Result<(), ProtocolError> {
         access::check_request(&self.core, request)?;
         let Request { origin, kind, hops, keys, positions, values } = request;
@@ -89,8 +89,8 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// The home of keys says where they are: what waited for that goes there, unless the key has been
-    /// localized meanwhile.
+    /// The home of keys says where they are. Sends the accesses that waited for this there, unless this node
+    /// has localized the key meanwhile.
     pub(super) fn on_located(&mut self, from: NodeId, located: &Located) -> Result<(), ProtocolError> {
         check_location(&self.core, Location::Request, "says where keys are")?;
         self.core.check_keys(&located.keys)?;
@@ -113,7 +113,8 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// `key` has arrived by this node's request from its owner, `from`: tells the nodes that have to know.
+    /// `key` has arrived from its previous owner `from`, because this node asked for it. Tells the nodes that
+    /// must know.
     pub(super) fn arrived_without_home(&mut self, from: NodeId, key: Key, counter: u32, decided: &[u32]) {
         let (core, out) = (&self.core, &mut self.out);
         match core.policy().location {

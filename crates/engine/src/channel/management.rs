@@ -84,7 +84,7 @@ impl<E: Element> Channel<E> {
         keys.iter().for_each(|key| self.replication.holder.unwant(&self.core, &mut self.out, *key));
     }
 
-    /// Keys arrive.
+    /// Handles keys that arrive here.
     pub(super) fn on_hand_over(&mut self, from: NodeId, hand_over: &HandOver) -> Result<(), ProtocolError> {
         let HandOver { keys, counters, decided, holders, values } = hand_over;
         self.core.check_keys(keys)?;
@@ -386,8 +386,7 @@ impl<E: Element> Channel<E> {
     }
 }
 
-/// The owner's rule, now that an intent for the key has begun or ended: the key moves, or stays. Returns
-/// whether it moves.
+/// Applies the owner's rule after an intent for the key has begun or ended. Returns whether the key moves.
 fn decide<E: Element>(
     core: &Core<E>,
     out: &mut Output,
@@ -404,8 +403,9 @@ fn decide<E: Element>(
     true
 }
 
-/// The owner's rule for a key of which no other node has a replica and a node asks for one: most often, the
-/// key moves there. Its registration then needs no record here. Returns whether the key moves.
+/// Applies the owner's rule when a node asks for a replica of a key of which no other node has one. Most
+/// often, the key then moves to that node, and this node needs no record of the registration. Returns whether
+/// the key moves.
 fn move_to_first<E: Element>(
     core: &Core<E>,
     out: &mut Output,

@@ -237,8 +237,8 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// Publishes clocks of this node's workers, and handles the effects of that. Returns whether there was
-    /// any.
+    /// Publishes clocks of this node's workers, and handles the effects of that. Returns whether it published
+    /// one.
     fn publish(&mut self) -> Result<bool, ProtocolError> {
         let mut published = false;
         while self.replication.publish(&self.core, &mut self.out) {

@@ -7,8 +7,8 @@
 //! ([`intendant_wire::Relocate`]). Hand-overs, registrations, deltas and drops do not differ.
 //!
 //! **One order at a time.** An owner obeys every order, and only orders move keys. Between an order and the
-//! new owner's report the home gives no other order; otherwise it knows the owner. When the report arrives,
-//! the home applies the rule again.
+//! new owner's report the home gives no other order; at all other times it knows the owner. When the report
+//! arrives, the home applies the rule again.
 //!
 //! **A node that gets the key needs no replica.** A report arrives before the request that follows it, on the
 //! same connection. If the home has handed the key to the node meanwhile, or ordered its owner to do so, it

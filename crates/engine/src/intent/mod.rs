@@ -8,10 +8,11 @@
 //! node for a key therefore cause one registration. Consecutive intents do too, if the end of one and the
 //! start of the next are found in the same round.
 //!
-//! Intents begin so early that the key has arrived before it is used: twice the time that owners take to
-//! answer, as clocks of the worker. That time is a moving average of the longest answers; a single one counts
-//! as at most 100 ms. A round is as long, but not shorter than `round_min`, and not longer than 10 ms:
-//! intents are signalled some 100 ms before they begin, and each round that an intent waits for is lost.
+//! Intents begin so early that the key arrives before it is used: ahead of use by twice the time that owners
+//! take to answer, converted to clocks of the worker. That time is a moving average of the longest answer of
+//! each round; a single answer counts as at most 100 ms. A round takes as long as this average, but at least
+//! `round_min` and at most 10 ms: workers signal intents some 100 ms before their start, and the time that an
+//! intent waits for the next round is lost.
 //!
 //! The channel sleeps, and has no rounds, if no intent is waiting or active, or if no clock has moved for
 //! `IDLE_ROUNDS_MAX` rounds. It notes on the [`intendant_intent::Board`] what wakes it.
@@ -39,14 +40,15 @@ use intendant_trace::Cause;
 const IDLE_ROUNDS_MAX: u32 = 8;
 /// Longest round, in µs.
 const ROUND_MAX: f64 = 10_000.0;
-/// Longest answer, in µs: a peer that was stopped for a while must not advance intents for as long as it was
-/// stopped.
+/// Longest answer, in µs: a peer that was stopped for a while must not make intents begin earlier by all the
+/// time for which it was stopped.
 const ANSWER_MAX: f64 = 100_000.0;
-/// Weight, in the moving average of answers, of one that took longer. Too late is worse than too early.
+/// Weight, in the moving average of answers, of an answer that took longer. Acting too late is worse than
+/// acting too early.
 const WEIGHT_SLOWER: f64 = 0.5;
 /// Weight of a faster answer, and of the time between two rounds in its average.
 const WEIGHT_FASTER: f64 = 0.1;
-/// Intents begin so many answers before their keys are used.
+/// Intents begin this many answer times before their keys are used.
 const ANSWERS_AHEAD: f64 = 2.0;
 /// With `Choice::Everywhere`, number of keys for which one round asks for replicas.
 const STANDING_PER_ROUND: usize = 1 << 12;
@@ -71,7 +73,7 @@ pub(crate) struct Intents {
     /// The longest time, in µs, that an owner took to answer since the last round.
     answer: Option<u64>,
     length_min: f64,
-    /// The last round, and the time between two, in µs: looks may be late.
+    /// The last round, and the average time between two rounds, in µs: looks may be late.
     last: Option<Tick>,
     interval: f64,
     next: Tick,
@@ -158,7 +160,7 @@ impl Intents {
         self.policy.map(|policy| policy.decider)
     }
 
-    /// What must be done before the node is at rest, as a count.
+    /// Number of things that must be done before the node is at rest.
     pub(crate) fn outstanding(&self) -> usize {
         usize::from(self.standing.is_some())
     }
@@ -189,7 +191,7 @@ impl Intents {
         self.answer = Some(self.answer.map_or(took, |longest| longest.max(took)));
     }
 
-    /// A round begins. Returns how many rounds before their keys are used intents begin.
+    /// Begins a round. Returns how many rounds before the use of their keys intents begin.
     fn begin_round(&mut self, now: Tick) -> f64 {
         if let Some(took) = self.answer.take() {
             let took = (took as f64).min(ANSWER_MAX);
@@ -201,7 +203,7 @@ impl Intents {
             self.interval += WEIGHT_FASTER * (spent - self.interval);
         }
         self.next = now.after(self.round_length() as u64);
-        // Where answers take no longer than a round, these are two rounds.
+        // If answers take no longer than a round, the result is two rounds.
         ANSWERS_AHEAD * (self.answers / self.interval.max(self.round_length())).max(1.0)
     }
 

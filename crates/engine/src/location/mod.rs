@@ -1,8 +1,8 @@
-//! Finding keys that are elsewhere, where nodes do not just send accesses to a home or to a known owner. See
-//! [`intendant_techniques::location`].
+//! Finding keys that are elsewhere, with strategies in which nodes do not simply send accesses to a home or
+//! to a known owner. See [`intendant_techniques::location`].
 //!
-//! [`Locations`] owns the accesses that wait for the home's answer to where their key is (*location
-//! request*), and the numbers of broadcasts, with this node's own that wait for an answer (*broadcast
+//! [`Locations`] owns the accesses that wait until a home has said where their key is (*location request*).
+//! It also owns the numbers of broadcasts, and this node's own broadcasts that wait for an answer (*broadcast
 //! operations*). The flows that also involve other mechanisms are in `channel/location.rs`.
 
 use crate::channel::core::{Core, Hash};
@@ -27,9 +27,9 @@ struct Sent {
     number: Option<u32>,
 }
 
-/// What waits to find its key.
+/// What waits until its key is found.
 pub(crate) struct Locations {
-    /// Accesses of this node's workers to keys that their homes are to locate.
+    /// Accesses of this node's workers to keys whose homes have been asked where they are.
     located_later: HashMap<Key, Vec<(Access, Bytes)>, Hash>,
     broadcasts: Broadcasts,
     /// Broadcast accesses without an answer, in the order in which they were made.
@@ -68,10 +68,10 @@ impl Locations {
         }
     }
 
-    /// A node asks where keys are whose home is here.
+    /// A node asks for the locations of keys whose home is here.
     ///
     /// # Errors
-    /// If it may not ask, or should know.
+    /// If the node may not ask, or should know a location.
     pub(crate) fn on_locate<E: Element>(
         &self,
         core: &Core<E>,
@@ -96,10 +96,10 @@ impl Locations {
         Ok(())
     }
 
-    /// The home of `key`, which is `from`, says that the key is at `at`: returns what waited for that.
+    /// `from`, the home of `key`, says that the key is at `at`. Returns the accesses that waited for this.
     ///
     /// # Errors
-    /// If it was not asked, or is not the home.
+    /// If no access waits for this location, `from` is not the home, or `at` is impossible.
     pub(crate) fn located<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -191,7 +191,7 @@ impl Locations {
         self.broadcasts.handled(from, number);
     }
 
-    /// How many broadcasts of each node `key`, which leaves this node, has been through.
+    /// Per node, the number of its broadcasts that `key`, which leaves this node, has been through.
     pub(crate) fn decided(&self, key: Key) -> Vec<u32> {
         self.broadcasts.decided(key)
     }
@@ -210,8 +210,8 @@ impl Locations {
         if plausible { Ok(()) } else { Err(ProtocolError::Broadcasts { found: decided.len() }) }
     }
 
-    /// The asked-for `key` has arrived, which has been through `decided` broadcasts of each node. Starts the
-    /// void ones of this node again, and tells other nodes about theirs.
+    /// `key`, for which this node asked, has arrived. It has been through `decided` broadcasts of each node.
+    /// Starts this node's void broadcasts again, and tells other nodes about theirs.
     pub(crate) fn arrived(&mut self, out: &mut Output, here: NodeId, key: Key, decided: &[u32]) {
         self.asked.remove(&key);
         for void in self.broadcasts.arrive(key, decided) {
@@ -223,7 +223,7 @@ impl Locations {
         }
     }
 
-    /// This node's broadcasts about `key` in `void` are void.
+    /// Starts those of this node's broadcasts about `key` again that `void` names.
     pub(crate) fn restart(&mut self, out: &mut Output, key: Key, void: Void) {
         if self.asked.get(&key).is_some_and(|number| void.contains(*number)) {
             out.outgoing.location.want(key);
@@ -246,10 +246,10 @@ fn to_all<E: Element>(core: &Core<E>, out: &mut Output, message: &Message) {
     out.actions.extend(others.map(|to| Action::Send { to, message: message.clone() }));
 }
 
-/// Checks that nodes find keys as `location` says.
+/// Checks that the technique finds keys by `location`.
 ///
 /// # Errors
-/// If they do otherwise.
+/// If it finds them in another way.
 pub(crate) fn check_location<E: Element>(
     core: &Core<E>,
     location: Location,

@@ -324,8 +324,8 @@ impl<E: Element> Shared<E> {
     /// Starts to synchronise static replicas: the operation is done when an all-reduce that began after this
     /// call is over on this node. Rounds begin when all workers of the node have called; with
     /// [`StaticReplicaPace::Asked`](intendant_techniques::StaticReplicaPace::Asked), when all workers of all
-    /// nodes have, so that every copy has all earlier updates of all workers afterwards. No operation if
-    /// there are no static replicas.
+    /// nodes have, so that every copy has all earlier updates of all workers afterwards. There is no
+    /// operation if there are no static replicas.
     #[inline(never)]
     pub fn synchronize(&self, local: &mut Local<E>) -> Started {
         let channels = (0..self.layout.channels()).map(|c| ChannelId(c as u16));

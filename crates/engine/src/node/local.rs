@@ -570,7 +570,8 @@ mod tests {
         };
         assert_eq!(counted([0, 0], 5, 0), [5, 5, 10, 0]);
         assert_eq!(counted([0, 2], 5, 2), [5, 5, 8, 2], "two have come meanwhile");
-        // Three keys came and left again. Their second pull counts, with the push of their copies to come.
+        // Three keys arrived and left again. Only their second pull counts here; the push of their copies
+        // counts later.
         assert_eq!(counted([0, 6], 0, 3), [3, 0, 0, 3]);
         assert_eq!(counted([0, 6], 1, 3), [4, 1, 1, 4]);
         assert_eq!(counted([3, 1], 0, 2), [2, 0, 2, 0], "they were here when they were pulled first");

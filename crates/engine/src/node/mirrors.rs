@@ -7,7 +7,7 @@
 //!
 //! | actor | condition | action |
 //! | --- | --- | --- |
-//! | owner | serves a pull of a node of its host; role `Owner` | mirrors the value for some writes (the *loan*) |
+//! | owner | serves a pull of a node of its host; role `Owner` | mirrors it for some writes (the *loan*) |
 //! | owner | a write of a mirrored key, by any path | the mirror follows, or ends if the loan is used up |
 //! | owner | the key leaves, or gets replicas elsewhere | the mirror ends before that |
 //! | worker | pull; role `Absent`; none of its operations on the key outstanding | looks into the window |
@@ -19,16 +19,16 @@
 //!
 //! - *Own writes*: none of the worker's operations is outstanding, so the owner has served all of them, and
 //!   has mirrored their effect before it answered.
-//! - *Later reads*: the owner has written under the latch what a worker sees in its window. All values that
-//!   the owner serves or hands over later are at least as new. So is a replica, even if its holder asked for
-//!   it earlier: its value dates from the moment at which the owner registers the holder, and from then on
-//!   there is no mirror until all holders are gone.
+//! - *Later reads*: a worker sees in a window only values that the owner has written under the latch. All
+//!   values that the owner serves or hands over later are at least as new. So is a replica, even if its
+//!   holder asked for it earlier: its value dates from the moment at which the owner registers the holder,
+//!   and from then on there is no mirror until all holders are gone.
 //! - *Earlier reads*: a node that has received a message of the owner also sees what the owner did before it
 //!   sent the message, including new mirrors and ended ones. So a window is at least as new as all messages
 //!   that its reader has received.
 //!
 //! Owners do not learn of such reads. So these reads do not count as accesses to the key. For each request, a
-//! mirror that no node reads costs up to as many copies of the value as it was lent writes.
+//! mirror that no node reads costs up to as many copies of the value as its loan has writes.
 //!
 //! With bounded staleness there are no windows: a read of a key without a copy sets up a replica, which
 //! serves many later reads.
@@ -117,8 +117,8 @@ impl<E: Element> Shared<E> {
         })
     }
 
-    /// Follows an access of a worker of `origin` that the channel has served. If a node of this host has read
-    /// the value, mirrors it; if the access has written the value, updates the mirror.
+    /// The channel has served an access of a worker of `origin`. Mirrors the value if a node of this host has
+    /// read it. Updates the mirror, if there is one, if the access has written the value.
     #[inline(always)]
     pub(crate) fn after_access(&self, entry: &mut Entry<'_, SlotState, E>, kind: AccessKind, origin: NodeId) {
         if let Some(windows) = &self.windows

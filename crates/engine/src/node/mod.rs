@@ -139,8 +139,8 @@ pub struct ReplicationConfig {
 const ROUND_MIN: Tick = Tick(1_000);
 
 impl Default for ReplicationConfig {
-    /// No static replicas; 25 rounds per second, no clipping, staleness bound 1; the source's action timing,
-    /// at most a thousand rounds of intents per second.
+    /// No static replicas; 25 rounds per second, no clipping, staleness bound 1; the action timing of the
+    /// source [thesis §5.3.2], at most a thousand rounds of intents per second.
     fn default() -> Self {
         let staleness = intendant_techniques::policy::ssp::STALENESS;
         Self {

@@ -11,9 +11,9 @@ const BYTES_MIN: usize = 4 << 10;
 const COUNT_MAX: usize = 16;
 const BYTES_MAX: usize = 4 << 20;
 
-/// How many keys and bytes an input causes at most. A new group reserves this much memory: most groups are as
-/// large as the call or the frame that they come from. An input that fills several frames reserves one frame
-/// at a time.
+/// How many keys and bytes of values an input adds to messages at most. A new group reserves this much
+/// memory: most groups are as large as the call or the frame that they come from. An input that fills several
+/// frames reserves one frame at a time.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Room {
     pub(crate) keys: usize,

@@ -26,7 +26,7 @@ pub(crate) struct RelocationMessages {
     ready: Vec<Action>,
     /// Other messages whose frame is full. They leave after the hand-overs.
     full: Vec<Action>,
-    /// What the current input hands over at most; nothing if that is unknown.
+    /// What the current input hands over at most; zero if that is unknown.
     room: Room,
     buffers: Buffers,
 }

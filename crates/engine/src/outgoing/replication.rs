@@ -67,7 +67,7 @@ pub(crate) struct ReplicationMessages {
     ready_requests: Vec<Action>,
     /// Updates whose frame is full.
     ready_updates: Vec<Action>,
-    /// What the current input says to one node at most; nothing if that is unknown.
+    /// What the current input adds for one node at most; zero if that is unknown.
     room: Room,
     buffers: Buffers,
 }

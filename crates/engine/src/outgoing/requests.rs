@@ -31,7 +31,7 @@ enum Operands {
     /// A part of the frame that contained them: all keys between the first and the last one have the same
     /// route.
     Part { source: Bytes, range: Range<usize> },
-    /// Copied together.
+    /// Operands that were copied together.
     Gathered(Vec<u8>),
 }
 

@@ -120,7 +120,7 @@ impl Relocation {
     /// the keys exist.
     ///
     /// # Errors
-    /// If it may not ask for them.
+    /// If the node may not ask for them.
     pub(crate) fn on_localize<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -146,8 +146,8 @@ impl Relocation {
         Ok(())
     }
 
-    /// A node asks for keys that, as far as it knew, are owned here. They follow, or the message follows
-    /// them.
+    /// A node asks for keys that, as far as it knew, are owned here. Hands over those that are, and forwards
+    /// the request for the others towards their owners.
     ///
     /// # Errors
     /// If the message goes in circles, or asks for a key that the node has.
@@ -180,8 +180,8 @@ impl Relocation {
         Ok(())
     }
 
-    /// Hands a key that is owned here over to `to`, which asked for it. Per node, the key has been through
-    /// `decided` broadcasts.
+    /// Hands a key that is owned here over to `to`, which asked for it. `decided` says, per node, how many of
+    /// its broadcasts the key has been through.
     pub(crate) fn give<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -349,7 +349,7 @@ impl Relocation {
     }
 }
 
-/// The value leaves for `to`, with the registrations of its replicas, if there are any. The caller sets the
+/// Sends the value to `to`, with the registrations of its replicas, if there are any. The caller sets the
 /// role.
 pub(crate) fn hand_over<E: Element>(
     core: &Core<E>,
@@ -399,7 +399,8 @@ pub(crate) fn check_arrival<E: Element>(
 /// A node reports to the home of keys, or to all nodes, that it owns them now.
 ///
 /// # Errors
-/// If keys do not move so, or the report is for their home, which this node is not.
+/// If keys do not move in this way, or if only the keys' home may get the report, and this node is not their
+/// home.
 pub(crate) fn on_moved<E: Element>(core: &Core<E>, from: NodeId, moved: &Moved) -> Result<(), ProtocolError> {
     let to_all = core.policy().location == Location::BroadcastRelocations;
     if !to_all {

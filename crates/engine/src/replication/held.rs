@@ -10,9 +10,10 @@ use std::collections::VecDeque;
 /// What a replica that stays must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urge {
-    /// Its updates since the last delta, if there are any. What rounding has left out goes with them.
+    /// Its updates since the last delta, if there are any. The remainder that rounding has left out is sent
+    /// with them.
     Updates,
-    /// These, and what rounding has left out, even if it is all that there is.
+    /// The same, and the remainder even if there are no updates.
     Remainder,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct Held<E> {
     pub(crate) wanted: bool,
     /// A worker set the key: the replica serves no access any more, and will be dropped.
     pub(crate) closed: bool,
-    /// What waits for it, if anything has: most replicas do without.
+    /// What waits for it; `None` if nothing ever has, as for most replicas.
     waiting: Option<Box<Waiting>>,
 }
 
@@ -60,7 +61,8 @@ impl<E: Element> Held<E> {
         !self.wanted || self.closed
     }
 
-    /// Notes that the owner is asked for clock `need`. Returns whether it was not before.
+    /// Notes that the owner is asked for clock `need`. Returns whether it had not been asked for this clock
+    /// before.
     pub(crate) fn ask(&mut self, need: u32) -> bool {
         need > 0 && self.waiting.get_or_insert_default().asked.insert(need)
     }
@@ -87,7 +89,7 @@ impl<E: Element> Held<E> {
 /// that a slow worker's request does not wait for a faster one's.
 #[derive(Default)]
 struct Asked {
-    /// In no order: as many as workers wait, at most.
+    /// In no order. There are at most as many as workers wait.
     clocks: Vec<u32>,
 }
 
@@ -148,7 +150,7 @@ mod tests {
             let (mut generations, mut hub) = (Generations::default(), Hub::default());
             let old = generations.fresh();
             assert_eq!(hub.ask(NodeId(1), old), AskOutcome::New);
-            // Meanwhile the node replicates so many other keys.
+            // Meanwhile the node replicates `others` other keys.
             generations.last = generations.last.wrapping_add(others);
             let mut last = old;
             for _ in 0..3 {

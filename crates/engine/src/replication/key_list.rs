@@ -3,11 +3,11 @@
 use intendant_core::Key;
 
 /// A list of keys that is filled one by one and processed in portions. The record of each key notes whether
-/// the key is listed, so that there is no search.
+/// the key is listed, so that no search is necessary.
 #[derive(Default)]
 pub(crate) struct KeyList {
-    /// Keys listed since the last [`KeyList::gather`]. May contain keys that were removed, and keys twice
-    /// that were removed and inserted again.
+    /// Keys listed since the last [`KeyList::gather`]. May contain keys that were removed, and contains keys
+    /// twice that were removed and inserted again.
     keys: Vec<Key>,
     /// The keys that are being processed, ascending: the result does not depend on the order of insertion.
     gathered: Vec<Key>,
@@ -18,7 +18,7 @@ pub(crate) struct KeyList {
 }
 
 impl KeyList {
-    /// Lists `key`, whose record says with `listed` whether it is listed.
+    /// Lists `key`. `listed` is the flag in the record of the key that says whether it is listed.
     pub(crate) fn insert(&mut self, key: Key, listed: &mut bool) {
         if !std::mem::replace(listed, true) {
             self.keys.push(key);
@@ -26,7 +26,7 @@ impl KeyList {
         }
     }
 
-    /// Removes the key whose record has `listed`.
+    /// Removes the key whose record contains the flag `listed`.
     pub(crate) fn remove(&mut self, listed: &mut bool) {
         self.listed -= usize::from(std::mem::take(listed));
     }
@@ -36,7 +36,8 @@ impl KeyList {
         self.listed
     }
 
-    /// From now on all listed keys are processed; those listed later wait for the next call.
+    /// Gathers all listed keys, to be processed from now on. Keys that are listed later wait for the next
+    /// call.
     pub(crate) fn gather(&mut self) {
         self.gathered.drain(..self.done);
         self.done = 0;

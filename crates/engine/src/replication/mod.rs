@@ -45,9 +45,10 @@ pub(crate) struct Replication<E> {
     noted: Noted,
 }
 
-/// How long an urgent replica waits for the channel's look, in µs, while intents are acted on. A round of
-/// intents may be longer: it takes as long as owners take to answer, which is longest when the network is
-/// busy and copies change fastest. 1 ms and 0.5 ms teach no more than 2 ms (docs/decisions/0013).
+/// How long an urgent replica waits for the channel's look, in µs, while the channel acts on intents. A round
+/// of intents may be longer: it takes as long as owners take to answer, which is longest when the network is
+/// busy and copies change fastest. With 1 ms and 0.5 ms, models train no better than with 2 ms
+/// (docs/decisions/0013).
 const URGENT_EVERY: u64 = 2_000;
 
 impl<E: Element> Replication<E> {
@@ -165,7 +166,8 @@ impl<E: Element> Replication<E> {
 
     /// Synchronises all replicas now, exactly.
     pub(crate) fn synchronize(&mut self, core: &Core<E>, out: &mut Output) {
-        // Not before: the operands of nodes that still work would be applied apart from those of this one.
+        // Not before all nodes rest: the operands of nodes that still work would be applied separately from
+        // those of this node.
         if self.staleness.global.rests() {
             self.apply_pending(core);
         }

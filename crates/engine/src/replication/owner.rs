@@ -119,7 +119,7 @@ impl Owner {
         }
     }
 
-    /// Processes the mark of workers here that have changed the value.
+    /// Processes the mark that workers of this node have set, because they have changed the value.
     fn take_mark<E: Element>(&mut self, core: &Core<E>, entry: &mut Entry<'_, SlotState, E>) {
         if entry.state().is_dirty() {
             entry.state_mut().set_dirty(false);
@@ -138,14 +138,14 @@ impl Owner {
         self.pending.len()
     }
 
-    /// A global clock is reached, or all workers rest: applies the operands that wait for it.
+    /// Applies the operands that wait for a clock, because a global clock is reached, or all workers rest.
     pub(super) fn apply_pending<E: Element>(&mut self, core: &Core<E>) {
         while let Some(key) = self.pending.pop_first() {
             let (mut entry, _) = core.shared.latch(key);
             self.take_mark(core, &mut entry);
             let rule = core.shared.layout().rule(key).expect("pending operands have a rule");
             let applied = rule.apply_pending(entry.value_mut().expect("an owner holds the value"));
-            // What was noted again has been applied.
+            // The key may have been noted again by `take_mark`; those operands have been applied, too.
             self.pending.remove(&key);
             if applied {
                 self.changed(core, key);
@@ -198,7 +198,7 @@ impl Owner {
     /// Answers a holder that asked for a replica and was registered with `outcome`.
     ///
     /// # Errors
-    /// If it waits for more clocks than it has workers.
+    /// If the holder waits for more clocks than it can have workers.
     pub(crate) fn answer<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -386,7 +386,8 @@ impl Owner {
         }
     }
 
-    /// The keys with changes that some holders lack now are those that [`Owner::update_gathered`] sends.
+    /// Gathers the keys with changes that some holders lack now: [`Owner::update_gathered`] sends their
+    /// values.
     pub(super) fn gather(&mut self) {
         self.unsent.gather();
     }
@@ -396,9 +397,9 @@ impl Owner {
         self.unsent.gathered()
     }
 
-    /// Sends updates to all holders that lack changes of a portion of the gathered keys; in a round at a pace
-    /// ([`Hub::behind_in_round`]), not to those that will soon get them otherwise. Values are rounded only in
-    /// such a round. Returns whether all have been processed.
+    /// Sends updates to all holders that lack changes of a portion of the gathered keys. A paced round omits
+    /// holders that will soon get the changes in another way ([`Hub::behind_in_round`]). Values are rounded
+    /// only in paced rounds. Returns whether all gathered keys have been processed.
     pub(super) fn update_gathered<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -448,7 +449,8 @@ fn note_pending<E: Element>(core: &Core<E>, pending: &mut BTreeSet<Key>, key: Ke
     }
 }
 
-/// Some holders of `key`, whose record has `listed`, lack changes. Under lazy replication they ask for them.
+/// Some holders of `key`, whose record has `listed`, lack changes. Under lazy replication, the holders
+/// themselves ask for them.
 fn update_later<E: Element>(core: &Core<E>, unsent: &mut KeyList, key: Key, listed: &mut bool) {
     if core.policy().replicas != Some(Replicas::Lazy) {
         unsent.insert(key, listed);
@@ -546,7 +548,8 @@ pub(crate) fn check_request<E: Element>(
     core.check_precision(*precision)?;
     core.check_keys(keys)?;
     if replicas.is_clocked() {
-        // The sender must know: if this node forwarded the request, the next one would blame this node.
+        // The sender must know the home: if this node forwarded the request, the next node would blame this
+        // node.
         keys.iter().try_for_each(|key| core.check_home(*key, "sends a replica request for"))?;
     }
     let bytes = core.values_bytes(keys);

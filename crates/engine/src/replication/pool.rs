@@ -3,7 +3,7 @@
 
 use intendant_core::Element;
 
-/// Memory that is kept in any case.
+/// Memory that may be kept however little is in use.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Pieces of memory, each as long as a value.
@@ -32,7 +32,8 @@ impl<E: Element> Pool<E> {
         memory
     }
 
-    /// Takes memory back. As much is kept as is in use, and a little in any case. Empty pieces are ignored.
+    /// Takes memory back. Keeps at most as much memory as is in use, or [`BYTES_MAX`] bytes if that is more.
+    /// Empty pieces are ignored.
     pub(crate) fn put(&mut self, memory: [Box<[E]>; 2]) {
         for memory in memory {
             let bytes = size_of_val(&*memory);

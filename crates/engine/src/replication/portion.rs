@@ -4,11 +4,12 @@ use crate::channel::core::Core;
 use crate::outgoing::buffers::Room;
 use intendant_core::{Element, Key};
 
-/// Keys of one portion. Portions with small values end here: 4,096 keys take a fraction of a millisecond.
+/// The largest number of keys of a portion. It limits portions with small values: 4,096 keys take a fraction
+/// of a millisecond.
 const KEYS_MAX: usize = 4_096;
 
 /// What is left of a portion of a round. The accesses of other nodes wait while a channel handles an input,
-/// so a round of many replicas must not be a single one.
+/// so a round of many replicas must not be a single input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portion {
     /// Keys that are overdue: they are processed even if the portion exceeds its limits.
@@ -29,8 +30,8 @@ impl Portion {
         Self { overdue, keys: KEYS_MAX, bytes }
     }
 
-    /// A key has been processed, and values of `bytes` bytes were sent. Exceeds the portion by one key at
-    /// most.
+    /// A key has been processed, and values of `bytes` bytes were sent. A caller that stops at
+    /// [`Portion::is_used_up`] exceeds the portion by one key at most.
     pub(crate) fn use_up(&mut self, bytes: usize) {
         self.overdue = self.overdue.saturating_sub(1);
         self.keys = self.keys.saturating_sub(1);
@@ -42,7 +43,7 @@ impl Portion {
         self.overdue == 0 && (self.keys == 0 || self.bytes == 0)
     }
 
-    /// Memory that the share of one other node of the portion needs, of `keys` that are to be processed.
+    /// Memory for one other node's share of the portion, if `keys` are to be processed.
     pub(crate) fn room<E: Element>(&self, core: &Core<E>, keys: &[Key]) -> Room {
         let most = self.keys.max(self.overdue);
         let Room { keys, bytes } = core.share(&keys[..keys.len().min(most)]);

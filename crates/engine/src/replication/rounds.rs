@@ -1,8 +1,8 @@
 //! When rounds of deltas and updates of directed replicas start, and how they are spread over time.
 //!
-//! A round consists of portions. They are spread evenly over the time to the next round: in a burst, the
-//! accesses and relocations of all nodes would wait behind the deltas of all nodes. A channel that is late
-//! does what is overdue in one input.
+//! A round consists of portions. They are spread evenly over the time to the next round: if channels sent
+//! them in a burst, the accesses and relocations of all nodes would wait behind the deltas of all nodes. A
+//! channel that is late does what is overdue in one input.
 
 use intendant_core::Tick;
 
@@ -17,7 +17,7 @@ pub(crate) struct Rounds {
     paced: Tick,
     /// The round that has started and has portions left.
     current: Option<Current>,
-    /// The round that has started, or was over last, has sent something.
+    /// Whether the round that has started, or else the last one, has sent something.
     sent: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Rounds {
 #[derive(Clone, Copy, Debug)]
 struct Current {
     begun: Tick,
-    /// How much later all keys are to have been processed.
+    /// How long after `begun` the channel should have processed all keys.
     within: Tick,
     /// Number of keys that the round processes.
     keys: usize,
@@ -67,14 +67,13 @@ impl Rounds {
         self.current = Some(Current { begun: now, within: every, keys, due: now });
     }
 
-    /// A round starts that is not paced, and consists of one portion. It takes over from the one that has
-    /// started.
+    /// Starts a round that is not paced and consists of one portion. It replaces a round that has started.
     pub(super) fn start_unpaced(&mut self) {
         (self.current, self.sent) = (None, false);
     }
 
-    /// Number of keys that should have been processed by `now` and have not been; `left` keys have not been
-    /// processed.
+    /// Number of keys that should have been processed by `now` and have not been, if `left` keys of the round
+    /// have not been processed.
     pub(super) fn overdue(&self, now: Tick, left: usize) -> usize {
         let Some(round) = &self.current else { return 0 };
         let (spent, within) = (now.0.saturating_sub(round.begun.0), round.within.0.max(1));
@@ -82,8 +81,8 @@ impl Rounds {
         (should as usize).saturating_sub(round.keys.saturating_sub(left))
     }
 
-    /// A portion has been done, `left` keys have not been processed, and the portion has `sent` something.
-    /// Returns whether it is the first one of the round that has.
+    /// Notes that a portion is done, and that `left` keys remain. `sent` says whether the portion has sent
+    /// something. Returns whether it is the first portion of its round that has.
     pub(super) fn progress(&mut self, left: usize, sent: bool) -> bool {
         self.current = self.current.take().filter(|_| left > 0);
         if let Some(round) = &mut self.current {

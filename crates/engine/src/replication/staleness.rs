@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) struct Staleness {
     /// The clock that the workers reported last.
     heard: NodeClock,
-    /// The clock that the other nodes were sent last.
+    /// The clock that this node last sent to the other nodes.
     published: NodeClock,
     /// The clock to publish as soon as the updates of these keys have been sent.
     next: Option<(NodeClock, BTreeSet<Key>)>,

@@ -16,8 +16,9 @@ use intendant_techniques::{Clip, Role, StaticReplicaPace};
 use intendant_wire::{Message, OpId, Origin, Reduce};
 use std::sync::Arc;
 
-/// Bytes of values after which a message goes on in a new frame. The receiver adds a frame while the next
-/// ones are under way, and reads frames of up to 256 KiB into memory that it uses again.
+/// Once a frame has this many bytes of values, the message continues in a new frame. The receiver adds the
+/// values of a frame while the next frames are in flight, and reads frames of up to 256 KiB into memory that
+/// it reuses.
 const FRAME_BYTES_TARGET: usize = 192 << 10;
 
 /// A channel's keys with static replicas.
@@ -29,8 +30,8 @@ pub(crate) struct StaticReplicas<E> {
     lens: Arc<[u32]>,
     /// The values that all nodes agree on.
     base: Vec<E>,
-    /// Indices of keys with updates that no round has collected, in any order. Each index is here once: its
-    /// slot is marked.
+    /// Indices of keys with updates that no round has collected, in any order. Each index occurs at most
+    /// once, because the slot of its key is marked.
     dirty: Vec<u32>,
     reduce: AllReduce<E>,
     /// This node's contribution to the running round.
@@ -42,9 +43,10 @@ pub(crate) struct StaticReplicas<E> {
     asked: Vec<(WorkerId, OpId)>,
     /// Workers that wait for the running round to end.
     waiting: Vec<(WorkerId, OpId)>,
-    /// Keys that workers have marked as changed, or those of updates.
+    /// Keys that workers have marked as changed, or keys of updates that are being processed.
     noted: Noted,
-    /// A copy without the updates that no round has collected, and these; scratch space.
+    /// Scratch space: a copy without the updates that no round has collected (`known`), and those updates
+    /// (`since`).
     known: Vec<E>,
     since: Vec<E>,
 }

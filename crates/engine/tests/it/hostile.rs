@@ -29,7 +29,7 @@ impl Dice {
         self.0 % limit
     }
 
-    /// Mostly a number that makes sense, sometimes any.
+    /// Usually a number that makes sense, sometimes any number.
     fn number(&mut self, sensible: u64) -> u64 {
         match self.below(12) {
             0 => u64::MAX,
@@ -106,8 +106,8 @@ impl Dice {
         })
     }
 
-    /// Elements of `count` keys of a message about replicas, which has some if it is `valued`: exact ones, or
-    /// rounded ones, mostly as many as they should be.
+    /// Elements of `count` keys for a message about replicas, exact or rounded, and usually as many as there
+    /// should be. There are none unless the message is `valued`.
     fn elements(&mut self, valued: bool, count: usize) -> (Precision, Bytes) {
         if !valued {
             return (Precision::Exact, Bytes::new());
@@ -291,7 +291,7 @@ fn a_node_without_replicas_survives_700_000_hostile_messages() {
 
 const KEYS: u64 = 12;
 
-/// What a message may spoil: value and role of each key.
+/// What a message might corrupt: the value and the role of each key.
 fn state(shared: &Shared<f32>) -> Vec<(Option<Vec<u32>>, Role)> {
     let bits = |value: Vec<f32>| value.into_iter().map(f32::to_bits).collect();
     // A sparse store initializes a value when it is looked at.
@@ -300,7 +300,7 @@ fn state(shared: &Shared<f32>) -> Vec<(Option<Vec<u32>>, Role)> {
 }
 
 impl Node {
-    /// The result of a message, and the actions also if the message is refused.
+    /// The result of a message, and its actions, also if the message is refused.
     fn hear(&mut self, now: Tick, from: NodeId, message: Message) -> (Result<(), Violation>, Vec<Action>) {
         let mut actions = Vec::new();
         (self.channel.handle(now, Input::Message { from, message }, &mut actions), actions)

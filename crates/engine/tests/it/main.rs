@@ -1,7 +1,7 @@
 //! The tests of this crate from outside: one program, with a module per subject.
 //!
-//! `node` is one engine of which a test sees every input and every action. `cluster` is several engines whose
-//! links a test, or a seed, empties; it checks invariants after every input.
+//! `node` is one engine; the test sees its every input and action. `cluster` is several engines; a test, or a
+//! seed, decides which message is delivered next, and the cluster checks invariants after every input.
 
 mod bounds;
 mod cluster;

@@ -52,7 +52,7 @@ fn settle(nodes: &mut [Node], from: usize, actions: Vec<Action>) {
     }
 }
 
-/// Pulls a key at a node. The value, if no message was necessary.
+/// Pulls a key at a node. Returns the value if no message was necessary.
 fn pull(nodes: &mut [Node], node: usize, key: Key) -> Option<Vec<f32>> {
     let mut values = vec![f32::NAN; nodes[node].shared.layout().len(key)];
     let Node { shared, worker, .. } = &mut nodes[node];
@@ -146,7 +146,7 @@ fn a_key_that_leaves_is_mirrored_no_longer() {
     assert_eq!(nodes[FAR].shared.peek(KEY), Some(vec![1.0; 3]));
 }
 
-/// Layouts with several lengths, of which some have no room, and windows in which keys share places.
+/// Layouts with several lengths, for some of which there is no room, and windows in which keys share places.
 #[test]
 fn no_key_is_taken_for_another() {
     let mixed = Layout::builder().range("short", 40, 1).range("long", 20, 300).range("odd", 9, 7);

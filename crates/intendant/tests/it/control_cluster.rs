@@ -144,8 +144,8 @@ fn two_threads_of_a_node_cannot_wait_under_one_name() {
     let nodes = cluster(2);
     thread::scope(|scope| {
         let first = scope.spawn(|| nodes[0].gather("x", vec![]));
-        // If the second call came before the first one waits, the second one would wait. So the test asks the
-        // coordinator's tables whether the first one waits.
+        // Either of the two calls may come first. The call that comes later is refused, and the other one
+        // waits.
         let second = scope.spawn(|| nodes[0].gather("x", vec![]));
         let other = || nodes[1].gather("x", vec![]);
         let refused = loop {

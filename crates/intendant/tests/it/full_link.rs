@@ -37,7 +37,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream, held: Arc<AtomicBool>) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Where nodes 0 and 1 meet; node 1 through a proxy.
+/// The rendezvous of nodes 0 and 1; node 1 connects through a proxy.
 fn meeting(held: &Held) -> [Rendezvous; 2] {
     let [coordinator, proxy] = ["127.0.0.1:0"; 2].map(|any| TcpListener::bind(any).unwrap());
     let (far, near) = (coordinator.local_addr().unwrap(), proxy.local_addr().unwrap().port());

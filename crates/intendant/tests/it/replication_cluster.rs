@@ -36,7 +36,7 @@ fn run(
 fn ends<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, ended) = mpsc::channel();
     let acting = std::thread::spawn(move || {
-        // The receiver is gone if it took too long.
+        // The receiver is gone if the work took too long.
         let _ = done.send(act());
     });
     match ended.recv_timeout(SAFETY_NET) {

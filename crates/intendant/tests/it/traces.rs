@@ -202,7 +202,7 @@ fn only_the_named_keys_are_traced_and_earlier_traces_are_kept() {
         }
         runs.push((traces[0].header.run, filter));
     }
-    // The folder is like that of a run that restarts twice: the traces of the earlier runs are kept.
+    // This is the case of a run that restarts twice: its first trace is that of the crash, and must be kept.
     for (run, filter) in &runs[..2] {
         let kept = read(&folder.path().join(format!("run-{run:016x}")));
         assert!(kept.iter().all(|trace| (trace.header.run, trace.header.filter.as_str()) == (*run, *filter)));

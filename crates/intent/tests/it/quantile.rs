@@ -19,7 +19,7 @@ proptest! {
     #[test]
     fn small_rates_are_exact(rate in 1e-6f64..50.0, probability in 0.01f64..0.99999) {
         let ours = PoissonQuantile::new(probability).unwrap().of(rate);
-        // Where the distribution function is within rounding of the probability, either is right.
+        // If the distribution function is within rounding of the probability, either result is right.
         let poisson = Poisson::new(rate).unwrap();
         let near = |k: u32| (poisson.cdf(u64::from(k)) - probability).abs() < 1e-9;
         let theirs = exact(rate, probability);

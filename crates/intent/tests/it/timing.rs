@@ -1,15 +1,15 @@
-//! Action timing: how many intents are acted on too late, if clocks are what they are assumed to be, and if
-//! they are not.
+//! Action timing: on how many intents the channel acts too late, if clocks are as assumed, and if they are
+//! not.
 //!
-//! Time is counted in rounds. A worker has announced one intent per clock, far ahead. What is acted on in a
-//! round takes all of it to take effect: it is late if the worker has come to its start by the next round.
+//! Time is counted in rounds. A worker has announced one intent per clock, far ahead. An action takes effect
+//! at the end of its round: an intent is late if the worker has reached its start by the next round.
 
 use intendant_intent::{Estimate, Timing, TimingConfig};
 use rand::SeedableRng;
 use rand_distr::{Distribution, Poisson};
 use rand_pcg::Pcg64;
 
-/// A worker, and what a channel makes of it.
+/// A worker, and a channel's estimate of it.
 struct Worker {
     timing: Timing,
     estimate: Estimate,
@@ -57,7 +57,7 @@ fn poisson(rate: f64, seed: u64) -> impl FnMut() -> u32 {
     move || poisson.sample(&mut random) as u32
 }
 
-/// Rounds until the first estimate plays no role any more.
+/// Rounds until the first estimate no longer matters.
 const SETTLED: usize = 300;
 
 #[test]
@@ -69,7 +69,8 @@ fn on_poisson_clocks_no_more_are_late_than_the_quantile_lets() {
             worker.rounds(SETTLED, &mut clocks);
             worker.forget();
             worker.rounds(400_000, &mut clocks);
-            // Those of one round are late together: at most as many as a round has clocks count as one.
+            // The intents of one round are late together: as many intents as a round has clocks count as one
+            // trial.
             let (most, trials) = (1.0 - quantile, worker.all as f64 / rate.max(1.0));
             let bound = most + 4.0 * (most * quantile / trials).sqrt();
             assert!(
@@ -154,7 +155,7 @@ fn of_unequal_bursts_a_stated_share_is_late() {
 /// Measured: 0.14. More than half of the clocks are in the two kinds of bursts that come without notice.
 const BURSTY_LATE_MAX: f64 = 0.2;
 
-/// Rounds after a rise within which all is in time again.
+/// Rounds after a rise until all intents are in time again.
 const RISE_ROUNDS_MAX: usize = 60;
 
 #[test]
@@ -178,19 +179,19 @@ fn a_hundredfold_rise_is_over_after_some_rounds() {
     }
 }
 
-/// By quantile, rounds after which a worker that was slow because everything came too late is as fast as it
-/// can be, for good. (Measured: 9, and 53.)
+/// By quantile, the rounds after which a worker that was slow because all actions came too late becomes as
+/// fast as it can be, and stays so. (Measured: 9, and 53.)
 const ESCAPE_ROUNDS_MAX: [(f64, usize); 2] = [(0.9999, 12), (0.9, 60)];
 
-/// An access to what is not there takes a round; all else, a hundredth of one. However wrong the first
-/// estimate, the worker does not stay slow.
+/// An access to a key that is not there takes a round; any other access takes a hundredth of a round. The
+/// worker does not stay slow, however wrong the first estimate is.
 #[test]
 fn a_slow_regime_is_left() {
     for initial in [1e-6, 0.1, 1.0, 10.0] {
         for (quantile, rounds_max) in ESCAPE_ROUNDS_MAX {
             let timing = Timing::new(TimingConfig { initial, quantile, ..TimingConfig::default() }).unwrap();
             let (mut estimate, mut clock) = (timing.estimate(), 0u32);
-            // What was acted on one round ago is there, what is acted on now is not.
+            // The keys of actions of the previous round are there; those of this round are not.
             let (mut there, mut slow) = (0, 0);
             for round in 0..300 {
                 let coming = estimate.round(clock, 2.0, &timing).max(there);

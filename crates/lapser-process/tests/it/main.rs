@@ -15,7 +15,7 @@ const NODES: u64 = 3;
 /// Words of each item: a value has its key and its clock in all of them.
 const WORDS: usize = 40;
 
-/// Each node produces items of every `NODES`th key and consumes all others, with this slack.
+/// The declaration of a node that produces every `NODES`th item and consumes all others, with this slack.
 fn declared(rank: u64, keys: u64, slack: u64) -> Declaration {
     let item = |key| Item::new(key, WORDS);
     Declaration {
@@ -25,7 +25,7 @@ fn declared(rank: u64, keys: u64, slack: u64) -> Declaration {
     }
 }
 
-/// Runs something on each node, on threads of their own; what it returns, by rank.
+/// Runs `run` on each node, each on a thread of its own. Returns the results by rank.
 fn on_each<R: Send>(run: impl Fn(Lobby) -> R + Sync) -> Vec<R> {
     let lobbies = Lobby::local(NODES as usize).expect("few nodes");
     thread::scope(|scope| {
@@ -35,7 +35,8 @@ fn on_each<R: Send>(run: impl Fn(Lobby) -> R + Sync) -> Vec<R> {
     })
 }
 
-/// In each of so many iterations, sets own items and gets all. Returns the oldest value, in iterations.
+/// In each iteration, sets the node's own items and gets all items. Returns the greatest age of a value, in
+/// iterations.
 fn iterate<W: Window>(mut process: Process<W>, keys: u64, iterations: u64, slack: u64) -> Result<u64, Error> {
     let rank = u64::from(process.rank().0);
     let mut oldest = 0;
@@ -100,15 +101,15 @@ fn another_window_will_do() {
     assert!(oldest.into_iter().all(|oldest| oldest.expect("no error") == 0));
 }
 
-/// A window that tells when its node looks, and when it goes to sleep. After each operation it is behind, and
-/// it refuses the next one until it is not.
+/// A window that counts the looks of its node, and reports when the node goes to sleep. After each operation
+/// the window is behind, and it accepts no other operation until it has caught up.
 struct Watched {
     window: MappedWindow,
-    /// Looks and waits that are left until it is no longer behind.
+    /// Looks and waits that are left until the window is no longer behind.
     behind: usize,
-    /// Looks while it was not behind.
+    /// Looks while the window was not behind.
     looks: Arc<AtomicUsize>,
-    /// Told at each sleep.
+    /// Gets a message at each sleep.
     sleeps: mpsc::Sender<()>,
 }
 
@@ -118,7 +119,7 @@ impl Watched {
         self.behind = 2;
     }
 
-    /// Whether it was behind.
+    /// Notes a look or a wait. Returns whether the window was behind.
     fn catches_up(&mut self) -> bool {
         let was = self.behind > 0;
         self.behind = self.behind.saturating_sub(1);
@@ -185,19 +186,19 @@ impl Window for Watched {
     }
 }
 
-/// Runs something on each node, over windows that are watched.
+/// Runs `run` on each node, over watched windows.
 fn on_each_watched(
     variant: Variant,
     declared: impl Fn(u64) -> Declaration + Sync,
     run: impl Fn(Process<Watched>, &AtomicUsize, &mpsc::Receiver<()>) -> Result<(), Error> + Sync,
 ) {
     let windows = in_process(NODES as usize, 1 << 17).expect("windows");
-    // What node 0 tells is for node 2.
+    // The messages of node 0 are for node 2.
     let (sleeps, told) = mpsc::channel();
     let (windows, sleeps, told) = (Mutex::new(windows), Mutex::new(Some(sleeps)), Mutex::new(told));
     let ended = on_each(|lobby| {
         let (rank, looks) = (lobby.rank().index(), Arc::new(AtomicUsize::new(0)));
-        // If node 0 fails, there is no other sender that node 2 would wait for.
+        // Only node 0 has the sender: if it fails, node 2 does not keep waiting.
         let sleeps = if rank == 0 { sleeps.lock().expect("no panic").take() } else { None };
         let sleeps = sleeps.unwrap_or_else(|| mpsc::channel().0);
         let process = lobby.start_over(variant, declared(rank as u64), |_, _| {
@@ -245,7 +246,7 @@ fn get_many<W: Window>(process: &mut Process<W>, clock: u64) -> Result<(), Error
     process.get_all(&wants, |at, _, value| assert_eq!(value, [at as u64 + clock; WORDS]))
 }
 
-/// Node 2 sets many items when node 0 sleeps, as it has asked for all of them.
+/// Node 2 sets many items once node 0, which has asked for all of them, sleeps.
 #[test]
 fn what_is_not_there_yet_is_not_read_item_by_item_and_is_hinted_once() {
     for variant in [Variant::Push, Variant::Pull] {
@@ -274,8 +275,8 @@ fn what_is_not_there_yet_is_not_read_item_by_item_and_is_hinted_once() {
     }
 }
 
-/// Writes that have ended while a node computes hold its next sets up no more than others: each batch gives
-/// one hint, although the node waits for nothing between them.
+/// Writes that have ended while a node computed do not delay its next sets: each batch gives one hint,
+/// although the node waits for nothing between batches.
 #[test]
 fn batches_of_a_node_that_never_waits_are_hinted_once_each() {
     const BATCHES: u64 = 5;
@@ -287,7 +288,7 @@ fn batches_of_a_node_that_never_waits_are_hinted_once_each() {
         process.gather("set", &[])?;
         if process.rank().0 == 0 {
             process.progress()?;
-            // Hints that came before a look are one.
+            // Hints that came before a look count as one.
             assert_eq!(process.stats().hints, 1);
             get_many(&mut process, BATCHES)?;
         }
@@ -295,7 +296,7 @@ fn batches_of_a_node_that_never_waits_are_hinted_once_each() {
     });
 }
 
-/// A get that comes after a call with an error takes no answer of that call for its own.
+/// A get after a call with an error does not take an answer of that call for its own.
 #[test]
 fn answers_of_a_call_that_has_failed_are_not_those_of_the_next_one() {
     for variant in [Variant::Push, Variant::Pull] {
@@ -316,7 +317,7 @@ fn answers_of_a_call_that_has_failed_are_not_those_of_the_next_one() {
             if rank == 0 {
                 assert_eq!((process.get(2, 1, 0, &mut value)?, value), (1, [22; WORDS]));
             } else if rank == 2 {
-                // Node 0 has taken all that has come before.
+                // A sleeping node 0 has taken everything that came before.
                 told.recv().expect("node 0 sleeps");
                 process.set(2, 1, &[22; WORDS])?;
             }
@@ -326,7 +327,7 @@ fn answers_of_a_call_that_has_failed_are_not_those_of_the_next_one() {
     }
 }
 
-/// What a card does when it is looked at goes on while a node sets and gets without waiting.
+/// The work that a card does only when the node looks goes on while the node sets and gets without waiting.
 #[test]
 fn each_call_looks_at_the_window() {
     on_each_watched(Variant::Push, few, |mut process, looks, _| {
@@ -364,7 +365,7 @@ fn a_get_that_would_wait_for_its_own_node_is_refused() {
     on_each(run).into_iter().for_each(|ended| ended.expect("no failure"));
 }
 
-/// A node that sets less often than another one gets does not leave that one waiting.
+/// If a node sets less often than another node gets, the other node does not wait forever.
 #[test]
 fn a_get_beyond_what_a_node_has_set_ends_when_that_node_finishes() {
     for variant in [Variant::Push, Variant::PushBySlack, Variant::Pull] {
@@ -414,7 +415,7 @@ fn nodes_on_one_host_map_memory_unless_they_are_told_otherwise() {
     }
 }
 
-/// One node is told to use RDMA, the others follow, and all say why they cannot.
+/// One node is configured to use RDMA, the others follow, and all nodes report why they cannot.
 #[cfg(not(feature = "verbs"))]
 #[test]
 fn without_the_feature_all_nodes_say_why_there_is_no_rdma() {
@@ -454,7 +455,7 @@ fn a_node_that_is_dropped_ends_the_gets_of_others_by_name() {
 #[test]
 fn declarations_that_do_not_fit_end_all_nodes() {
     let errors = on_each(|lobby| {
-        // All produce the same item.
+        // All nodes produce the same item.
         let declared = Declaration { produce: vec![Item::new(5, 1)], ..Declaration::default() };
         lobby.start(Variant::Push, declared).map(drop).expect_err("refused")
     });

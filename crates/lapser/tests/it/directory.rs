@@ -1,4 +1,4 @@
-//! Layouts of segments, and what is refused.
+//! Layouts of segments, and refused declarations and settings.
 
 use intendant_lapser::{
     CopySlots, Declaration, Directory, DirectoryError, Item, Settings, Variant, WORDS_MAX, Want,

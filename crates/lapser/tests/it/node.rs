@@ -1,4 +1,4 @@
-//! Transitions: the whole output of single calls. The name of a test is the rule.
+//! Transitions: the whole output of single calls. The name of a test states the rule.
 
 use crate::pair::{KEY, OWN, PACE, Pair, got, set_done};
 use intendant_lapser::{
@@ -70,7 +70,7 @@ fn a_hint_looks_at_the_items_that_share_it() {
 
 #[test]
 fn a_batch_hints_once_at_all_that_it_sets() {
-    // Node 1 consumes three items, and node 2 the last one.
+    // Node 1 consumes three items, and node 2 consumes the last of them.
     let items: Vec<Item> = (10..13).map(|key| Item::new(key, 1)).collect();
     let want = |item: &Item| Want { item: *item, slack: 0 };
     let declarations = [
@@ -111,7 +111,7 @@ fn a_batch_hints_once_at_all_that_it_sets() {
     let came = |key| Effect::Answer(Answer::Got { op: key, key, clock: 1 });
     assert_eq!(std::mem::take(&mut out), [came(10), came(11), came(12)], "and wakes all gets");
 
-    // The second set of an item waits for writes of which one was held back.
+    // The second set of an item waits for the item's writes, one of which was held back.
     producer.done(&segments[0], 0, 5, &mut out);
     producer.done(&segments[0], 0, 7, &mut out);
     producer.begin_batch();
@@ -122,7 +122,7 @@ fn a_batch_hints_once_at_all_that_it_sets() {
     producer.done(&segments[0], 0, 5, &mut out);
     producer.done(&segments[0], 0, 7, &mut out);
     assert_eq!(std::mem::take(&mut out), [set(21)]);
-    // To finish begins what is held back, too.
+    // Finishing begins held-back writes, too.
     producer.finish(&segments[0], 22, &mut out).unwrap();
     assert_eq!(out, [write(12, 1, Some(1 + 2), 5), write(12, 2, Some(1), 7)]);
 }
@@ -170,7 +170,7 @@ fn by_slack_a_push_is_left_out_while_the_copy_is_new_enough() {
         assert_eq!(pair.set(clock), [set_done(clock)]);
     }
     assert_eq!(pair.get(1, 5, 2), [got(1, 3)]);
-    // Clock 5 is not pushed before a clock of 6, the next that is.
+    // Clock 5 is not pushed; the next push is that of clock 6.
     let read = pair.get(2, 5, 0);
     assert!(is_read(&read), "{read:?}");
     let id = pair.copy(1, &read[0]);
@@ -193,7 +193,8 @@ fn by_slack_the_first_values_are_read_at_once_and_a_push_can_tell_that_a_read_is
     }
     let id = pair.copy(1, &first[0]);
     assert_eq!(pair.done(1, id), [got(1, 2)]);
-    // The get of clock 5 waits for a push of clock 3 or a later one. It comes, and clock 5 will not.
+    // The get of clock 5 waits for a push of clock 3 or later. The push comes, and clock 5 will not be
+    // pushed.
     let out = pair.set(3);
     pair.copy(0, &out[0]);
     let read = pair.hint(0);
@@ -238,7 +239,7 @@ fn a_torn_image_is_read_again_and_never_taken() {
     pair.set(1);
     let read = pair.get(1, 1, 0);
     let id = pair.copy(1, &read[0]);
-    // A word of the value is of another set.
+    // One word of the value belongs to another set.
     let landing = pair.directory.copy_at(KEY, 1).unwrap().landing.unwrap();
     pair.segments[1].write(landing + slot::HEADER + 1, &[77]);
     let again = pair.done(1, id);
@@ -384,7 +385,7 @@ fn the_loss_of_a_node_ends_the_meeting() {
     pair.nodes[0].meeting_failed(1, "killed", &mut out);
     let gone = Err(FinishError::PeerLost { node: 1, reason: "killed".to_owned() });
     assert_eq!(out, [Effect::Release, Effect::Answer(Answer::Finished { op: 8, result: gone })]);
-    // Known before: there is no meeting.
+    // If the loss is known before, there is no meeting.
     let mut pair = Pair::new(Variant::Pull);
     pair.closed(0);
     out.clear();
@@ -409,7 +410,7 @@ fn a_get_beyond_the_last_push_ends_when_the_producer_finishes() {
     assert_eq!(pair.hint(0), [got(1, 1), over(2, 2, 1)], "the last value counts");
     assert_eq!(pair.get(3, 2, 0), [over(3, 2, 1)]);
     assert_eq!(pair.get(4, 1, 0), [got(4, 1)]);
-    // Without its hint.
+    // The same without the farewell's hint.
     let mut pair = Pair::new(Variant::Push);
     assert_eq!(pair.get(1, 1, 0), []);
     assert_eq!(pair.finish(), []);
@@ -423,7 +424,7 @@ fn a_get_beyond_the_last_value_ends_after_a_read_that_began_after_the_farewell()
         let mut pair = Pair::new(variant);
         let early = pair.get(1, 2, 0);
         let id = pair.copy(1, &early[0]);
-        // The image is of before both sets, and the farewell comes before it is looked at.
+        // The image is older than both sets, and the farewell comes before the node looks at the image.
         pair.set(1);
         pair.set(2);
         assert_eq!(pair.finish(), []);
@@ -452,7 +453,8 @@ fn a_farewell_that_is_torn_or_of_another_run_is_not_heard() {
 
 #[test]
 fn a_slot_that_another_node_has_written_is_noticed_by_its_owner() {
-    // Sequence, clock, checksum, key, and a word of the value: which of them a set and a get notice.
+    // A changed sequence, clock, checksum, key or word of the value: for each, whether a set and a get notice
+    // it.
     for (word, set_fails, get_fails) in
         [(0, true, false), (1, true, true), (2, false, true), (3, true, true), (6, false, true)]
     {

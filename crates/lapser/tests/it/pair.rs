@@ -1,4 +1,4 @@
-//! Two nodes, whose operations a test executes when it wants to.
+//! Two nodes, whose operations a test executes at the times that it chooses.
 
 use intendant_lapser::{Answer, Declaration, Directory, Effect, Item, Node, Pace, Settings, Variant, Want};
 use intendant_segment::Segment;
@@ -6,7 +6,7 @@ use intendant_segment::Segment;
 pub(crate) const KEY: u64 = 5;
 pub(crate) const OWN: u64 = 6;
 
-/// Node 0 produces [`KEY`], of three words, and [`OWN`], of one; node 1 consumes [`KEY`].
+/// Node 0 produces [`KEY`], of three words, and [`OWN`], of one word; node 1 consumes [`KEY`].
 pub(crate) struct Pair {
     pub(crate) directory: Directory,
     pub(crate) segments: [Segment; 2],
@@ -30,7 +30,7 @@ impl Pair {
         Self { directory, segments, nodes, now_ns: 0 }
     }
 
-    /// Node 0 sets [`KEY`] at `clock`; the call has the number of the clock.
+    /// Node 0 sets [`KEY`] at `clock`; the clock is also the number of the call.
     pub(crate) fn set(&mut self, clock: u64) -> Vec<Effect> {
         let mut out = Vec::new();
         let value = [clock; 3];
@@ -53,14 +53,14 @@ impl Pair {
         out
     }
 
-    /// Node 1 has a hint.
+    /// Node 1 receives a hint.
     pub(crate) fn hint(&mut self, hint: u32) -> Vec<Effect> {
         let mut out = Vec::new();
         self.nodes[1].hint(&self.segments[1], hint, &mut out);
         out
     }
 
-    /// Executes the copy of an operation of `node`. Returns its number.
+    /// Executes the copy of an operation of `node`. Returns the id of the operation.
     pub(crate) fn copy(&self, node: usize, effect: &Effect) -> u64 {
         let (from, source, to, target, words, id) = match *effect {
             Effect::Read { from, remote, into, words, id } => (from, remote, node, into, words, id),
@@ -80,15 +80,15 @@ impl Pair {
         out
     }
 
-    /// Reports to `node` that the other one is gone.
+    /// Reports to `node` that the other node is gone.
     pub(crate) fn closed(&mut self, node: usize) -> Vec<Effect> {
         let mut out = Vec::new();
         self.nodes[node].closed(&self.segments[node], 1 - node, "killed", &mut out);
         out
     }
 
-    /// Node 0 finishes, in call 8, and its farewell arrives at node 1. Returns what follows before the
-    /// meeting.
+    /// Node 0 finishes, in call 8, and its farewell arrives at node 1. Returns the effects that follow before
+    /// the meeting.
     pub(crate) fn finish(&mut self) -> Vec<Effect> {
         let mut out = Vec::new();
         self.nodes[0].finish(&self.segments[0], 8, &mut out).unwrap();

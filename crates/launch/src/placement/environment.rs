@@ -18,7 +18,7 @@ impl Host {
     }
 }
 
-/// The variables of a process, and its number.
+/// The variables of a process, and the process's number.
 pub(crate) struct Environment<'a> {
     pub(crate) lookup: &'a dyn Fn(&'static str) -> Option<String>,
     pub(crate) process: u32,
@@ -46,16 +46,16 @@ impl Environment<'_> {
         })
     }
 
-    /// The port that was asked for.
+    /// The port that the variables name, if any.
     pub(super) fn port(&self) -> Result<Option<u16>, RendezvousError> {
         let name = [variable::OWN_PORT, variable::PORT].into_iter().find(|name| self.has(name));
         name.map(|name| Ok(self.number(name, 1, u16::MAX.into())? as u16)).transpose()
     }
 
-    /// The machine of node 0 that was asked for.
+    /// The machine of node 0 that the variables name, if any.
     pub(super) fn host(&self) -> Result<Option<Host>, RendezvousError> {
         let Some(value) = self.text(variable::ADDRESS) else { return Ok(None) };
-        // An IPv6 address, as it is written in front of a port.
+        // An IPv6 address may have brackets, as in front of a port.
         let bare = value.strip_prefix('[').and_then(|value| value.strip_suffix(']')).unwrap_or(&value);
         if bare.is_empty() {
             let allowed = "a host name or address".to_owned();

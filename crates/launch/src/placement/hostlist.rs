@@ -1,7 +1,7 @@
 //! Slurm's short forms: of lists of machines (`n[1-3,7]`) and of numbers per machine (`2(x3),1`).
 
-/// The first machine of a list such as `n[1-3,7]`, `rack[02-04]n[1-8]` or `login1,n[1-2]`; `None` if it is no
-/// such list.
+/// The first machine of a list such as `n[1-3,7]`, `rack[02-04]n[1-8]` or `login1,n[1-2]`; `None` if the text
+/// is no such list.
 pub(super) fn first_host(list: &str) -> Option<String> {
     let mut host = String::new();
     let mut rest = list.trim();

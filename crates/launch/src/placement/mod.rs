@@ -1,7 +1,7 @@
-//! From the environment of a process to its place in a cluster: which node of how many it is, and where node
-//! 0 is. A function of the variables and of the process's number; nothing is looked up.
+//! Derives a process's place in a cluster from its environment: its rank, the number of nodes, and where node
+//! 0 is. The place is a function of the variables and of the process's number; this module looks nothing up.
 //!
-//! Start at [`place`], which asks in this order:
+//! Start at [`place`], which tries these in order:
 //!
 //! 1. `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`: our launcher, torchrun or the user, if all four
 //!    are set.
@@ -10,11 +10,11 @@
 //!    inner one. Then PMIx ([`mpi::find_pmix`]) and Kubernetes ([`kubernetes::find`]). `MASTER_ADDR` and
 //!    `MASTER_PORT` override where node 0 is; `RANK` and `WORLD_SIZE`, if they are set, must agree. A
 //!    launcher of a single process counts as none.
-//! 3. Otherwise, a part of the four is a mistake. Within a Slurm job, `MASTER_ADDR` and `MASTER_PORT` alone
-//!    are none: they are for the processes that `srun` starts.
+//! 3. Otherwise, it is an error if a part of the four is set. Within a Slurm job, `MASTER_ADDR` and
+//!    `MASTER_PORT` alone are no error: they are for the processes that `srun` starts.
 //!
-//! Where a launcher names the run but no port, the port is derived from that name. All processes of a run
-//! derive the same port, and two runs on a machine rarely do.
+//! If a launcher names the run but no port, this module derives the port from that name. All processes of a
+//! run derive the same port, and two runs on a machine rarely do.
 //!
 //! Not in this module: tokens, sockets, names and addresses ([`crate::rendezvous`]), and launchers that set
 //! no ranks (ssh).
@@ -41,14 +41,14 @@ const TORCHRUN_RUN: &str = "TORCHELASTIC_RUN_ID";
 /// `True` if torchrun's agent listens at MASTER_PORT.
 const TORCHRUN_LISTENS: &str = "TORCHELASTIC_USE_AGENT_STORE";
 
-/// Where a process belongs.
+/// The place of a process in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) launcher: Launcher,
     pub(crate) rank: NodeId,
     pub(crate) nodes: usize,
     /// This process's position among those on its machine, and their number; 0 and 1 if the launcher does not
-    /// tell.
+    /// say.
     pub(crate) local_rank: usize,
     pub(crate) local_nodes: usize,
     pub(crate) host: Host,
@@ -79,7 +79,7 @@ pub(crate) fn place(env: &Environment<'_>) -> Result<Option<Placement>, Rendezvo
     }
 }
 
-/// What other launchers tell this process.
+/// The place that other launchers give this process.
 fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     if let Some(step) = mpi::find(env)? {
         return Ok(Some(step));
@@ -96,7 +96,7 @@ fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     }
 }
 
-/// What the user, our launcher or torchrun tells this process.
+/// The place that the user, our launcher or torchrun gives this process.
 fn explicit(env: &Environment<'_>) -> Result<Option<Placement>, RendezvousError> {
     use variable::{ADDRESS, LOCAL_NODES, LOCAL_RANK, NODES, PORT, RANK};
     let required = [RANK, NODES, ADDRESS, PORT];
@@ -120,8 +120,8 @@ fn explicit(env: &Environment<'_>) -> Result<Option<Placement>, RendezvousError>
     };
     if let Some(run) = env.text(TORCHRUN_RUN) {
         place.launcher = Launcher::Torchrun;
-        // The name that torchrun gives may lead to an address that other machines reach, which would need a
-        // token.
+        // The host name that torchrun gives may resolve to an address that other machines reach, which would
+        // need a token.
         if local_nodes == place.nodes {
             place.host = Host::here();
         }
@@ -133,7 +133,7 @@ fn explicit(env: &Environment<'_>) -> Result<Option<Placement>, RendezvousError>
     Ok(Some(place))
 }
 
-/// What a launcher tells, and the user adds.
+/// The place that a launcher gives, with the variables that the user adds.
 fn join(env: &Environment<'_>, step: Step) -> Result<Placement, RendezvousError> {
     let Step { launcher, rank, nodes, local_rank, local_nodes, host, port } = step;
     let same = [

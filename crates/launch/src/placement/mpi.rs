@@ -18,11 +18,11 @@ const PMIX_RANK: &str = Launcher::Pmix.rank_variable();
 const PMIX_JOB: &str = "PMIX_NAMESPACE";
 const PMI_RANK: &str = Launcher::Pmi.rank_variable();
 const PMI_SIZE: &str = Launcher::Pmi.nodes_variable();
-// Of MPICH's process manager Hydra, which Intel MPI uses as well.
+// These are variables of MPICH's process manager Hydra, which Intel MPI uses as well.
 const HYDRA_LOCAL_RANK: &str = "MPI_LOCALRANKID";
 const HYDRA_LOCAL_RANKS: &str = "MPI_LOCALNRANKS";
 
-/// This process's place among those of an `mpirun`. It tells everything but the machine of rank 0, which
+/// This process's place among those of an `mpirun`. `mpirun` says everything but the machine of rank 0, which
 /// matters only if there are several machines.
 pub(super) fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     if !env.has(RANK) {
@@ -46,8 +46,9 @@ pub(super) fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousErro
     }))
 }
 
-/// This process's place if the launcher is known for PMIx only. The environment has the rank, but not the
-/// number of nodes, which only PMIx's server knows. (`srun --mpi=pmix` sets Slurm's own variables too.)
+/// This process's place if all that is known of the launcher is that it speaks PMIx. The environment has the
+/// rank, but not the number of nodes, which only PMIx's server knows. (`srun --mpi=pmix` sets Slurm's own
+/// variables too.)
 pub(super) fn find_pmix(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     if !env.has(PMIX_RANK) || env.has(slurm::TASKS) {
         return Ok(None);

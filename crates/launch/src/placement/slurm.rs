@@ -71,7 +71,7 @@ pub(super) fn first_machine(env: &Environment<'_>) -> Result<Option<Host>, Rende
 
 /// Whether this process was started from a shell that `srun --pty` runs, perhaps with as many tasks as the
 /// job is to have cores. Such a process is no task of that step. The program that `srun --pty` itself starts
-/// is one.
+/// is a task of it.
 pub(super) fn in_a_terminal(env: &Environment<'_>) -> bool {
     env.has(TERMINAL) && env.text(TASK_PROCESS).is_some_and(|pid| pid != env.process.to_string())
 }

@@ -1,20 +1,20 @@
-//! What a launcher tells one of its processes, and the port that follows from the name of a run.
+//! The place that a launcher gives one of its processes, and the port that follows from the name of a run.
 
 use super::environment::Host;
 use super::launcher::Launcher;
 use intendant_core::random;
 
-/// Derived ports. Linux chooses from 32768 and above when a program asks for any port.
+/// The range of derived ports. Linux chooses ports from 32768 upwards when a program asks for any port.
 pub(super) const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// What a launcher tells one of its processes.
+/// The place that a launcher gives one of its processes.
 pub(super) struct Step {
     pub(super) launcher: Launcher,
     pub(super) rank: u64,
     pub(super) nodes: u64,
     pub(super) local_rank: usize,
     pub(super) local_nodes: usize,
-    /// `None` if the launcher does not tell.
+    /// `None` if the launcher does not say.
     pub(super) host: Option<Host>,
     pub(super) port: Option<u16>,
 }

@@ -1,5 +1,5 @@
 //! Environments that launchers made (Slurm 22.05, Open MPI 4.1), and the places that follow from them.
-//! Variables that have nothing to do with places, or tell where they were recorded, are left out.
+//! Variables that have nothing to do with places, or that show where they were recorded, are left out.
 
 use super::step::PORTS;
 use super::*;
@@ -20,8 +20,8 @@ type Changes<'a> = &'a [(&'a str, &'a str)];
 const OURS: Changes<'_> =
     &[("RANK", "1"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "10.0.0.1"), ("MASTER_PORT", "29500")];
 
-/// What a process with number 7 in a recorded environment makes of it, after changes; an empty value takes a
-/// variable out.
+/// The place that a process with number 7 reads from a recorded environment, after changes. An empty value
+/// removes a variable.
 fn read(recorded: &str, changes: Changes<'_>) -> Result<Option<Placement>, RendezvousError> {
     let mut variables: BTreeMap<&str, &str> =
         recorded.lines().filter_map(|line| line.split_once('=')).collect();
@@ -53,7 +53,7 @@ fn named(name: &str) -> Host {
     Host::Named(name.to_owned())
 }
 
-/// Rank, number of nodes, the same on this machine.
+/// Rank and number of nodes, in the cluster and on this machine.
 fn numbers(place: &Placement) -> (u16, usize, usize, usize) {
     (place.rank.0, place.nodes, place.local_rank, place.local_nodes)
 }
@@ -105,7 +105,7 @@ fn one_process_within_a_job_is_alone() {
         // A batch script exports these for its `srun`.
         let exported = [("MASTER_ADDR", "n1"), ("MASTER_PORT", "29500")];
         assert_eq!(read(shell, &exported).expect("fine"), None, "{shell}");
-        // Half of a place is a mistake there too.
+        // A part of a place is an error there too.
         refused(shell, &[("RANK", "0")], &["WORLD_SIZE is not set although RANK is"]);
     }
     let one = [("OMPI_COMM_WORLD_SIZE", "1"), ("OMPI_COMM_WORLD_RANK", "0")];
@@ -117,7 +117,7 @@ fn one_process_within_a_job_is_alone() {
 #[test]
 fn a_shell_in_a_terminal_of_srun_is_none_of_its_tasks() {
     assert_eq!(read(SRUN_PTY, &[]).expect("fine"), None);
-    // But a program that `srun --pty` itself starts is.
+    // But a program that `srun --pty` itself starts is a task.
     assert_eq!(numbers(&found(SRUN_PTY, &[("SLURM_TASK_PID", "7")])), (0, 4, 0, 2));
 }
 
@@ -225,7 +225,7 @@ fn a_pod_of_an_indexed_job_needs_the_number_of_pods_and_an_address() {
     assert_eq!(read(pod, &[("INTENDANT_LAUNCHER", "none")]).expect("fine"), None);
 }
 
-/// What torchrun 2.5 sets with `--standalone --no-python --nproc-per-node 2`.
+/// The variables that torchrun 2.5 sets with `--standalone --no-python --nproc-per-node 2`.
 const TORCHRUN: &str = "LOCAL_RANK=1\nRANK=1\nGROUP_RANK=0\nROLE_RANK=1\nROLE_NAME=default\n\
                         LOCAL_WORLD_SIZE=2\n\
                         WORLD_SIZE=2\nGROUP_WORLD_SIZE=1\nROLE_WORLD_SIZE=2\nMASTER_ADDR=machine.example\n\

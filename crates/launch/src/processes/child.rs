@@ -24,7 +24,7 @@ pub(super) struct Child {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessState {
     Running,
-    /// By a signal such as SIGSTOP.
+    /// A signal such as SIGSTOP has stopped it.
     Stopped,
     /// It has ended and waits for [`Child::reap`].
     Ended,
@@ -142,9 +142,9 @@ impl Child {
         }
     }
 
-    /// Takes the exit status of a process that has [ended](ProcessState::Ended). What is left of its group is
-    /// killed while the dead leader still holds the number of the group: afterwards another process could
-    /// have it.
+    /// Takes the exit status of a process that has [ended](ProcessState::Ended). This kills the rest of its
+    /// group while the dead leader still holds the number of the group: afterwards, another process could
+    /// have that number.
     pub(super) fn reap(&mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::KILL);
         self.process.wait()
@@ -159,7 +159,7 @@ fn die_with_parent(launcher: Pid) -> io::Result<()> {
     if rustix::process::getppid() == Some(launcher) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
 }
 
-/// Elsewhere the guardian alone watches.
+/// On other systems, only the guardian watches.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn die_with_parent(_launcher: Pid) -> io::Result<()> {
     Ok(())

@@ -25,7 +25,7 @@ impl NodeEnd {
         }
     }
 
-    /// Whether it ended by a signal, at once or of itself.
+    /// Whether a signal ended it, either directly or through the node's own handler.
     pub(super) fn by_signal(self) -> bool {
         match self {
             Self::Signal(_) => true,
@@ -56,8 +56,8 @@ pub(super) fn exit_code(ends: &[NodeEnd]) -> u8 {
     telling.or(failures.first().copied()).or(killed).unwrap_or(0)
 }
 
-/// Whether another start may end better than nodes that ended like this: a node was killed or panicked, or
-/// lost another one, and none says that another start would end alike.
+/// Whether another start may end better than nodes with these ends: a node was killed, panicked or lost
+/// another one, and no code means that another start would end in the same way.
 pub(super) fn may_restart(ends: &[NodeEnd]) -> bool {
     let is_fatal = |end: &NodeEnd| matches!(end, NodeEnd::Code(2 | 3 | 5));
     let is_passing = |end: &NodeEnd| {
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn programs_tell_by_their_exit_code_that_a_signal_ended_them() {
         assert!([Signal(9), Code(129), Code(143), Code(192)].iter().all(|end| end.by_signal()));
-        // The last one is what `exit(-1)` and a failed `ssh` return.
+        // The last of these codes is that of `exit(-1)` and of a failed `ssh`.
         assert!(![Killed, Code(0), Code(1), Code(128), Code(255)].iter().any(|end| end.by_signal()));
     }
 
@@ -153,7 +153,7 @@ mod tests {
             (&[Killed, Code(1)], true),
             (&[Code(1), Code(1)], false),
             (&[Code(1), Code(7)], false),
-            // It would diverge again, whatever the others say.
+            // The training would diverge again, whatever the codes of the other nodes are.
             (&[Code(3), Code(4)], false),
             (&[Signal(9), Code(5)], false),
             (&[Code(2), Code(2)], false),

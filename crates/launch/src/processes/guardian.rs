@@ -1,9 +1,9 @@
-//! A process that ends the nodes if the launcher cannot: because it was killed.
+//! A process that ends the nodes if the launcher was killed, and so cannot end them itself.
 //!
-//! A node's own process is tied to the launcher by the kernel where the kernel can do that, but a node may be
-//! a shell that runs the program proper, and neither does every program that is launched know about us. The
-//! guardian is a fork of the launcher that holds one end of a pipe and a list of process groups. The kernel
-//! closes the other end however the launcher dies; then the guardian kills the groups and ends.
+//! Some kernels end a node's own process when the launcher dies. But a node may be a shell that runs the
+//! actual program, and not every program that is launched knows about the launcher. The guardian is a fork of
+//! the launcher that holds one end of a pipe and a list of process groups. The kernel closes the other end
+//! however the launcher dies; then the guardian kills the groups and ends.
 //!
 //! The guardian makes system calls only, because it may have been forked from a process with threads.
 
@@ -56,8 +56,8 @@ impl Guardian {
         if let Some(pipe) = &mut self.pipe
             && let Err(error) = pipe.write_all(&number.to_ne_bytes())
         {
-            // Another process killed the guardian. The nodes run on; only a killed launcher could now leave
-            // some behind.
+            // Another process killed the guardian. The nodes run on; if the launcher is killed now, it may
+            // leave some nodes behind.
             tracing::warn!("the guardian process is gone: {error}");
             self.pipe = None;
         }
@@ -83,13 +83,14 @@ unsafe fn guard(pipe: i32) -> ! {
     // SAFETY: plain system calls on this process's own descriptors, on stack memory of the stated size, and
     // on process groups that the launcher named.
     unsafe {
-        // Out of the terminal's reach: Ctrl-C is for the launcher, which may still need this process.
+        // A session of its own is out of the terminal's reach: Ctrl-C is for the launcher, which may still
+        // need this process.
         libc::setsid();
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1] {
             libc::signal(signal, libc::SIG_IGN);
         }
-        // Holding a copy of the launcher's end would keep the pipe open for ever, holding its output would
-        // keep readers of that waiting.
+        // A copy of the launcher's end would keep the pipe open for ever, and a copy of the launcher's output
+        // would keep readers of that output waiting.
         if libc::dup2(pipe, 0) != 0 {
             libc::_exit(1);
         }

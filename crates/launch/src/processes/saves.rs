@@ -1,7 +1,7 @@
-//! What nodes tell their launcher, through a pipe: that they have saved their state since it started them,
-//! and that their run wants another process.
+//! Messages of nodes to their launcher, through a pipe: they have saved their state since the launcher
+//! started them, their run wants another process, or their run has come to its end.
 //!
-//! What is saved, and where, is the nodes' business; so a signal is all that they send of that.
+//! The launcher does not know what nodes save, or where, so the message about saved state has no content.
 
 use crate::variable;
 use rustix::fs::OFlags;
@@ -12,7 +12,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::OnceLock;
 
-/// A message: what it is about, and a port. It is written at once, so that messages of nodes do not mix.
+/// A message: its kind, and a port. Nodes write it in one piece, so that messages of different nodes do not
+/// mix.
 type Message = [u8; 3];
 
 /// The state is saved.
@@ -28,15 +29,16 @@ pub(super) struct Saves {
     writer: OwnedFd,
     has_saved: bool,
     is_done: bool,
-    /// Ports at which processes are to join.
+    /// Ports at which further processes are to join.
     wanted: Vec<u16>,
-    /// The beginning of a message.
+    /// The beginning of an incomplete message.
     rest: Vec<u8>,
 }
 
 impl Saves {
     pub(super) fn new() -> io::Result<Self> {
-        // Neither end waits: not the launcher for nodes, and not node 0 if the pipe is full.
+        // Neither end waits: the launcher does not wait for nodes, and node 0 does not wait if the pipe is
+        // full.
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let reader = reader.into();
         Ok(Self { reader, writer, has_saved: false, is_done: false, wanted: Vec::new(), rest: Vec::new() })
@@ -53,13 +55,14 @@ impl Saves {
         std::mem::take(&mut self.has_saved)
     }
 
-    /// At which ports processes are to join the run that were not asked for before.
+    /// The ports at which further processes are to join the run; only those that nodes asked for since the
+    /// last call.
     pub(super) fn wanted(&mut self) -> Vec<u16> {
         self.read();
         std::mem::take(&mut self.wanted)
     }
 
-    /// Whether nodes have told that the run has come to its end.
+    /// Whether nodes have reported that the run has come to its end.
     pub(super) fn is_done(&mut self) -> bool {
         self.read();
         self.is_done
@@ -82,10 +85,10 @@ impl Saves {
     }
 }
 
-/// Tells the launcher, if [`super::Launch`] started this process, that the nodes have saved their state:
-/// should they have to be started again, they do not lose what they have done so far. Else it has no effect.
+/// Tells the launcher, if [`super::Launch`] started this process, that the nodes have saved their state: if
+/// they must be started again, they do not lose their work so far. Otherwise the call has no effect.
 pub fn tell_saved() {
-    // A full pipe says it already; without a launcher there will be no restart.
+    // A full pipe has such messages already; without a launcher there will be no restart.
     let _ = tell([SAVED, 0, 0]);
 }
 
@@ -107,7 +110,7 @@ fn tell(message: Message) -> bool {
     PIPE.get_or_init(inherited).as_ref().is_some_and(|mut pipe| pipe.write(&message).is_ok())
 }
 
-/// The pipe that this process inherited. A descriptor that is none is left alone.
+/// The pipe that this process inherited. A descriptor that is no pipe is left alone.
 fn inherited() -> Option<File> {
     let fd: RawFd = std::env::var(variable::SAVED_FD).ok()?.parse().ok().filter(|fd| *fd > 2)?;
     if !std::fs::metadata(format!("/dev/fd/{fd}")).ok()?.file_type().is_fifo() {
@@ -118,11 +121,11 @@ fn inherited() -> Option<File> {
     #[expect(unsafe_code, reason = "a descriptor from the other side of an exec")]
     let pipe = unsafe { File::from_raw_fd(fd) };
     if !rustix::fs::fcntl_getfl(&pipe).is_ok_and(|flags| flags.contains(OFlags::WRONLY)) {
-        // Another one of this process's: it stays open.
+        // This is another descriptor of this process: it stays open.
         let _ = pipe.into_raw_fd();
         return None;
     }
-    // This process's children have no part in it.
+    // This process's children do not inherit the pipe.
     rustix::io::fcntl_setfd(&pipe, rustix::io::FdFlags::CLOEXEC).ok()?;
     Some(pipe)
 }
@@ -136,7 +139,7 @@ mod tests {
         let mut saves = Saves::new()?;
         assert!(!saves.any());
         let mut nodes = File::from(saves.writer.try_clone()?);
-        // More than the pipe holds: node 0 does not wait.
+        // These are more messages than the pipe holds: node 0 does not wait.
         for _ in 0..100_000 {
             let _ = nodes.write(&[SAVED, 0, 0]);
         }

@@ -11,15 +11,16 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::time::Instant;
 
-/// Time for the other nodes to end by themselves when one has failed. The control plane needs less to notice
-/// the failure and to name the node. Nodes that are all stopped have as long to be continued.
+/// Time for the other nodes to end by themselves when one has failed. The control plane needs less time to
+/// notice the failure and to name the node. If all nodes are stopped, they have the same time to be
+/// continued.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Signals so soon after the first one are the same wish: who sends one to a process group may send it to the
-/// launcher as well, which passes it on.
+/// Signals that come so soon after the first one count as the same request: a sender that signals a process
+/// group may signal the launcher as well, which passes the signal on.
 pub const REPEATED_SIGNAL: Duration = Duration::from_millis(300);
 
-/// Longest pause between two checks. A safety net: ends and stops of children cause signals.
+/// Longest pause between two checks. It is a safety net: ends and stops of children cause signals.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Whether this process was started to ignore SIGHUP, as by `nohup`.
@@ -33,7 +34,7 @@ pub fn ignores_hang_up() -> bool {
 pub(super) struct Signals {
     interrupt: Stream,
     terminate: Stream,
-    /// Unless it is ignored: so `nohup` has its effect.
+    /// `None` if SIGHUP is ignored, so that `nohup` has its effect.
     hang_up: Option<Stream>,
     user: Stream,
     child: Stream,
@@ -50,9 +51,9 @@ impl Signals {
         })
     }
 
-    /// Waits until something happens to a child, until the given time (both `None`), or for a signal that
-    /// ends the run: its exit code and the signal that nodes get. Ctrl-C reaches nodes as SIGINT, so that
-    /// they report what the user did.
+    /// Waits until something happens to a child, until the given time, or for a signal that ends the run.
+    /// Returns `None` in the first two cases, else the exit code of the run and the signal for the nodes.
+    /// Ctrl-C reaches nodes as SIGINT, so that they report what the user did.
     async fn next(&mut self, until: Instant) -> Option<(u8, Signal)> {
         let hang_up = async {
             match &mut self.hang_up {
@@ -71,7 +72,7 @@ impl Signals {
     }
 }
 
-/// The nodes that run. Dropping it kills them.
+/// The nodes that run. Dropping this value kills them.
 pub(super) struct Children<'a> {
     alive: Vec<Child>,
     guardian: &'a mut Guardian,
@@ -96,7 +97,7 @@ impl<'a> Children<'a> {
         !self.alive.is_empty() && self.alive.iter().all(|child| child.state() == ProcessState::Stopped)
     }
 
-    /// Removes the nodes that have ended; rank, process and end of each.
+    /// Removes the nodes that have ended. Returns the rank, process and end of each.
     fn reap_ended(&mut self, killing: bool) -> Vec<(usize, i32, NodeEnd)> {
         let mut ended = Vec::new();
         let guardian = &mut self.guardian;
@@ -125,15 +126,15 @@ impl Drop for Children<'_> {
     }
 }
 
-/// How far the run has come.
+/// The state of the run.
 #[derive(Clone, Copy)]
 enum Course {
     Running,
-    /// All nodes are stopped; they have until then to be continued.
+    /// All nodes are stopped; they have until this time to be continued.
     Stopped(Instant),
-    /// A node has failed; the others have until then.
+    /// A node has failed; the others have until this time to end.
     Failing(Instant),
-    /// A signal told us to end, with this exit code; nodes have until then.
+    /// A signal told the launcher to end, with this exit code; nodes have until this time to end.
     Interrupted(u8, Instant),
 }
 
@@ -141,11 +142,11 @@ enum Course {
 pub(super) struct Ended {
     /// The exit code.
     pub(super) code: u8,
-    /// Whether another start may end better. After a signal to the launcher the user wants none.
+    /// Whether another start may end better. After a signal to the launcher, the user wants no other start.
     pub(super) may_restart: bool,
 }
 
-/// How nodes are supervised.
+/// The settings of the supervision.
 pub(super) struct Manner<'a> {
     /// The time that nodes have to end after a signal.
     pub(super) grace: Duration,
@@ -165,7 +166,7 @@ pub(super) async fn run(
     let grace = *grace;
     let first = children.alive.len();
     let mut started = first;
-    // Of nodes without which the others go on.
+    // The ends of nodes without which the others go on.
     let mut lost = Vec::new();
     let mut ends = Vec::new();
     let mut course = Course::Running;
@@ -177,7 +178,7 @@ pub(super) async fn run(
                 say(&format!("launch: node {rank} (process {pid}) {end}"));
             }
             let is_killed = end.by_signal() && !killing;
-            // One that joined later, and was not let in or has left, is not missed.
+            // The others do not miss a process that joined later and was refused or has left.
             let is_extra = rank >= first && end.failed() && !killing;
             if *survives && (is_killed || is_extra) && matches!(course, Course::Running) {
                 lost.push(end);
@@ -250,7 +251,7 @@ pub(super) async fn run(
     }
     let is_well = ends.iter().all(|end| !end.failed()) && !ends.is_empty() && saves.is_done();
     if !is_well {
-        // No process went on to the end without them.
+        // No process went on to the end without the lost nodes, so their ends count.
         ends.splice(0..0, lost);
     }
     match course {
@@ -265,6 +266,6 @@ pub(super) async fn run(
 
 /// Writes a line to standard error in one piece: nodes write to the same place.
 pub(super) fn say(line: &str) {
-    // Without standard error nothing can be told; the exit code remains.
+    // Without standard error nothing can be printed; the exit code remains.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

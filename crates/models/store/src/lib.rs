@@ -1,16 +1,16 @@
 //! The sources of `intendant-store`, compiled a second time: latches and slots are made of shuttle's
 //! primitives, so that every use of them is a point where shuttle may let another thread run.
 //!
-//! A package of its own, with a name of its own, so that neither a feature nor a flag of a build can put
-//! these primitives into what ships. Absent: `Flat`, which the engine does not use.
+//! This is a package of its own, with a name of its own, so that neither a feature nor a flag of a build can
+//! put these primitives into shipped programs. It omits `Flat`, which the engine does not use.
 
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-    /// So that tables are added.
+    /// So small that slabs add tables.
     pub(crate) const FIRST_BLOCKS: usize = 1;
 
-    /// A plain cell: shuttle looks at orders of steps, loom at what each may touch.
+    /// A plain cell: shuttle checks orders of steps, and loom checks which memory each step may access.
     #[derive(Default)]
     pub(crate) struct TrackedUnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -20,7 +20,7 @@ mod sync {
         }
     }
 
-    /// So that a thread is favoured soon.
+    /// So small that a thread is favoured soon.
     pub(crate) const LATCHED: u32 = 2;
 
     /// Shuttle executes one step after the other: fences change nothing.
@@ -32,7 +32,7 @@ mod sync {
         true
     }
 
-    /// Shuttle decides how long that is.
+    /// Shuttle decides how long the wait is.
     pub(crate) fn relax(_attempt: u32) {
         shuttle::thread::yield_now();
     }
@@ -55,7 +55,7 @@ mod slab;
 #[path = "shipped/store.rs"]
 mod store;
 
-/// As the store that is shipped.
+/// As in the shipped store.
 pub fn prefetch<T>(at: *const T) {
     prefetch::prefetch(at);
 }

@@ -1,13 +1,14 @@
-//! Workers against channels: fast paths pull, push, set, localize and update in place while channels move the
-//! same keys in and out, or keep copies of them in step (see [`replicas`]).
+//! Workers against channels: the fast paths of workers pull, push, set, localize and update in place, while
+//! channels move the same keys in and out, or synchronise copies of them (see [`replicas`]).
 //!
-//! The engine and the store are those that ship, compiled a second time onto shuttle's primitives; every use
-//! of a latch is a point where another thread may go on. After each schedule what workers saw must be
-//! sequentially consistent per key, nothing may be left over, and every key must be in one place. Shuttle
-//! knows no weak memory orders; those of the latch are loom's part (`intendant-store`, `tests/loom.rs`).
+//! The engine and the store have the shipped sources, compiled a second time onto shuttle's primitives. Every
+//! use of a latch is a point where another thread may run. After each schedule, the values that workers saw
+//! must be sequentially consistent per key, no work may be left over, and every key must be in one place.
+//! Shuttle does not model weak memory orders; loom checks those of the latch (`intendant-store`,
+//! `tests/loom.rs`).
 //!
-//! A failure prints its schedule; `shuttle::replay` repeats it. `INTENDANT_SCHEDULES` sets how many are tried
-//! per case.
+//! A failure prints its schedule; `shuttle::replay` repeats it. `INTENDANT_SCHEDULES` sets how many schedules
+//! are tried per case and scheduler.
 
 mod replicas;
 mod worker;
@@ -37,7 +38,7 @@ fn lapse(order: Order, caches: bool) -> Policy {
     Technique::Lapse.policy().with(Some(order), Some(caches))
 }
 
-/// One schedule, from the start to the checks.
+/// Runs one schedule, from the start to the checks.
 fn run(setup: Setup, reached: &Mutex<(Reach, ManagementStats)>) {
     let (world, channels, deliveries) = World::start(setup);
     let book = Book { history: History::new(setup.workers()), registers: Registers::default() };
@@ -171,7 +172,7 @@ fn moved_by_owners() {
 /// A program of a worker over copies.
 type Program = fn(ReplicaWorker) -> replicas::Log;
 
-/// One schedule over copies.
+/// Runs one schedule over copies.
 fn run_replicas(setup: Setup, program: Program, reached: &Mutex<(replicas::Reach, ManagementStats)>) {
     let (world, channels, deliveries) = World::start(setup);
     let workers = deliveries.into_iter().enumerate().map(|(me, deliveries)| {
@@ -206,7 +207,7 @@ fn explore_program(setup: Setup, program: Program) -> (replicas::Reach, Manageme
     try_all(move || run_replicas(setup, program, &sink));
     let reached = reached.lock().expect("no thread panics").clone();
     let copied = setup.policy.name != Technique::RelocateOnIntent.policy().name;
-    // With intents, updates leave when these end, which may be before the first round.
+    // With intents, a node sends updates when an intent ends, which may be before the first round.
     assert!(reached.0.lent > 0, "{reached:?}");
     let in_step = reached.1.synced_keys > 0 && (reached.1.sync_rounds > 0 || setup.policy.intents.is_some());
     assert!(in_step == copied, "{reached:?}");
@@ -223,7 +224,7 @@ fn replicas_as_directed() {
     assert!(relocations > 0 && replica_setups > 0 && replica_drops > 0, "{management:?}");
 }
 
-/// Only the list of urgent replicas makes a channel send updates: there is one round, at the first look.
+/// Channels send updates only because of the list of urgent replicas: there is one round, at the first look.
 #[test]
 fn urgent_replicas() {
     let replicas = Some(Replicas::Directed { every: Tick(1 << 40) });

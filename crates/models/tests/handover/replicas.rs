@@ -1,9 +1,9 @@
-//! Workers against channels over copies: fast paths read and add to replicas, main copies with replicas
-//! elsewhere, and static replicas, while channels collect, merge and apply.
+//! Workers against channels over copies: the fast paths of workers read and add to replicas, main copies with
+//! replicas at other nodes, and static replicas, while channels collect, merge and apply updates.
 //!
-//! Nothing may be lost or counted twice: in the end every lane has as many pushes as its worker made, and all
-//! copies are equal to the bit. What a worker sees has its own pushes, exactly, and never less of others'
-//! than before; under bounded staleness, everything that its clock asks for.
+//! No update may be lost or counted twice: in the end, every lane has as many pushes as its worker made, and
+//! all copies are bit-equal. A worker sees exactly its own pushes, and never fewer pushes of another worker
+//! than before. Under bounded staleness, it sees all pushes that its clock requires.
 
 use crate::world::{LANES, Setup, World};
 use intendant_checkers::lanes;
@@ -15,10 +15,11 @@ use shuttle::rand::Rng;
 use shuttle::sync::mpsc::Receiver;
 use std::sync::Arc;
 
-/// How often something happened that a set of schedules should have in it.
+/// How often things happened that a set of schedules should contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reach {
-    /// Accesses served by the worker itself, by what this node is to the key when the worker looks again.
+    /// Accesses served by the worker itself, by the role of this node for the key when the worker looks
+    /// again.
     pub(crate) on_hub: u64,
     pub(crate) on_replica: u64,
     pub(crate) on_static: u64,
@@ -40,7 +41,7 @@ struct Read {
 pub(crate) struct Log {
     pub(crate) reach: Reach,
     reads: Vec<Read>,
-    /// By key: clocks of its pushes.
+    /// By key, the clocks of its pushes.
     pushes: Vec<Vec<u32>>,
 }
 
@@ -209,7 +210,7 @@ impl ReplicaWorker {
     }
 }
 
-/// After the end.
+/// Checks the values and the logs after the end.
 pub(crate) fn check(setup: &Setup, world: &World, logs: &[Log]) {
     for key in (0..LANES).map(Key) {
         let Some(main) = world.value(key) else { continue };

@@ -1,4 +1,4 @@
-//! What a worker does, and what is noted of it.
+//! The operations of a worker, and the records that are kept of them.
 
 use crate::world::{KEYS, LANES, REGISTER, World};
 use intendant_checkers::history::{History, RecordId};
@@ -13,7 +13,7 @@ use shuttle::sync::mpsc::Receiver;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Operations that a worker has under way at most.
+/// The most operations that a worker has under way.
 const AHEAD: usize = 3;
 
 /// What all workers did and saw.
@@ -22,7 +22,7 @@ pub(crate) struct Book {
     pub(crate) registers: Registers,
 }
 
-/// How often something happened that a set of schedules should have in it.
+/// How often things happened that a set of schedules should contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reach {
     /// Keys served by the worker itself, and keys handed to a channel.
@@ -32,7 +32,7 @@ pub(crate) struct Reach {
     pub(crate) windows: u64,
     /// Keys that were handed to the channel and were here when the worker looked again.
     pub(crate) came_meanwhile: u64,
-    /// Of pulls of what is here: keys served, keys not.
+    /// Of the pulls that serve only local keys: keys that were served, and keys that were not.
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     /// Keys that were here when a worker asked for them.
@@ -62,7 +62,7 @@ enum DecisionKind {
 
 pub(crate) struct Worker {
     node: usize,
-    /// Of all workers.
+    /// The number of this worker among all workers.
     me: usize,
     world: Arc<World>,
     /// Never held where shuttle can switch threads.
@@ -111,7 +111,7 @@ impl Worker {
     fn call(&mut self) {
         let mut rng = shuttle::rand::thread_rng();
         let (word, count) = (rng.gen_range(0..12), rng.gen_range(1..=2));
-        // Twice the same at times.
+        // Sometimes the same key twice.
         let keys: Vec<Key> = (0..count).map(|_| Key(rng.gen_range(0..KEYS))).collect();
         match word {
             0..4 => self.pull(keys),
@@ -191,7 +191,8 @@ impl Worker {
         }
     }
 
-    /// Has keys moved: to here if requesters start relocations, else from here to wherever.
+    /// Makes keys move: to this node if requesters start relocations, otherwise from this node to a random
+    /// one.
     fn relocate(&mut self, keys: Vec<Key>) {
         let world = Arc::clone(&self.world);
         if world.setup.policy.relocation == Some(Initiator::Owner) {

@@ -1,8 +1,8 @@
-//! Nodes on shuttle's threads: their channels, and what carries inputs to them.
+//! Nodes on shuttle's threads: their channels, and the queues that carry inputs to them.
 //!
-//! Links between nodes and inboxes of workers keep order, each for itself; which of those that have something
-//! comes next is shuttle's choice. So a message may be overtaken by one that was sent later on another way,
-//! as over real connections.
+//! Each link between nodes, and each queue of a worker, keeps the order of its inputs. Shuttle chooses which
+//! of the non-empty ones is next. So a message may be overtaken by one that was sent later on another way, as
+//! over real connections.
 
 use intendant_checkers::lanes;
 use intendant_checkers::registers::Registers;
@@ -21,15 +21,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Keys whose values count pushes; the last one is a register, whose values are overwritten.
+/// Number of keys whose values count pushes. One more key is a register, whose values are overwritten.
 pub(crate) const LANES: u64 = 3;
 pub(crate) const REGISTER: Key = Key(LANES);
 pub(crate) const KEYS: u64 = LANES + 1;
 
-/// After how many waves copies are in step, none of which is being set up, brought back or given up any more.
+/// The number of waves after which copies are synchronised, and no copy is still being set up, brought back
+/// or given up.
 const SETTLES: usize = 6;
 
-/// What is run.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) nodes: usize,
@@ -55,7 +56,7 @@ impl Setup {
     }
 }
 
-/// What waits for a channel.
+/// The inputs that wait for a channel.
 struct Mail {
     /// By sending node, then by worker of this node.
     ways: Vec<VecDeque<Input>>,
@@ -76,7 +77,7 @@ pub(crate) struct World {
     inboxes: Vec<Inbox>,
     /// By worker, over all nodes.
     deliveries: Vec<Sender<Completion>>,
-    // Not shuttle's: no thread decides anything by them while others run.
+    // These are not shuttle's atomics, because no thread makes a decision by them while others run.
     time: AtomicU64,
     under_way: AtomicU64,
 }
@@ -100,7 +101,7 @@ fn open_windows(layout: &Arc<Layout>, nodes: Vec<Shared<f32>>) -> Vec<Shared<f32
 pub(crate) struct Channels(Vec<JoinHandle<Channel<f32>>>);
 
 impl World {
-    /// Starts the channels. Also returns what reaches the workers.
+    /// Starts the channels. Also returns the receivers of the workers' completions.
     pub(crate) fn start(setup: Setup) -> (Arc<Self>, Channels, Vec<Receiver<Completion>>) {
         let len = 2 * setup.workers() + 1;
         let layout = Layout::builder().range("lanes", LANES, len).range("register", 1, 2);
@@ -144,7 +145,7 @@ impl World {
         let places = (0..setup.nodes).flat_map(|node| (0..setup.channels).map(move |c| (node, c)));
         let channels = places.map(|(node, id)| {
             let world = Arc::clone(&world);
-            // Before the first worker does anything.
+            // The channel is created before the first worker does anything.
             let channel = Channel::new(ChannelId(id as u16), Arc::clone(&world.nodes[node]));
             thread::spawn(move || world.run_channel(node, channel))
         });
@@ -152,7 +153,7 @@ impl World {
         (world, channels, received)
     }
 
-    /// The time; it passes with every look.
+    /// The time, which advances with every call.
     pub(crate) fn now(&self) -> Tick {
         Tick(self.time.fetch_add(1, Ordering::Relaxed))
     }
@@ -212,7 +213,7 @@ impl World {
     }
 
     /// Waits until nothing is under way, ends the channels, and checks that they have nothing left to do and
-    /// that every key is in one place. Returns what managing keys took.
+    /// that every key is in one place. Returns the statistics of parameter management.
     pub(crate) fn finish(&self, channels: Channels) -> ManagementStats {
         self.come_to_rest();
         if self.setup.has_copies() {
@@ -263,7 +264,8 @@ impl World {
         self.come_to_rest();
     }
 
-    /// The replicas whose unsent updates have used up their allowance, by node, if they have one.
+    /// The replicas, with their nodes, whose unsent updates have used up their allowance; none if the policy
+    /// has no allowances.
     pub(crate) fn urgent(&self) -> Vec<(usize, Key)> {
         if !matches!(self.setup.policy.replicas, Some(Replicas::Directed { .. })) {
             return Vec::new();
@@ -283,7 +285,7 @@ impl World {
         }
     }
 
-    /// The value of a key, after the end.
+    /// The value of a key. To be called after the end.
     pub(crate) fn value(&self, key: Key) -> Option<Vec<f32>> {
         let home = &self.nodes[self.layout.home(key).index()];
         let owner = self.nodes.iter().find(|node| node.inspect(key).0.is_owner()).unwrap_or(home);

@@ -1,18 +1,18 @@
-//! The list of urgent replicas by itself: workers count updates down under latches and list keys, while a
+//! The list of urgent replicas in isolation: workers count their updates under latches and list keys, while a
 //! channel takes the list and gives the keys new allowances.
 //!
-//! `tests/handover` has the list in whole nodes, where its effect shows only in what is sent. Here the source
-//! is compiled once more, so that the model sees what is listed. In every schedule:
+//! `tests/handover` tests the list in whole nodes, where its effect is visible only in the messages. Here the
+//! source is compiled once more, so that the model sees the list. In every schedule:
 //!
 //! - no key is lost: after all updates and one more look, no key has used up its allowance;
 //! - no key is in the list twice;
 //! - every update is counted once.
 //!
-//! The second one does not hold in a node, and need not. A round may send the updates of a key that is in the
-//! list, and a channel that gets the answer to a delta lists the key if it became urgent meanwhile. The
-//! channel finds nothing to send for such a key.
+//! The second property does not hold in a node, and need not hold there. A round may send the updates of a
+//! key that is in the list, and a channel that gets the answer to a delta lists the key if it became urgent
+//! meanwhile. The channel finds nothing to send for such a key.
 
-/// What the engine's `src/sync.rs` offers, made of shuttle's primitives.
+/// The items of the engine's `src/sync.rs`, made of shuttle's primitives.
 mod sync {
     use shuttle::sync::MutexGuard;
 
@@ -50,7 +50,8 @@ const WORKERS: usize = 2;
 const UPDATES: u32 = 6;
 /// Looks of the channel while workers update.
 const LOOKS: usize = 4;
-/// The change of a value by an update, relative to its norm: of four nodes, each may make two updates.
+/// The change of a value by an update, relative to its norm. With four nodes, each node may then make two
+/// updates.
 const CHANGE: f64 = 0.02;
 
 /// A node with replicas of all keys. One channel has all of them.
@@ -60,7 +61,7 @@ struct Node {
     urgent: Urgent,
 }
 
-/// How often something happened that a set of schedules should have in it.
+/// How often things happened that a set of schedules should contain.
 #[derive(Default)]
 struct Reach {
     /// Looks that found keys, and looks that found none.
@@ -94,7 +95,7 @@ impl Node {
         }
     }
 
-    /// Takes the list, and gives its keys new allowances. Returns how many updates these have had.
+    /// Takes the list, and gives its keys new allowances. Returns how many updates these keys have had.
     fn look(&self, reach: &Reach, allowances: &mut [u32]) -> u32 {
         let mut keys = Vec::new();
         self.urgent.take(ChannelId(0), &mut keys);

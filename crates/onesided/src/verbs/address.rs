@@ -1,4 +1,4 @@
-//! What a node tells the others before they connect.
+//! The address that a node sends to the others before they connect.
 
 use super::VerbsError;
 use intendant_verbs::{Pair, Path, Place};
@@ -11,17 +11,18 @@ const PAIR: usize = 4 + 4;
 
 /// Where the memory and the queue pairs of a node are, as bytes for a gather.
 ///
-/// A process that has it can read and write the node's segment: send it to the nodes of the run only.
+/// A process that has the address can read and write the node's segment: send it only to the nodes of the
+/// run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     pub(super) path: Path,
-    /// Hints that the node takes from each other one before it looks; not above 65,535.
+    /// The most hints that the node can take from each other node before it looks; at most 65,535.
     pub(super) hints: u16,
     pub(super) rank: u32,
-    /// Of the run: windows of different runs do not connect.
+    /// The number of the run: windows of different runs do not connect.
     pub(super) incarnation: u64,
     pub(super) memory: Remote,
-    /// For each node, the queue pair to which it is to connect.
+    /// For each node, the queue pair to which it connects.
     pub(super) pairs: Vec<Pair>,
 }
 
@@ -31,7 +32,7 @@ pub(super) struct Remote {
     /// Its segment.
     pub(super) segment: Place,
     pub(super) words: u64,
-    /// The counters: one per node, of the hints that were taken from it.
+    /// The counters: for each node, the number of hints that were taken from it.
     pub(super) counters: Place,
 }
 
@@ -72,10 +73,10 @@ impl Address {
         bytes
     }
 
-    /// The address of these bytes.
+    /// Reads an address from its bytes.
     ///
     /// # Errors
-    /// If they are not those of an address of this version, on a machine of this byte order.
+    /// If the bytes are not an address of this version from a machine of this byte order.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, VerbsError> {
         let wrong = |what| VerbsError::Address { bytes: bytes.len(), what };
         let mut rest = Rest(bytes);

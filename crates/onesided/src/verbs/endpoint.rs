@@ -10,23 +10,23 @@ use intendant_verbs::{Access, Completions, DeviceError, Memory, Pair, QueuePair,
 use std::io;
 use std::sync::Arc;
 
-/// Operations that a queue pair has room for, if the card does.
+/// The operations for which a queue pair has room, if the card has it.
 const OPERATIONS: usize = 256;
-/// Hints that a node takes from each other one before it looks, if the card has room.
+/// The hints that a node can take from each other node before it looks, if the card has room.
 const HINTS: usize = 256;
-/// A window with room for less than this is refused.
+/// A window with room for fewer operations or hints is refused.
 const ROOM_MIN: usize = 8;
-/// Of the number of a packet.
+/// The bits of a packet number.
 const PACKET_MASK: u32 = 0x00ff_ffff;
 
-/// A node that has registered its memory and has made its queue pairs, and does not know the other nodes yet.
+/// A node that has registered its memory and made its queue pairs, but does not know the other nodes yet.
 #[derive(Debug)]
 pub struct Endpoint {
     pub(super) address: Address,
     pub(super) memory: Memory,
     pub(super) counters: Memory,
     pub(super) completions: Arc<Completions>,
-    /// By number; none for this node.
+    /// The queue pairs by number of node; `None` for this node.
     pairs: Vec<Option<QueuePair>>,
     card: Card,
     operations: usize,
@@ -36,12 +36,12 @@ impl Endpoint {
     /// Registers `segment` with the card and makes a queue pair for each other node. `incarnation` is the
     /// number of the run, the same on all nodes, so that nodes of different runs do not connect.
     ///
-    /// The memory is locked: it is not swapped out. A segment of its process only will do as well as a shared
-    /// one; [`Segment::shared`] serves windows of both kinds at once.
+    /// The memory is locked: it is not swapped out. A segment that only this process has works as well as a
+    /// shared one; [`Segment::shared`] serves windows of both kinds at once.
     ///
     /// # Errors
-    /// If the numbers do not fit, if the process may not lock this much memory, if the card has no room for
-    /// this many nodes, or if the driver refuses.
+    /// If `rank` or `nodes` is out of range, if the process may not lock this much memory, if the card has no
+    /// room for this many nodes, or if the driver refuses.
     pub fn new(
         card: Card,
         segment: Segment,
@@ -60,8 +60,8 @@ impl Endpoint {
         let (operations, hints) = room(&card, nodes)?;
         let domain = card.domain()?;
         let memory = Memory::new(&domain, segment, Access::ReadAndWrite)?;
-        // Of each node: the hints that were taken from it, and the place to which its own such number is
-        // read.
+        // For each node: the number of hints that were taken from it, and the word to which this node reads
+        // that node's counter.
         let counters = Segment::new(2 * nodes)
             .map_err(io::Error::other)
             .map_err(system("making memory for counters"))?;
@@ -96,19 +96,19 @@ impl Endpoint {
         Ok(Self { address, memory, counters, completions, pairs, card, operations })
     }
 
-    /// What the other nodes need to know before they connect.
+    /// The address that the other nodes need before they connect.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Connects to all nodes. `addresses` are those of all nodes, this one's at its number.
+    /// Connects to all nodes. `addresses` are those of all nodes, by number, including this node's.
     ///
     /// When this returns, this node answers the others, but they may not yet answer this one: let the nodes
     /// meet (a barrier, or a second gather) before the first of them begins an operation.
     ///
     /// # Errors
-    /// If the addresses do not fit together, are of different runs, or cannot be reached.
+    /// If the addresses do not match each other, are of different runs, or cannot be reached.
     pub fn connect(self, addresses: &[Address]) -> Result<VerbsWindow, VerbsError> {
         let rank = self.address.rank as usize;
         let nodes = self.pairs.len();
@@ -143,7 +143,7 @@ impl Endpoint {
     }
 }
 
-/// Room for operations and hints of each queue pair.
+/// The room for operations and for hints of each queue pair.
 fn room(card: &Card, nodes: usize) -> Result<(usize, usize), VerbsError> {
     let (limits, peers) = (card.limits(), (nodes - 1).max(1));
     let small = |what, limit, needed| VerbsError::TooSmall {
@@ -167,7 +167,7 @@ fn room(card: &Card, nodes: usize) -> Result<(usize, usize), VerbsError> {
     Ok((OPERATIONS.min(each), HINTS.min(each)))
 }
 
-/// Whether the address of a node fits to this node; what does not.
+/// Checks that the address of a node fits this node. The error says what does not fit.
 fn fits(own: &Address, node: usize, address: &Address) -> Result<(), String> {
     if address.rank as usize != node {
         return Err(format!("it is that of node {}", address.rank));

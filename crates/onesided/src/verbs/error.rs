@@ -2,11 +2,11 @@
 
 use intendant_verbs::DeviceError;
 
-/// Why a network card, or a window over it, cannot be had.
+/// Why a network card cannot be used, or a window over it cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerbsError {
-    /// There is no card, or it refuses something.
+    /// There is no card, or it refuses an operation.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The device does not have room for a window of this many nodes.
@@ -14,7 +14,7 @@ pub enum VerbsError {
     TooSmall {
         /// Name of the device.
         device: String,
-        /// What there is too little of.
+        /// The resource that is too scarce.
         what: &'static str,
         /// How much the device has.
         limit: usize,
@@ -23,7 +23,7 @@ pub enum VerbsError {
         /// Number of nodes.
         nodes: usize,
     },
-    /// Not the number of a node.
+    /// The rank is not the number of a node, or there are too many nodes.
     #[error(
         "there is no node {rank} among {nodes}: they are numbered from 0, and there are at most {nodes_max}"
     )]
@@ -43,7 +43,7 @@ pub enum VerbsError {
         /// What is wrong.
         what: &'static str,
     },
-    /// The address of a node does not fit to this node.
+    /// The address of a node does not fit this node.
     #[error("the address of node {node}: {what}")]
     Mixed {
         /// The node.

@@ -1,4 +1,4 @@
-//! Windows over RDMA: InfiniBand, and RoCE version 2 (Ethernet), also its implementation in software,
+//! Windows over RDMA: InfiniBand, and RoCE version 2 (Ethernet), including its implementation in software,
 //! `rdma_rxe`.
 //!
 //! [`Card::find`] chooses a port, [`Endpoint::new`] registers the memory of this node, a gather exchanges
@@ -24,8 +24,9 @@
 //! }
 //! ```
 //!
-//! Feature `verbs`. It needs libibverbs, cmake and libclang to build, and programs with it need libibverbs to
-//! start, whether they use it or not: hence a feature, which is off by default.
+//! This module needs the feature `verbs`. The feature needs libibverbs, cmake and libclang to build, and
+//! programs with it need libibverbs to start, whether they use it or not. That is why it is a feature, and
+//! off by default.
 
 mod address;
 mod endpoint;

@@ -1,4 +1,4 @@
-//! The connection to another node: what is under way, and room for hints.
+//! The connection to another node: its operations in flight, and the room for hints.
 
 use super::address::{Address, Remote};
 use crate::Event;
@@ -8,26 +8,26 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Operations that wait for a place in the queue of the card. More are refused.
+/// The most operations that wait for a place in the queue of the card. Further operations are refused.
 pub(super) const WAITING_MAX: usize = 1024;
-/// A node from which nothing was heard for this long is asked for its counter: nothing else would tell that a
-/// node has ended with which there is nothing to do.
+/// After this long without a sign of life of a node, this node reads its counter. Without operations in
+/// flight, nothing else would show that the node has ended.
 const PROBE: Duration = Duration::from_secs(1);
-/// A card gives up an operation itself, usually sooner. This bound holds for those that do not.
+/// A card usually gives up an operation by itself sooner. This bound is for cards that do not.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks at the counter of a node that does not take its hints.
 pub(super) const RECOUNT: Duration = Duration::from_millis(1);
-/// Places that operations of the caller leave: one for a counter, one for the goodbye.
+/// Places that operations of the caller leave free: one for a counter, one for the goodbye.
 const RESERVED: usize = 2;
 /// The hint that a node sends when its window is dropped.
 const GOODBYE: u32 = 1 << 31;
 
-/// An operation that was begun and is not wholly in the queue of the card.
+/// An operation that has begun and is not wholly in the queue of the card yet.
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) id: u64,
     pub(super) kind: Kind,
-    /// Of what is left: word here, word there, number of words.
+    /// The rest of the operation: the word here, the word there, and the number of words.
     pub(super) local: usize,
     pub(super) remote: usize,
     pub(super) words: usize,
@@ -39,7 +39,7 @@ pub(super) enum Kind {
     Write(Option<u32>),
 }
 
-/// What is in the queue of the card.
+/// An entry of the card's queue.
 #[derive(Debug)]
 enum Posted {
     /// A part of an operation, but not its last one.
@@ -56,11 +56,11 @@ enum Posted {
 #[derive(Debug)]
 enum State {
     Open,
-    /// The queue pair has failed: what is under way comes back.
+    /// The queue pair has failed, and the card returns the operations in flight.
     Ending {
         reason: String,
         since: Instant,
-        /// Whether completions were looked for since.
+        /// Whether this node has looked for completions since.
         seen: bool,
     },
     Closed {
@@ -68,7 +68,7 @@ enum State {
     },
 }
 
-/// What a peer uses of its window.
+/// The parts of the window that a peer uses.
 pub(super) struct Local<'a> {
     /// This node.
     pub(super) rank: usize,
@@ -82,28 +82,28 @@ pub(super) struct Local<'a> {
 #[derive(Debug)]
 pub(super) struct Peer {
     node: usize,
-    /// None if closed.
+    /// `None` if closed.
     pair: Option<QueuePair>,
     pub(super) remote: Remote,
     state: State,
     waiting: VecDeque<Work>,
     posted: VecDeque<Posted>,
-    /// Length that `posted` has at most, but for what is reserved.
+    /// The greatest length of `posted`, without the reserved places.
     posted_max: usize,
-    /// When the last operation has ended, or the first of those under way was begun; at first, when the
-    /// connection was made.
+    /// The time when the last operation ended, or when the first of those in flight began; at first, the time
+    /// when the connection was made.
     progress: Instant,
-    /// Hints that the node has room for.
+    /// The number of hints for which the node has room.
     hints_max: u64,
     hints_sent: u64,
-    /// How many of them the node had taken when it was last asked.
+    /// How many hints the node had taken when its counter was last read.
     hints_taken: u64,
-    /// Hints whose words were written when the node had no room.
+    /// Hints whose words were written when the node had no room for hints.
     hints_late: BTreeSet<u32>,
     counting: bool,
-    /// No earlier look at the counter.
+    /// The next read of the counter may not be earlier, if a time is given.
     next_count: Option<Instant>,
-    /// Hints that were taken from the node.
+    /// The number of hints that were taken from the node.
     received: u64,
 }
 
@@ -134,17 +134,17 @@ impl Peer {
         }
     }
 
-    /// The number of receptions of a node's hints.
+    /// The id of all receptions of a node's hints.
     pub(super) fn receive_id(node: usize) -> u64 {
         (node as u64) << 1 | 1
     }
 
-    /// The number of operations with a node. They end in the order in which they were begun.
+    /// The id of all operations with the node. They end in the order in which they were begun.
     fn send_id(&self) -> u64 {
         (self.node as u64) << 1
     }
 
-    /// The node of a completion, and whether it is of a hint.
+    /// The node of a completion, and whether the completion is that of a hint.
     pub(super) fn of_id(id: u64) -> (usize, bool) {
         ((id >> 1) as usize, id & 1 == 1)
     }
@@ -157,7 +157,8 @@ impl Peer {
         matches!(self.state, State::Ending { .. })
     }
 
-    /// Whether completions were looked for since the connection began to end. From now on, they were.
+    /// Whether this node has looked for completions since the connection began to end. From now on, the
+    /// answer is yes.
     pub(super) fn was_seen(&mut self) -> bool {
         match &mut self.state {
             State::Ending { seen, .. } => std::mem::replace(seen, true),
@@ -165,7 +166,7 @@ impl Peer {
         }
     }
 
-    /// Operations under way.
+    /// The number of operations in flight.
     pub(super) fn operations(&self) -> usize {
         self.posted.len() + self.waiting.len()
     }
@@ -193,7 +194,7 @@ impl Peer {
         Event::Failed { id, node, reason }
     }
 
-    /// Begins an operation, or says that it has failed.
+    /// Begins an operation, or reports that it has failed.
     pub(super) fn begin(&mut self, work: Work, local: &Local<'_>, events: &mut Vec<Event>) {
         if self.is_open() {
             self.waiting.push_back(work);
@@ -203,7 +204,7 @@ impl Peer {
         }
     }
 
-    /// Gives the card what it has room for.
+    /// Gives the card the operations for which it has room.
     fn advance(&mut self, local: &Local<'_>, events: &mut Vec<Event>) {
         if let Err(error) = self.post(local, events) {
             self.end(format!("node {}: the card refuses an operation: {error}", self.node), local.now);
@@ -249,7 +250,7 @@ impl Peer {
             };
             if let Err(error) = begun {
                 if last {
-                    // It is reported when the connection has ended.
+                    // The operation is reported when the connection has ended.
                     self.waiting.push_front(Work { id, kind: Kind::Read, local: 0, remote: 0, words: 0 });
                 }
                 return Err(error);
@@ -296,9 +297,9 @@ impl Peer {
         low || quiet
     }
 
-    /// An operation with the node has ended.
+    /// Handles the end of an operation with the node.
     pub(super) fn sent(&mut self, result: Result<(), String>, local: &Local<'_>, events: &mut Vec<Event>) {
-        // A card may report what a queue pair has begun after the pair was given up.
+        // A card may report operations of a queue pair after the pair was given up.
         let Some(posted) = self.posted.pop_front() else { return };
         if let Err(status) = &result {
             self.end(format!("node {} has ended or cannot be reached: {status}", self.node), local.now);
@@ -321,13 +322,13 @@ impl Peer {
         // Acquire: the card has written the word.
         let taken = local.counters.segment().load(local.nodes + self.node, Ordering::Acquire);
         self.next_count = (taken == self.hints_taken).then(|| local.now + RECOUNT);
-        // Another node writes the counter: nonsense is ignored.
+        // Another node writes the counter: an impossible value is ignored.
         if (self.hints_taken..=self.hints_sent).contains(&taken) {
             self.hints_taken = taken;
         }
     }
 
-    /// The node has sent a hint. Returns it.
+    /// Handles a reception from the node. Returns the hint, if it is one.
     pub(super) fn received(&mut self, result: Result<Option<u32>, String>, local: &Local<'_>) -> Option<u32> {
         if matches!(self.state, State::Closed { .. }) || (self.is_ending() && result.is_err()) {
             return None;
@@ -362,7 +363,7 @@ impl Peer {
         }
     }
 
-    /// Ends the connection. What is under way comes back.
+    /// Ends the connection. The card returns the operations in flight.
     pub(super) fn end(&mut self, reason: String, now: Instant) {
         if !self.is_open() {
             return;
@@ -375,13 +376,13 @@ impl Peer {
         }
     }
 
-    /// Takes the queue pair from the card, which will then not access memory for it. (If the card refuses,
-    /// the memory stays mapped: see `QueuePair`.)
+    /// Drops the queue pair; the card then accesses no memory for it. (If the card refuses, the memory stays
+    /// mapped: see `QueuePair`.)
     fn give_up(&mut self) {
         self.pair = None;
     }
 
-    /// Reports the end of the node, once all that was under way is back.
+    /// Reports the end of the node, once the card has returned all operations.
     pub(super) fn settle(&mut self, now: Instant, events: &mut Vec<Event>) {
         let State::Ending { reason, since, .. } = &self.state else { return };
         let reason = reason.clone();
@@ -402,15 +403,15 @@ impl Peer {
         events.push(Event::Closed { node: self.node, reason });
     }
 
-    /// This node has not looked for `unseen` and does now: this time is no silence of the other node, because
-    /// what that has done was not noticed.
+    /// Does not count the time `unseen`, in which this node did not look, as silence of the other node: this
+    /// node could not notice what the other node did.
     pub(super) fn excuse(&mut self, unseen: Duration, now: Instant) {
         if !self.posted.is_empty() {
             self.progress = self.progress.checked_add(unseen).map_or(now, |later| later.min(now));
         }
     }
 
-    /// What is to be done as time passes.
+    /// Does what is due as time passes.
     pub(super) fn tick(&mut self, local: &Local<'_>, events: &mut Vec<Event>) {
         if !self.is_open() {
             return;
@@ -423,7 +424,7 @@ impl Peer {
         self.advance(local, events);
     }
 
-    /// Tells the node that this one ends, if all of the rest is with the card. Returns whether nothing is
+    /// Tells the node that this node ends, if everything else is with the card. Returns whether nothing is
     /// left to do or to wait for.
     pub(super) fn say_goodbye(&mut self, local: &Local<'_>) -> bool {
         if !self.is_open() {
@@ -433,7 +434,7 @@ impl Peer {
             if self.post_hint(GOODBYE, Posted::Goodbye, local).is_err() {
                 return true;
             }
-            // Until it has arrived, nothing else begins.
+            // After the goodbye, nothing else begins.
             self.posted_max = 0;
         }
         self.said_goodbye() && self.posted.is_empty()

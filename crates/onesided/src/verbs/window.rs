@@ -9,40 +9,41 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Operations are cut into parts of at most this size, so that each of them ends in time on slow networks.
+/// Operations are split into parts of at most this size, so that each part ends in time on slow networks.
 const PART_BYTES_MAX: usize = 1 << 20;
-/// Time between two looks for nodes that say nothing.
+/// Time between two checks for silent nodes.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a window that is dropped waits until the other nodes have heard of it.
+/// How long a dropped window waits until its goodbye has reached the other nodes.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
-/// Time between two looks meanwhile.
+/// Time between two looks during this wait.
 const GOODBYE_LOOK: Duration = Duration::from_millis(10);
 
 /// A window to nodes that an RDMA card reaches, by reliable connections.
 ///
-/// Operations are the card's: the processor of neither node copies anything. They have ended when
-/// [`Event::Done`] says so; the other card has then acknowledged a write, and the other node may see it a
-/// little later. Each node may have 1,024 operations that wait for the card, and more are refused
-/// ([`WindowError::Full`]). They go to the card when the caller looks.
+/// The card executes the operations: the processor of neither node copies anything. An operation has ended
+/// when [`Event::Done`] reports it; the other card has then acknowledged a write, and the other node may see
+/// it a little later. For each node, 1,024 operations may wait for the card; further operations are refused
+/// ([`WindowError::Full`]). They go to the card when the caller polls or waits.
 ///
-/// Hints are none of the caller's worry when a node does not look: at most 256 are under way, and what comes
-/// above is kept here, coalesced, and sent later. None is lost while both nodes live.
+/// The caller need not care about hints to a node that does not look: at most 256 hints are in flight, and
+/// the window keeps the others, coalesces them, and sends them later. No hint is lost while both nodes live.
 ///
-/// It notices that a node has ended, or cannot be reached, when an operation with it fails. It asks each node
-/// from which it has heard nothing for a second. Both need someone who calls [`poll`](Window::poll) or
-/// [`wait`](Window::wait); time in which no one does counts as no silence of other nodes. Cards try again for
-/// half a second to a few seconds before they give up. A node that stands still (SIGSTOP) is not noticed: its
-/// card answers.
+/// The window notices that a node has ended, or cannot be reached, when an operation with it fails. It probes
+/// each node from which it has heard nothing for a second. Both happen only in calls of
+/// [`poll`](Window::poll) or [`wait`](Window::wait); time without such calls does not count as silence of
+/// other nodes. Cards retry for half a second to a few seconds before they give up. The window does not
+/// notice a stopped node (SIGSTOP), because its card answers.
 #[derive(Debug)]
 pub struct VerbsWindow {
     rank: usize,
-    /// By number; none for this node. Before the memory: queue pairs end first.
+    /// The other nodes by number; `None` for this node. The field is before the memory, so that queue pairs
+    /// end first.
     peers: Vec<Option<Peer>>,
     completions: Arc<Completions>,
     counters: Memory,
     memory: Memory,
     part_words_max: usize,
-    /// What has happened and was not polled.
+    /// Events that were not polled yet.
     events: Vec<Event>,
     hints: Vec<u32>,
     taken: Vec<Completion>,
@@ -83,9 +84,9 @@ impl VerbsWindow {
         }
     }
 
-    /// Ends the connection to a node of which the caller knows that it has ended, for example because the
-    /// control plane says so. [`Event::Closed`] follows, as if this window had noticed it. Nothing happens
-    /// for a number without another node.
+    /// Ends the connection to a node that has ended, as the caller knows for example from the control plane.
+    /// [`Event::Closed`] follows, as if this window had noticed the end. The call has no effect if `node` is
+    /// not the number of another node.
     pub fn close(&mut self, node: usize) {
         if let Some(Some(peer)) = self.peers.get_mut(node) {
             peer.end(format!("node {node} has ended"), now());
@@ -107,7 +108,7 @@ impl VerbsWindow {
         Ok(())
     }
 
-    /// The other nodes, and what they use.
+    /// The other nodes, and the parts of the window that they use.
     fn parts(&mut self) -> (&mut Vec<Option<Peer>>, Local<'_>, &mut Vec<Event>) {
         let local = Local {
             rank: self.rank,
@@ -131,7 +132,7 @@ impl VerbsWindow {
         }
     }
 
-    /// Takes all completions that there are.
+    /// Takes all completions that have arrived.
     fn drain(&mut self) -> io::Result<()> {
         let mut again = true;
         while again {
@@ -145,7 +146,7 @@ impl VerbsWindow {
                     break;
                 }
             }
-            // A pair that has just failed may have brought hints after the last look.
+            // A queue pair that has just failed may have brought hints after the last look.
             let now = now();
             for at in 0..self.peers.len() {
                 let Some(Some(peer)) = self.peers.get_mut(at) else { continue };
@@ -176,7 +177,7 @@ impl VerbsWindow {
         }
     }
 
-    /// Looks after nodes that say nothing, if it is time to.
+    /// Checks silent nodes, and sets the time of the next check.
     fn tick(&mut self) {
         let (peers, local, events) = self.parts();
         for peer in peers.iter_mut().flatten() {
@@ -192,7 +193,8 @@ impl VerbsWindow {
     }
 
     fn look(&mut self) -> io::Result<()> {
-        // First: what has ended since the last look is no silence, however long ago that was.
+        // Completions come first: an operation that has ended since the last look is a sign of life, however
+        // long ago that look was.
         self.drain()?;
         let now = now();
         let unseen = now.saturating_duration_since(self.last_look).saturating_sub(TICK);
@@ -208,7 +210,7 @@ impl VerbsWindow {
     }
 }
 
-/// Reports hints that came since the last look, equal ones once.
+/// Reports hints that came since the last look, equal hints once.
 fn report(hints: &mut Vec<u32>, events: &mut Vec<Event>) {
     hints.sort_unstable();
     hints.dedup();
@@ -258,7 +260,7 @@ impl Window for VerbsWindow {
 
     fn poll(&mut self, out: &mut Vec<Event>) {
         if let Err(error) = self.look() {
-            // Without completions, nothing more is heard of any node.
+            // Without completions, this node hears nothing more from any node.
             let now = now();
             for peer in self.peers.iter_mut().flatten() {
                 peer.end(format!("the card of this node does not answer: {error}"), now);
@@ -308,7 +310,7 @@ impl Drop for VerbsWindow {
             if all || local.now >= end {
                 return;
             }
-            // An error here ends the wait early, and the loop with it in time.
+            // An error here only shortens the wait; the loop still ends in time.
             let _ = self.completions.arm();
             let _ = self.completions.sleep(GOODBYE_LOOK);
         }

@@ -1,4 +1,4 @@
-//! Windows of all kinds, for tests that hold for all.
+//! Windows of all kinds, for tests that apply to all kinds.
 
 use intendant_onesided::{Event, Host, MappedWindow, Name, Secret, Window, in_process};
 use intendant_segment::Segment;
@@ -6,13 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 pub(crate) const SECRET: Secret = Secret::new([9; 32]);
-/// Long enough for any machine. No test is to last that long.
+/// Long enough for any machine. No test should last that long.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Wake-ups for one event.
+/// The most wake-ups before one event.
 const WAITS_MAX: usize = 30;
 
-/// Windows of threads, then windows as those of processes of one host.
+/// Windows of threads, then windows like those of processes of one host.
 pub(crate) fn both(nodes: usize, words: usize) -> [Vec<MappedWindow>; 2] {
     [in_process(nodes, words).expect("windows in this process"), host(nodes, words)]
 }
@@ -28,7 +28,7 @@ pub(crate) fn all(nodes: usize, words: usize) -> Vec<Vec<Box<dyn Window>>> {
     kinds.collect()
 }
 
-/// Windows as those of processes of one host, although all are of this process.
+/// Windows like those of processes of one host, although all belong to this process.
 pub(crate) fn host(nodes: usize, words: usize) -> Vec<MappedWindow> {
     let hosts: Vec<Host> = (0..nodes).map(|_| Host::listen().expect("a socket")).collect();
     let names: Vec<Name> = hosts.iter().map(Host::name).collect();
@@ -54,7 +54,7 @@ pub(crate) fn polled(window: &mut impl Window) -> Vec<Event> {
     events
 }
 
-/// The ids of the next `count` operations that end, in ascending order. Nothing else is to happen.
+/// The ids of the next `count` operations that end, in ascending order. No other event may happen.
 pub(crate) fn done(window: &mut impl Window, count: usize) -> Vec<u64> {
     let mut ids = Vec::new();
     while ids.len() < count {
@@ -67,9 +67,9 @@ pub(crate) fn done(window: &mut impl Window, count: usize) -> Vec<u64> {
     ids
 }
 
-/// The next events; there will be some.
+/// The next events; there must be at least one.
 pub(crate) fn next(window: &mut impl Window) -> Vec<Event> {
-    // A wake-up may be of an event that was polled before.
+    // A wake-up may belong to an event that was polled before.
     for _ in 0..WAITS_MAX {
         let events = polled(window);
         if !events.is_empty() {

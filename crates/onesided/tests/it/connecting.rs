@@ -1,4 +1,4 @@
-//! Which nodes connect, which do not, and what refusals say.
+//! Tests which nodes connect, which do not, and what refusals say.
 
 use crate::cluster::{LONG, SECRET, polled};
 use intendant_onesided::{ConnectError, Host, MappedWindow, Name, Window, WindowError};

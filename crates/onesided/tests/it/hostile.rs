@@ -1,4 +1,4 @@
-//! Processes at the other end that are no nodes, or send what no node sends.
+//! Processes at the other end that are not nodes, or send what no node sends.
 
 use crate::cluster::{LONG, SECRET, host, next, polled};
 use intendant_onesided::{ConnectError, Event, Host, MappedWindow, Name, Window};
@@ -31,7 +31,7 @@ fn dial(name: Name) -> OwnedFd {
     socket
 }
 
-/// An introduction, by hand: the magic, the secret, rank and number of nodes.
+/// An introduction, built by hand: the magic, the secret, the rank and the number of nodes.
 fn introduction(secret: [u8; 32], rank: u32, nodes: u32) -> Vec<u8> {
     [&b"ITDWIN01"[..], &secret, &rank.to_le_bytes(), &nodes.to_le_bytes()].concat()
 }
@@ -45,7 +45,7 @@ fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
     rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::empty()).expect("sent");
 }
 
-/// Strangers call before the other node does, and do not keep it from being connected.
+/// Strangers call before the other node does, and do not prevent its connection.
 #[test]
 fn strangers_are_hung_up_on() {
     let hosts = [Host::listen().expect("a socket"), Host::listen().expect("a socket")];
@@ -53,7 +53,7 @@ fn strangers_are_hung_up_on() {
     let mut strangers: Vec<OwnedFd> = (0..300).map(|_| dial(names[1])).collect();
     let fd = memfd_create("stranger", MemfdFlags::CLOEXEC).expect("a memfd");
     let sent = [fd.as_fd()];
-    // Some say nothing, some hang up, some say something else.
+    // Some send nothing, some hang up, some send something else.
     for (at, stranger) in strangers.iter().enumerate().skip(200) {
         let text = match at % 5 {
             0 => b"GET / HTTP/1.1".to_vec(),
@@ -79,7 +79,7 @@ fn strangers_are_hung_up_on() {
     assert_eq!(polled(&mut windows[1]), [Event::Hint(1)]);
 }
 
-/// What node 0 makes of a node 1 that answers its call with `bytes` and `descriptors`.
+/// The error of node 0 if node 1 answers its call with `bytes` and `descriptors`.
 fn answered(bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> ConnectError {
     let host = Host::listen().expect("a socket");
     let name: Name = {
@@ -140,7 +140,8 @@ fn a_node_that_hangs_up_is_named() {
     assert!(matches!(error, ConnectError::Ended { node: 1 }), "{error}");
 }
 
-/// A process that does not know the secret receives nothing, and the node waits for the one that it expects.
+/// A process that does not know the secret receives nothing, and the node still waits for the process that it
+/// expects.
 #[test]
 fn a_caller_without_the_secret_receives_no_memory() {
     let hosts = [Host::listen().expect("a socket"), Host::listen().expect("a socket")];
@@ -154,11 +155,12 @@ fn a_caller_without_the_secret_receives_no_memory() {
     assert!(matches!(error, ConnectError::Late { node: 0, .. }), "{error}");
     let mut answer = [0; 64];
     let received = rustix::net::recv(&call, &mut answer, RecvFlags::empty());
-    // The end of the connection, or what says that the introduction was never read.
+    // The end of the connection, or a reset, which shows that the introduction was never read.
     assert!(matches!(received, Ok((_, 0)) | Err(Errno::CONNRESET)), "{received:?}");
 }
 
-/// Runs `act` on a thread that belongs to another user. Only root may have one; otherwise there is no result.
+/// Runs `act` on a thread that belongs to another user. Only root may start such a thread; otherwise there is
+/// no result.
 fn as_stranger<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     if !geteuid().is_root() {
         return None;
@@ -247,7 +249,7 @@ fn nonsense_from_a_node_makes_hints_or_its_end_and_no_panic() {
     }
     let hints = polled(&mut window);
     assert_eq!(hints.len(), intendant_onesided::HINTS as usize);
-    // The highest level promises what the others do not hold.
+    // The highest level announces hints that the other levels do not hold.
     mailbox.store(8, u64::MAX, Relaxed);
     assert_eq!(polled(&mut window), []);
     rustix::net::send(&call, b"nonsense", SendFlags::empty()).expect("sent");
@@ -256,7 +258,7 @@ fn nonsense_from_a_node_makes_hints_or_its_end_and_no_panic() {
     assert!(matches!(polled(&mut window)[..], [Event::Failed { id: 5, node: 0, .. }]));
 }
 
-/// A node whose wake-ups are not taken is not waited for.
+/// No node waits for a node that does not take its wake-ups.
 #[test]
 fn a_node_that_does_not_look_holds_no_other_one_up() {
     let mut windows = host(2, 8);

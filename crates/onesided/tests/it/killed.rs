@@ -1,4 +1,4 @@
-//! Processes that are killed in the middle of operations, and what is left of windows.
+//! Processes that are killed in the middle of operations, and what remains of their windows.
 
 use crate::cluster::{LONG, SECRET, has_closed, host, next, polled};
 use crate::process::{Process, connect, introduce, say, told};
@@ -66,7 +66,7 @@ fn a_node_that_is_killed_in_the_middle_is_named_and_leaves_no_half_of_a_value() 
     }
 }
 
-/// Reads from node 0 until that has ended, and says so.
+/// Reads from node 0 until node 0 has ended, and reports the end.
 #[test]
 #[ignore = "a process of `the_others_go_on_without_a_node_that_was_killed`"]
 fn read_until_closed() {
@@ -81,11 +81,11 @@ fn read_until_closed() {
     }
     let closed = events.iter().filter(|event| matches!(event, Event::Closed { .. })).count();
     say(format!("closed {closed}"));
-    // The other node that is left.
+    // The other remaining node.
     let other = 3 - window.rank();
     window.local().store(72, 40 + window.rank() as u64, std::sync::atomic::Ordering::Relaxed);
     window.write(other, 72, 73, 1, Some(1), 0).expect("these words exist");
-    // It may have come before the end of node 0 was noticed.
+    // The hint may have come before this node noticed the end of node 0.
     while !events.contains(&Event::Hint(1)) {
         events.extend(next(&mut window));
     }
@@ -131,7 +131,7 @@ pub(crate) fn counted() -> (usize, usize) {
     (descriptors, maps.matches("intendant-segment").count())
 }
 
-/// In a process of its own: tests beside this one open descriptors, too.
+/// The test needs a process of its own, because tests beside it open descriptors, too.
 #[test]
 fn nothing_is_left_of_windows() {
     Process::start("killed::count_what_is_left", 0).succeed();
@@ -153,7 +153,7 @@ fn count_what_is_left() {
         drop(windows);
         assert_eq!(counted(), before);
     }
-    // Of a node that was killed.
+    // The window of a node whose peer was killed.
     let mut nodes = [Process::start("killed::stay", 0)];
     let host = Host::listen().expect("a socket");
     let names = introduce(&mut nodes, Some(host.name()));

@@ -21,7 +21,8 @@ fn each_node_reads_and_writes_the_memory_of_each_other() {
         }
         for (rank, window) in windows.iter_mut().enumerate() {
             for node in (0..4).filter(|node| *node != rank) {
-                // The other's second word, to a place for each node; the own words to a place for each rank.
+                // Reads the other node's second word to a place for each node; writes the own words to a
+                // place for each rank.
                 window.read(node, 1, 8 + node, 1, node as u64).expect("these words exist");
                 window.write(node, 0, 16 + 2 * rank, 2, None, 10 + node as u64).expect("these words exist");
             }
@@ -212,7 +213,7 @@ fn the_end_of_a_node_is_reported_once_after_its_hints_and_later_operations_fail(
         a.write(2, 0, 0, 1, Some(1), 21).expect("the words existed");
         let failed = |id| Event::Failed { id, node: 2, reason: "node 2 has ended".to_owned() };
         assert_eq!(polled(&mut a), [failed(20), failed(21)]);
-        // The others go on, and see it as well.
+        // The others go on, and see the end of node 2 as well.
         a.write(1, 0, 0, 1, Some(12), 22).expect("these words exist");
         assert_eq!(done(&mut a, 1), [22]);
         let mut events = Vec::new();
@@ -223,13 +224,13 @@ fn the_end_of_a_node_is_reported_once_after_its_hints_and_later_operations_fail(
     }
 }
 
-/// `poll` alone notices it as well, if it is called often enough.
+/// `poll` alone notices the end as well, if it is called often enough.
 #[test]
 fn a_node_that_only_polls_notices_the_end_of_another() {
     for windows in all(2, 8) {
         let (mut a, b) = pair(windows);
         drop(b);
-        // A process that another test is starting has the socket for a moment, too.
+        // A process that another test is starting holds the socket for a moment, too.
         let polls = (0..10_000_000).take_while(|_| polled(&mut a).is_empty()).count();
         assert!(polls < 10_000_000, "no event after {polls} polls");
     }

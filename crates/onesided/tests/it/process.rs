@@ -8,12 +8,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::cluster::{LONG, SECRET};
 
-/// What the lines of a node begin with, among those of the test's own output.
+/// The start of a node's lines, which distinguishes them from the test's own output.
 const MARK: &str = "node: ";
 /// The rank of a node that was started.
 const RANK: &str = "INTENDANT_ONESIDED_TEST_RANK";
 
-/// A process that runs an ignored test. It ends with its handle.
+/// A process that runs an ignored test. It ends when its handle is dropped.
 pub(crate) struct Process {
     child: Child,
     input: ChildStdin,
@@ -31,7 +31,7 @@ impl Process {
         Self { child, input, output }
     }
 
-    /// The next line that the process has said.
+    /// The next line that the process has printed.
     pub(crate) fn hear(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -79,13 +79,13 @@ pub(crate) fn rank() -> usize {
     std::env::var(RANK).expect("started by a test").parse().expect("a number")
 }
 
-/// In a process that was started: says a line.
+/// In a process that was started: prints a line.
 #[expect(clippy::print_stdout, reason = "the test that has started this process reads it")]
 pub(crate) fn say(line: impl std::fmt::Display) {
     println!("{MARK}{line}");
 }
 
-/// In a process that was started: the next line that it was told.
+/// In a process that was started: the next line of its input.
 pub(crate) fn told() -> String {
     let mut line = String::new();
     let read = std::io::stdin().read_line(&mut line).expect("a line");
@@ -102,7 +102,7 @@ pub(crate) fn connect(words: usize) -> MappedWindow {
     host.connect(segment, rank(), &names, SECRET, LONG).expect("all nodes connect")
 }
 
-/// Tells processes each other's names. `own` is that of this process, which is the last node.
+/// Tells processes each other's names. `own` is the name of this process, which is the last node.
 pub(crate) fn introduce(processes: &mut [Process], own: Option<Name>) -> Vec<Name> {
     let names = processes.iter_mut().map(|process| process.hear().parse().expect("a name"));
     let names: Vec<Name> = names.chain(own).collect();

@@ -1,5 +1,5 @@
-//! Windows over RDMA: what the tests of all windows leave open. Without a card, they say so and do nothing,
-//! or fail if `REQUIRE_VERBS` is set, as `scripts/rxe.sh` does.
+//! Windows over RDMA: tests beside those that apply to all kinds of windows. Without a card, they print that
+//! and do nothing, or fail if `REQUIRE_VERBS` is set; `scripts/rxe.sh` sets it.
 
 use crate::cluster::{done, has_closed, next, polled};
 use crate::killed::counted;
@@ -45,7 +45,7 @@ fn addresses(endpoints: &[Endpoint]) -> Vec<Address> {
     sent.map(|bytes| Address::from_bytes(&bytes).expect("an address")).collect()
 }
 
-/// Windows of nodes of this process; none without a card.
+/// Windows of nodes of this process; `None` without a card.
 pub(crate) fn windows(nodes: usize, words: usize) -> Option<Vec<VerbsWindow>> {
     let endpoints = endpoints(nodes, words)?;
     let addresses = addresses(&endpoints);
@@ -141,7 +141,7 @@ fn each_operation_ends_once_however_many_are_begun() {
     assert!(!a.is_behind());
 }
 
-/// A writer that changes its own slot, and a reader without a part of it.
+/// A writer changes its own slot while a reader reads it.
 #[test]
 fn reads_beside_a_writer_are_right_or_noticed() {
     let Some((writer, mut reader)) = pair(2 * SLOT) else { return };
@@ -179,7 +179,7 @@ fn reads_beside_a_writer_are_right_or_noticed() {
     });
     eprintln!("{torn} of {} reads were torn, and noticed", torn + right);
     assert!(torn > 0, "no read met the writer");
-    // At rest, a read is right.
+    // Once the writer has ended, a read is right.
     reader.read(0, 0, SLOT, SLOT, 1).expect("these words exist");
     assert_eq!(done(&mut reader, 1), [1]);
     let mut image = vec![0; SLOT];
@@ -215,7 +215,8 @@ fn a_node_of_which_the_caller_knows_that_it_has_ended_is_closed() {
     a.close(7);
     a.read(1, 0, 8, 8, 100).expect("these words existed");
     assert_eq!(polled(&mut a), [Event::Failed { id: 100, node: 1, reason: "node 1 has ended".to_owned() }]);
-    // The other node notices by an operation, and its card has refused it.
+    // The other node notices the end when it begins an operation, which fails because the first node's card
+    // refuses it.
     b.read(0, 0, 8, 8, 1).expect("these words exist");
     let mut events = Vec::new();
     while !has_closed(&events, 0) {
@@ -228,7 +229,8 @@ fn a_node_of_which_the_caller_knows_that_it_has_ended_is_closed() {
     );
 }
 
-/// Longer than the silence that ends a connection, and than the time after which a window asks a node.
+/// The test sleeps longer than the silence that ends a connection, and longer than the time after which a
+/// window probes a node.
 #[expect(clippy::disallowed_methods, reason = "what is tested is that nothing happens in this time")]
 #[test]
 fn a_node_that_does_not_look_for_long_takes_the_others_for_alive() {
@@ -237,7 +239,7 @@ fn a_node_that_does_not_look_for_long_takes_the_others_for_alive() {
     a.read(1, 0, 8, 8, 1).expect("these words exist");
     thread::sleep(long);
     assert_eq!(polled(&mut a), [Event::Done(1)]);
-    // What the window itself asks is answered while this thread does something else.
+    // A card answers the window's own probe while this thread does something else.
     assert_eq!(polled(&mut a), []);
     thread::sleep(long);
     for _ in 0..3 {
@@ -272,7 +274,7 @@ fn a_killed_writer_is_noticed_and_leaves_no_half_of_a_value() {
         let Some((mut node, mut window)) = with_process("verbs::write_without_end", 2 * SLOT) else { return };
         assert_eq!(node.hear(), "writing");
         node.kill();
-        // Nothing is under way: the window asks the node by itself.
+        // Nothing is in flight: the window probes the node by itself.
         let mut events = Vec::new();
         while !has_closed(&events, 0) {
             events.extend(next(&mut window));
@@ -335,7 +337,7 @@ fn reads_from_a_killed_node_end_once() {
     assert!(failed > 0 && ends.into_keys().eq(0..begun), "each operation has one event, before the end");
 }
 
-/// In a process of its own: tests beside this one open descriptors, too.
+/// The test needs a process of its own, because tests beside it open descriptors, too.
 #[test]
 fn nothing_is_left_of_windows() {
     if card().is_some() {
@@ -360,7 +362,7 @@ fn count_what_is_left() {
     // Nodes that have not connected.
     drop(endpoints(3, 64));
     assert_eq!(counted(), before);
-    // A node that was killed.
+    // A window whose peer was killed.
     let (mut node, mut window) = with_process("verbs::stay", SLOT).expect("as before");
     node.kill();
     while !has_closed(&next(&mut window), 0) {}
@@ -371,7 +373,7 @@ fn count_what_is_left() {
 #[test]
 #[ignore = "a process of `memory_beyond_the_limit_is_refused_with_the_limit`"]
 fn register_too_much() {
-    // Root may lock any amount, by a capability.
+    // Root may lock any amount, because of a capability.
     let mut sets = capabilities(None).expect("the capabilities of this thread");
     for set in [&mut sets.effective, &mut sets.permitted, &mut sets.inheritable] {
         set.remove(CapabilitySet::IPC_LOCK);

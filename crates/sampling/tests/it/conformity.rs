@@ -1,5 +1,5 @@
-//! Which scheme offers which level [thesis Tab. 4.1], found out from samples alone; independent sampling in
-//! detail: exact replay first, χ² after.
+//! Which scheme offers which level [thesis Tab. 4.1], determined from samples alone. Independent sampling is
+//! tested in detail: first its exact replay, then its frequencies by χ².
 
 use crate::common::{Holds, fits, independent, keys, manager, picked};
 use intendant_core::{Key, Tick, random};
@@ -18,7 +18,7 @@ fn equal_streams_replay_exactly_and_portions_do_not_matter() {
     let whole = keys(&manager, id, 100, 7, &Everything);
     assert_eq!(whole, keys(&manager, id, 100, 7, &Everything));
     assert_ne!(whole, keys(&manager, id, 100, 8, &Everything));
-    // Whatever happens in between, and wherever keys are.
+    // The samples are the same, whatever happens in between, and wherever keys are.
     let nowhere = Holds(|_| false);
     let (mut handle, mut parts) = (manager.prepare(id, 100, 7, &nowhere).unwrap(), Vec::new());
     assert_eq!(handle.ahead().collect::<Vec<_>>(), whole);
@@ -96,7 +96,8 @@ impl TryRng for Even {
 }
 
 proptest! {
-    /// A draw for each of many equal parts of the random numbers shows the probabilities themselves.
+    /// The test makes a draw for each of many equal parts of the range of random numbers. So the frequencies
+    /// are the probabilities themselves.
     #[test]
     fn tables_have_the_probabilities_of_their_weights(
         weights in proptest::collection::vec(prop_oneof![
@@ -113,7 +114,7 @@ proptest! {
         (0..DRAWS).for_each(|_| counts[distribution.draw(&mut numbers).index() - 7] += 1);
         for (weight, count) in weights.iter().zip(&counts) {
             let expected = weight / largest / total * DRAWS as f64;
-            // Each cell has one border inside, and two ends.
+            // Each cell has one inner border and two ends.
             let cells = 3.0 * weights.len() as f64;
             prop_assert!((*count as f64 - expected).abs() <= cells, "{count} {expected}");
             prop_assert!(*weight > 0.0 || *count == 0);
@@ -165,11 +166,12 @@ fn schemes_are_picked_named_and_refused() {
     assert_eq!(nothing.scheme(id), Err(SampleError::UnknownDistribution { index: 0, registered: 0 }));
 }
 
-/// π over six keys. Of two nodes, one holds two of them for ever, the other one the rest: equal shares.
+/// π over six keys. One of two nodes always holds two of the keys, and the other node holds the rest: their
+/// shares are equal.
 const PI: [f64; 6] = [0.3, 0.05, 0.2, 0.15, 0.1, 0.2];
 const HELD: [bool; 6] = [true, false, true, false, false, false];
 
-/// Small pools: what depends on each other is found quickly.
+/// Small pools, so that tests find dependent samples quickly.
 const POOLING: Pooling = Pooling { keys: NonZeroU32::new(5).unwrap(), uses: NonZeroU32::new(4).unwrap() };
 
 /// Samples of a handle, drawn one by one.
@@ -179,7 +181,7 @@ const HANDLE: usize = 4;
 fn run(scheme: Scheme, seed: u64, node: u16, samples: usize) -> Vec<usize> {
     let (manager, id) = manager(Distribution::weighted(Key(0), &PI).unwrap(), scheme, seed, node);
     let place = Holds(|key: Key| HELD[key.index()] == (node == 0));
-    // What the node pulls has other frequencies.
+    // The keys that the node pulls have other frequencies.
     manager.observe(&[Key(0), Key(1), Key(1), Key(5)]);
     let mut keys = Vec::new();
     for index in 0..samples / HANDLE {
@@ -192,7 +194,7 @@ fn run(scheme: Scheme, seed: u64, node: u16, samples: usize) -> Vec<usize> {
     keys.into_iter().map(Key::index).collect()
 }
 
-/// What samples tell of a scheme.
+/// The samples of a scheme, from which tests determine its level.
 struct Evidence {
     /// Many independent runs of two nodes, a few pools long.
     runs: Vec<[Vec<usize>; 2]>,
@@ -209,7 +211,7 @@ impl Evidence {
         Self { runs, long: [0, 1].map(|node| run(scheme, 77, node, LONG)) }
     }
 
-    /// Every sample has π's probabilities, whichever it is.
+    /// Every sample has π's probabilities, at each position of a run.
     fn each_follows_pi(&self) -> bool {
         (0..RUN).all(|i| {
             let mut counts = [0; PI.len()];
@@ -218,7 +220,7 @@ impl Evidence {
         })
     }
 
-    /// Samples of a node that are so far apart do not depend on each other.
+    /// Samples of a node that are this far apart do not depend on each other.
     fn independent_at(&self, distance: usize) -> bool {
         (0..RUN - distance).all(|i| {
             let pairs: Vec<_> = self.runs.iter().map(|run| (run[0][i], run[0][i + distance])).collect();
@@ -234,8 +236,8 @@ impl Evidence {
         })
     }
 
-    /// In the long run frequencies at these nodes come to π: within five standard deviations of what so many
-    /// samples, each of them used `uses` times, may be off.
+    /// In the long run, frequencies at these nodes approach π: they are within five standard deviations for
+    /// this many samples, if each key is used `uses` times.
     fn frequencies_come_to_pi(nodes: &[Vec<usize>], uses: u32) -> bool {
         let samples = (nodes.len() * LONG) as f64;
         PI.iter().enumerate().all(|(key, p)| {
@@ -245,7 +247,7 @@ impl Evidence {
         })
     }
 
-    /// What [thesis §4.3.1] defines, as far as pairs of samples tell.
+    /// The definitions of [thesis §4.3.1], as far as pairs of samples show.
     fn offers(&self, level: Conformity, pooling: Pooling) -> bool {
         let bound = pooling.samples() as usize;
         match level {
@@ -281,12 +283,12 @@ fn table_4_1() {
     }
 }
 
-/// The bound is tight: within it, some samples depend on each other; so a bound that is too small would be
-/// noticed.
+/// The bound is tight: within it, some samples depend on each other, so the tests detect a bound that is too
+/// small.
 #[test]
 fn samples_of_a_pool_depend_on_each_other_up_to_its_end() {
     let evidence = Evidence::of(Scheme::Reuse(POOLING));
-    // The first of a pool and its last are the same draw in one of G cases.
+    // The first sample of a pool and its last are the same draw in one of G cases.
     assert!(!evidence.independent_at(POOLING.samples() as usize - 1));
     assert!(evidence.independent_at(POOLING.samples() as usize));
 }
@@ -302,7 +304,7 @@ fn distance_from_uniform(counts: &[u64]) -> f64 {
 struct Moving {
     node: u64,
     step: u64,
-    /// The part that a node says it has of a key with copies: one eighth, if it tells the truth.
+    /// The part that a node reports of a key with copies: one eighth, if the report is correct.
     copy: u32,
 }
 
@@ -311,7 +313,7 @@ impl Moving {
     const KEYS: u64 = 2_000;
     const COPIED: u64 = 16;
 
-    /// Whether the samples of all nodes together, which draw equally many, pass the χ² test of inclusion.
+    /// Whether the samples of all nodes together pass the χ² test of inclusion. All nodes draw equally many.
     fn samples_fit(copy: u32) -> bool {
         let distribution = Distribution::uniform(0..Self::KEYS).unwrap();
         let mut counts = vec![0u64; Self::KEYS as usize];
@@ -362,7 +364,7 @@ fn inclusion_over_a_cluster_passes_the_chi_squared_test() {
 /// A node of a cluster in which the most frequent keys have replicas on all nodes.
 struct Member {
     node: u64,
-    /// The part that a node says it has of a key with replicas.
+    /// The part that a node reports of a key with replicas.
     replica: u32,
 }
 
@@ -396,7 +398,7 @@ impl Locality for Member {
 
     fn part(&self, key: Key) -> u32 {
         let replicated = key.0 < Self::REPLICATED;
-        // A fourth of the main copies of hot keys is at the first node.
+        // A quarter of the main copies of hot keys is at the first node.
         let owner = if key.0.is_multiple_of(4) { 0 } else { random::stream(4, &[key.0]) % Self::NODES };
         match (replicated, owner == self.node) {
             (false, true) => Self::NODES as u32,
@@ -416,7 +418,7 @@ impl Locality for Member {
 }
 
 /// Hot keys have replicas on all nodes, and some nodes own more than others: the cluster draws each key about
-/// as often as π says. Had nodes counted a replica as a whole key, or none at all, it would not.
+/// as often as π says. It would not if nodes counted a replica as a whole key, or not at all.
 #[test]
 fn local_samples_of_all_nodes_follow_the_distribution() {
     let weights: Vec<f64> = (0..Member::KEYS).map(|key| 1.0 / (key + 1) as f64).collect();
@@ -438,7 +440,7 @@ fn the_bias_of_local_sampling() {
         let mut counts = vec![0u64; KEYS as usize];
         for round in 0..2_000 {
             let epoch = if moves { round } else { 0 };
-            // Each node holds a fourth of the keys, in each epoch another one.
+            // Each node holds a quarter of the keys, a different one in each epoch.
             let place = Holds(|key: Key| random::stream(epoch, &[key.0]) % NODES == node);
             for key in keys(&manager, id, 50, random::stream(9, &[node, round]), &place) {
                 counts[key.index()] += 1;

@@ -1,4 +1,4 @@
-//! Keys that are drawn because they are here: in proportion to probability and part, whatever moved before.
+//! Local draws choose keys in proportion to probability and part, whichever keys moved before.
 
 use crate::common::fits;
 use intendant_core::{Key, Tick, random};
@@ -7,7 +7,7 @@ use intendant_sampling::{
 };
 use proptest::prelude::*;
 
-/// A node that keeps the keys which it may draw.
+/// A node that keeps a list of the keys that it may draw.
 struct Keeps {
     near: NearKeys,
     nodes: u32,
@@ -43,7 +43,8 @@ fn keeps(distribution: Distribution, nodes: u32) -> (Manager, DistributionId, Ke
     (Manager::new(sampler, 5, 0), id, Keeps { near, nodes })
 }
 
-/// Draws `samples` keys, in handles of 50, without those that are announced because the node has too few.
+/// Draws `samples` keys, in handles of 50. Does not count the keys that are announced because the node has
+/// too few.
 fn counts(manager: &Manager, id: DistributionId, place: &Keeps, keys: usize, samples: u64) -> Vec<u64> {
     let mut counts = vec![0; keys];
     for stream in 0..samples / 50 {
@@ -57,12 +58,12 @@ fn counts(manager: &Manager, id: DistributionId, place: &Keeps, keys: usize, sam
 
 const KEYS: u64 = 300;
 
-/// Key k has a weight in proportion to 1 / (k + 1), and every seventh none.
+/// Key k has a weight in proportion to 1 / (k + 1), and every seventh key has none.
 fn weights() -> Vec<f64> {
     (0..KEYS).map(|key| if key % 7 == 3 { 0.0 } else { 1.0 / (key + 1) as f64 }).collect()
 }
 
-/// The part that a node has of a key after so many changes: none of most keys, all of some, and any of
+/// The part that a node has of a key after `change` changes: none of most keys, all of some, and any part of
 /// others.
 fn part(key: u64, change: u64, nodes: u32) -> u32 {
     let random = random::stream(change, &[key]);
@@ -78,7 +79,7 @@ fn keys_are_drawn_in_proportion_to_probability_and_part() {
     for nodes in [2, 3, 8, 64, 255] {
         let weights = weights();
         let (manager, id, place) = keeps(Distribution::weighted(Key(0), &weights).unwrap(), nodes);
-        // Keys come and go before; the parts that they have in the end count.
+        // Keys come and go first; only the parts that the node has in the end count.
         for change in 0..20 {
             (0..KEYS).for_each(|key| place.near.set(Key(key), part(key, change, nodes)));
         }
@@ -89,7 +90,7 @@ fn keys_are_drawn_in_proportion_to_probability_and_part() {
         let measured = place.near.share(id).unwrap();
         assert!((measured / share - 1.0).abs() < 1e-6, "{nodes} nodes: {measured}, and not {share}");
         let probabilities: Vec<f64> = weighted.iter().map(|weight| weight / sum).collect();
-        // What is expected fewer than five times is one cell of the test.
+        // Keys that are expected fewer than 20 times are together one cell of the test.
         let counts = counts(&manager, id, &place, KEYS as usize, 200_000);
         let drawn: f64 = counts.iter().sum::<u64>() as f64;
         let often = |at: &usize| probabilities[*at] * drawn >= 20.0;
@@ -118,7 +119,7 @@ fn nodes_together_draw_from_the_distribution() {
     for node in 0..u64::from(NODES) {
         let (manager, id, place) = keeps(distribution.clone(), NODES);
         for key in 0..KEYS {
-            // A third of the keys has a replica at each other node.
+            // A third of the keys have a replica at every other node.
             let part = match (key % 3 == 0, owner(key) == node) {
                 (true, _) => 1,
                 (false, true) => NODES,
@@ -164,7 +165,8 @@ fn a_node_without_keys_draws_from_the_distribution() {
     manager.draw(&mut handle, 100, &place, &mut keys, &mut Vec::new()).unwrap();
     assert!(keys.iter().all(|key| [Key(4), Key(6)].contains(key)));
     assert_eq!(manager.stats().strayed, 0);
-    // Had it keys when the samples were prepared, and none when they are drawn, they are drawn elsewhere.
+    // If the node has keys when the samples are prepared, and none when they are drawn, it draws keys that
+    // are elsewhere.
     (4..7).for_each(|key| place.near.set(Key(key), 4));
     let mut handle = manager.prepare(id, 100, 1, &place).unwrap();
     assert_eq!(handle.ahead().count(), 0);
@@ -173,7 +175,7 @@ fn a_node_without_keys_draws_from_the_distribution() {
     manager.draw(&mut handle, 100, &place, &mut keys, &mut Vec::new()).unwrap();
     assert!(keys.len() == 100 && keys.iter().all(|key| [Key(4), Key(6)].contains(key)));
     assert_eq!(manager.stats().strayed, 100);
-    // As soon as it has a key again, it draws that.
+    // As soon as it has a key again, it draws that key.
     place.near.set(Key(4), 4);
     let mut handle = manager.prepare(id, 100, 1, &place).unwrap();
     let announced = handle.ahead().count();
@@ -183,7 +185,7 @@ fn a_node_without_keys_draws_from_the_distribution() {
     assert_eq!(manager.stats().strayed, 100);
 }
 
-/// A node that has only keys of nearly no probability does not look for others for ever.
+/// A node that has only keys of nearly no probability does not search for other keys forever.
 #[test]
 fn improbable_keys_end_a_draw() {
     let (manager, id, place) = keeps(Distribution::weighted(Key(0), &[1.0, 1e-30]).unwrap(), 2);

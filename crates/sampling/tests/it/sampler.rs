@@ -1,4 +1,4 @@
-//! What is registered, which schemes the system picks, and what managers count.
+//! The registration of distributions, the schemes that the system picks, and the counts of managers.
 
 use crate::common::{Holds, keys};
 use intendant_core::{Key, Movement};
@@ -68,7 +68,7 @@ fn schemes_that_need_keys_to_move_are_replaced_where_they_do_not() {
     let requested = Conformity::ALL.map(|level| overall(level, level.scheme()));
     assert_eq!(schemes(&sampler.settled(Movement::Requested)), [&requested[..], &Scheme::ALL].concat());
 
-    // A level for all: the system picks its scheme, the application names it.
+    // One level for all distributions: first the system picks the scheme, then the application names it.
     let level = Conformity::NonConform;
     let picked = sampler.with(level, None).unwrap();
     assert!(picked.schemes().eq(std::iter::repeat_n((level, level.scheme()), sampler.len())));
@@ -94,7 +94,7 @@ fn pools_change_where_there_are_some() {
         assert_eq!(after.1.portions(), before.1.portions());
     }
     assert_eq!(Scheme::ALL.map(|scheme| scheme.pooling().is_some()), [false, true, true, false, false]);
-    // The most that one of them asks for.
+    // The largest number that one of them asks for.
     assert_eq!(all_schemes().portions(), Scheme::Postponing(Pooling::DEFAULT).portions());
     assert!(all_schemes().portions() > NonZeroU32::MIN);
     assert_eq!(Sampler::default().portions(), NonZeroU32::MIN);
@@ -118,14 +118,14 @@ fn no_handle_yields_more_than_was_prepared() {
         let error = manager.draw(&mut handle, 1, &Everything, &mut drawn, &mut near);
         assert_eq!(error, Err(SampleError::HandleExhausted { wanted: 1, left: 0 }), "{scheme}");
         assert_eq!((drawn.len(), near.len()), (10, 0), "{scheme}");
-        // All keys are here, and what was refused does not count.
+        // All keys are here, and refused draws do not count.
         let counted = manager.stats().since(&before);
         let expected = SamplingStats { drawn: 10, pools: counted.pools, ..SamplingStats::default() };
         assert_eq!(counted, expected, "{scheme}");
     }
 }
 
-/// Of two distributions with pools of 5 keys, each used once or twice.
+/// Three distributions with pools of 5 keys, which are used once or twice.
 #[test]
 fn pools_are_counted_over_all_distributions() {
     let mut builder = Sampler::builder();
@@ -139,10 +139,11 @@ fn pools_are_counted_over_all_distributions() {
         let stats = manager.stats();
         (stats.pools, stats.late_pools)
     };
-    // What is left of the pool suffices for as many samples as were wanted now.
+    // The rest of the pool suffices for as many samples as this call wanted.
     drop(manager.prepare(twice, 5, 0, &Everything).unwrap());
     assert_eq!(pools(), (1, 0));
-    // Two are made as the samples are wanted, the first of all was not late, and one is made ahead.
+    // Three pools are made when their samples are wanted. The first one of all is not late, the other two
+    // are. One more is made ahead.
     drop(manager.prepare(once, 12, 0, &Everything).unwrap());
     assert_eq!(pools(), (5, 2));
     drop(manager.prepare(again, 12, 0, &Everything).unwrap());
@@ -154,7 +155,7 @@ fn pools_are_counted_over_all_distributions() {
 fn a_node_that_owns_little_draws_little_of_it() {
     let mut builder = Sampler::builder();
     let id = builder.register_with(uniform(0..6_400), Conformity::NonConform, Scheme::Local).unwrap();
-    // An even share is 100 keys: one node owns 25, another one 300.
+    // An even share is 100 keys: one node owns 25, and another one owns 300.
     for (owned, share) in [(25, 0.275), (300, 1.0)] {
         let manager = Manager::new(builder.clone().build(), 1, 0);
         let place = Holds(|key: Key| key.0 < owned);

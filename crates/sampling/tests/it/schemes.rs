@@ -1,4 +1,4 @@
-//! What each scheme does with keys that are elsewhere, and when pools are made.
+//! How each scheme handles keys that are elsewhere, and when pools are made.
 
 use crate::common::{Holds, keys, manager};
 use intendant_core::{Key, Tick};
@@ -17,8 +17,8 @@ fn uniform(keys: u64) -> Distribution {
 }
 
 proptest! {
-    /// However handles cut a node's samples, each G·U of them are G draws, each exactly U times, once per
-    /// traversal.
+    /// However handles divide a node's samples, each sequence of G·U samples has G draws, each exactly U
+    /// times, once per traversal.
     #[test]
     fn every_key_of_a_pool_is_used_as_often(
         g in 1u32..30,
@@ -42,8 +42,8 @@ proptest! {
         prop_assert!(distinct.len() >= all.len() / u as usize);
     }
 
-    /// Postponing changes the order within a handle only; whatever is local when, each sample is postponed
-    /// once at most.
+    /// Postponing changes only the order within a handle. Each sample is postponed at most once, whichever
+    /// keys are local at which time.
     #[test]
     fn postponing_keeps_a_handles_samples(
         portions in prop::collection::vec(0usize..7, 1..9),
@@ -82,7 +82,7 @@ fn what_is_not_here_is_postponed_and_moved_here() {
     let (mut drawn, mut near) = (Vec::new(), Vec::new());
     manager.draw(&mut handle, 2, &place, &mut drawn, &mut near).unwrap();
     assert_eq!((drawn.as_slice(), near.as_slice()), (&ahead[1..3], &ahead[..1]));
-    // It did not come; nothing is postponed twice.
+    // The key did not come; no sample is postponed twice.
     manager.draw(&mut handle, 2, &place, &mut drawn, &mut near).unwrap();
     assert_eq!((drawn[2..].to_vec(), near.len()), (vec![ahead[3], ahead[0]], 1));
     let stats = manager.stats();
@@ -127,8 +127,8 @@ impl Locality for Owns {
     }
 }
 
-/// A node counts the draws that it accepts: too few, and it would take its share for smaller than it is, and
-/// draw elsewhere.
+/// A node counts the draws that it accepts. If it counted too few, it would underestimate its share, and draw
+/// keys that are elsewhere.
 #[test]
 fn a_node_draws_elsewhere_what_its_share_lacks_and_no_more() {
     for (of, elsewhere) in [(4, 0.0), (8, 0.45), (20, 0.78)] {
@@ -137,7 +137,7 @@ fn a_node_draws_elsewhere_what_its_share_lacks_and_no_more() {
         let (mut chosen, mut all) = (0, 0);
         for batch in 0..20_000 {
             let mut handle = manager.prepare(id, 20, batch, &place).unwrap();
-            // At the start it takes its share for granted.
+            // At the start, the node assumes that it has its share.
             if batch >= 2_000 {
                 (chosen, all) = (chosen + handle.ahead().count(), all + 20);
             }
@@ -153,20 +153,20 @@ fn repurposing_takes_what_was_pulled_lately() {
     let (manager, id) = manager(Distribution::uniform(10..20).unwrap(), Scheme::Repurposing, 3, 0);
     assert!(manager.observes());
     assert!(keys(&manager, id, 100, 0, &Everything).iter().all(|key| (10..20).contains(&key.0)));
-    // Keys of other ranges are none of its business.
+    // The scheme ignores keys of other ranges.
     manager.observe(&[Key(3), Key(12), Key(25), Key(17)]);
     let drawn = keys(&manager, id, 100, 1, &Everything);
     assert!(drawn.contains(&Key(12)) && drawn.contains(&Key(17)));
     assert!(drawn.iter().all(|key| [12, 17].contains(&key.0)));
-    // The old ones are forgotten at some time.
+    // Old keys are eventually forgotten.
     manager.observe(&[Key(13); 1_024]);
     assert_eq!(keys(&manager, id, 50, 2, &Everything), [Key(13); 50]);
 }
 
-/// A node to which keys come some time after they were asked for, and from which they are taken again.
+/// A node to which keys come some time after the node asked for them, and which other nodes then take again.
 struct Station {
     now: Cell<u64>,
-    /// When keys that are here will go.
+    /// The time at which each key that is here leaves.
     here: RefCell<BTreeMap<Key, u64>>,
     coming: RefCell<VecDeque<(u64, Key)>>,
     delay_us: u64,
@@ -211,21 +211,21 @@ impl Locality for Station {
     }
 }
 
-/// What a run had after a warm-up.
+/// The results of a run after a warm-up.
 struct Trained {
     /// The share of samples that are here when they are drawn.
     here: f64,
     /// Pools that were late.
     late: u64,
-    /// Samples in pools that were made and not used up, at the end.
+    /// Samples that are left in pools at the end.
     unused: u64,
 }
 
 /// Samples of a pool.
 const POOL: u64 = 48 * 8;
 
-/// Batches of 10 samples, one per 100 µs, while every key comes after `delay_us` and stays for `stay_us`.
-/// One in `stray` of them never comes.
+/// Runs batches of 10 samples, one per 100 µs, while every key comes after `delay_us` and stays for
+/// `stay_us`. One in `stray` keys never comes.
 fn trained(delay_us: u64, stay_us: u64, stray: Option<u64>) -> Trained {
     let (manager, id) = manager(uniform(1 << 40), Scheme::Reuse(pooling(48, 8)), 3, 0);
     let station = Station::new(delay_us);
@@ -255,21 +255,22 @@ fn trained(delay_us: u64, stay_us: u64, stray: Option<u64>) -> Trained {
 /// A pool lasts for 38 batches, of 100 µs each.
 #[test]
 fn pools_are_made_as_early_as_their_keys_need() {
-    // Longer than a pool lasts, shorter, and not at all.
+    // The delays are longer than a pool lasts, shorter, or zero.
     for delay_us in [0, 300, 3_000, 10_000, 30_000] {
         let Trained { here, late, unused } = trained(delay_us, u64::MAX / 2, None);
         assert!(here == 1.0 && late == 0, "{delay_us} µs: {here} here, {late} late");
-        // Twice what is used while a pool arrives, in whole pools; and no earlier.
+        // Pools have twice the samples that are used while a pool arrives, rounded up to whole pools, and are
+        // made no earlier.
         let needed = 2 * delay_us / 10;
         assert!(unused <= needed + 2 * POOL, "{delay_us} µs: {unused} unused");
     }
-    // One in 50 never comes, so that most pools arrive without one or two of their keys.
+    // One key in 50 never comes, so that most pools arrive without one or two of their keys.
     let Trained { late, unused, .. } = trained(300, u64::MAX / 2, Some(50));
     assert!(late == 0 && unused <= 3 * POOL, "{late} late, {unused} unused");
-    // Beyond what may wait: samples are drawn all the same.
+    // The delay needs more pools than may wait: samples are drawn all the same.
     let Trained { here, late, .. } = trained(1_000_000, u64::MAX / 2, None);
     assert!(here < 1.0 && late == 0, "{here} here, {late} late");
-    // Keys go again before they have been used for the last time, and are fetched again.
+    // Keys leave before they have been used for the last time, and are fetched again.
     let Trained { here, .. } = trained(1_000, 3_000, None);
     assert!((0.3..1.0).contains(&here), "{here}");
 }

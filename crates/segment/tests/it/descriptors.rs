@@ -1,4 +1,4 @@
-//! Descriptors that other processes send: what is opened, what is refused, and what is left over.
+//! Descriptors that other processes send: which are opened, which are refused, and which are left over.
 
 use intendant_segment::{Segment, SegmentError};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
@@ -77,7 +77,7 @@ fn memory_that_cannot_be_written_is_refused() {
     assert!(matches!(error, SegmentError::ReadOnly { .. }), "{error}");
 }
 
-/// The memory is a hole: 64 TiB of addresses, and not one page.
+/// The memory is a hole: it has 64 TiB of addresses, and no pages.
 #[test]
 fn more_than_the_machine_has_is_refused() {
     let fd = memfd(1 << 46, SEALS);
@@ -99,7 +99,7 @@ fn refusals_say_what_is_wrong() {
     }
 }
 
-/// In a process of its own: tests beside this one open descriptors, too.
+/// This runs in a process of its own, because other tests open descriptors at the same time.
 #[test]
 fn nothing_is_left_of_segments_that_were_dropped() {
     crate::processes::alone("descriptors::count_what_is_left");

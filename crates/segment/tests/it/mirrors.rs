@@ -63,7 +63,7 @@ fn a_mirror_ends_after_the_writes_that_it_was_lent() {
     assert_eq!(read(&segment, 0, KEY, 4), None, "an old value");
 }
 
-/// A writer that ended in the middle, or nonsense: the reader neither waits nor believes it.
+/// A writer that terminated during a write, or meaningless words: the reader neither waits nor trusts them.
 #[test]
 fn a_place_that_is_being_written_for_ever_is_not_read() {
     let segment = Segment::new(mirror::words(4)).expect("memory");

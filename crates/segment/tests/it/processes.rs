@@ -1,8 +1,8 @@
 //! Two processes that write and read slots of one segment as fast as they can.
 //!
 //! A test ends when each combination of detector, size and direction has seen torn slots: detectors that were
-//! never needed were not tested. Where each process has a core, it goes on for 100,000 reads and 100 torn
-//! ones. The bounds are of work, not of time.
+//! never needed were not tested. If each process has a core, the test goes on until 100,000 reads and 100
+//! torn ones. The bounds limit work, not time.
 
 use intendant_segment::slot::{self, HEADER, Torn};
 use intendant_segment::{Segment, SegmentError};
@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// A process that ends with its handle.
+/// A process that is killed when its handle is dropped.
 pub(crate) struct Process(Child);
 
 impl Process {
@@ -35,7 +35,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended; `succeed` has waited for it then.
+        // The process may have ended; `succeed` has then waited for it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -53,7 +53,7 @@ enum Detector {
     Lock,
     /// `set`, and a copy that `decode` checks: a pull.
     Copied,
-    /// A copy of what `encode` made, and a copy that `decode` checks: a push.
+    /// A copy of the image that `encode` made, and a copy that `decode` checks: a push.
     Sent,
 }
 
@@ -63,7 +63,7 @@ struct Phase {
     detector: Detector,
     value_words: usize,
     parent_writes: bool,
-    /// Place of the slot; the line before it tells the writer that the reader has seen enough.
+    /// Place of the slot. By the line before it, the reader tells the writer that it has seen enough.
     at: usize,
 }
 
@@ -73,17 +73,17 @@ const VALUE_WORDS: [usize; 5] = [8, 32, 128, 512, 2048];
 /// What a phase must have seen.
 const TORN_MIN: u64 = 1;
 const CLOCKS_MIN: u64 = 25;
-/// What it goes on for where there are two cores.
+/// What a phase goes on for if there are two cores.
 const TORN_WANTED: u64 = 100;
 const READS_WANTED: u64 = 100_000;
-/// Attempts after which it does no longer: the cores have other work, and processes that take turns tear
-/// little.
+/// Attempts after which a phase goes on no longer: the cores have other work, and processes that take turns
+/// on a core seldom cause torn reads.
 const READS_ENOUGH: u64 = 2_000_000;
 /// Attempts of one phase. Hundreds are needed if each process has a core, far more if they share one.
 const READS_MAX: u64 = 200_000_000;
 /// Attempts without a new clock after which a reader offers its core to the writer, which may have none.
 const STALE_READS_MAX: u64 = 256;
-/// How often a writer looks whether the reader's process lives.
+/// Writes after which a writer checks whether the reader's process still runs.
 const SETS_PER_LOOK: u64 = 4096;
 
 fn phases() -> (Vec<Phase>, usize) {
@@ -100,7 +100,7 @@ fn phases() -> (Vec<Phase>, usize) {
     (phases, words)
 }
 
-/// The only value of `clock`: each word differs from that of all other clocks.
+/// A word of the only value of `clock`: each word differs from those of all other clocks.
 fn word(clock: u64, place: usize) -> u64 {
     clock.wrapping_mul(0x0001_0000_0001).wrapping_add(place as u64)
 }

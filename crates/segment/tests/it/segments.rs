@@ -41,7 +41,7 @@ fn words_keep_what_was_written_to_any_clone() {
     }
 }
 
-/// Whole lines and what is left of them, at any place.
+/// Whole lines and partial lines, at any place.
 #[test]
 fn every_length_at_every_place_is_copied_and_no_more() {
     let source: Vec<u64> = (1..=40).collect();
@@ -77,7 +77,7 @@ fn only_shared_segments_have_a_descriptor() {
 
 #[test]
 fn more_than_the_machine_has_is_refused_before_it_is_taken() {
-    // 64 TiB, and what no process can address.
+    // 64 TiB, and lengths that no process can address.
     for words in [1 << 43, usize::MAX / 16, usize::MAX / 8, usize::MAX] {
         for made in [Segment::new(words), Segment::shared(words)] {
             let error = made.expect_err("that much memory");
@@ -142,7 +142,8 @@ fn bytes_are_those_of_the_words_in_the_order_of_the_machine() {
     }
 }
 
-/// Long runs bypass the caches, and only what was asked for is written, wherever lines begin.
+/// Long runs bypass the caches. A write changes only the words that it was asked to write, wherever lines
+/// begin.
 #[test]
 fn many_bytes_are_written_as_few_are() {
     const WORDS: usize = 600;

@@ -39,7 +39,7 @@ fn a_slot_that_was_never_written_is_unset() {
     let segment = Segment::new(8).expect("memory");
     assert_eq!(slot::get(&segment, 0, 0, 0, &mut [0; 4]), Err(Torn::Unset));
     assert_eq!(slot::decode(0, 0, 4, &[0; 8]), Err(Torn::Unset));
-    // The value of a first write has arrived, its header has not.
+    // The value of a first write has arrived, but its header has not.
     assert_eq!(slot::decode(0, 0, 4, &[0, 0, 0, 0, 1, 2, 3, 4]), Err(Torn::Unset));
     // Key 0 of incarnation 0 with value 0 is a value nevertheless.
     slot::set(&segment, 0, 0, 0, 1, &[0; 4]).expect("a first value");
@@ -96,7 +96,7 @@ fn a_writer_that_remembers_its_slot_believes_only_itself() {
     assert_eq!((set(&mut known, 9), known.clock()), (Err(SetError::Overwritten), 3));
     let mut read = [0];
     assert_eq!((slot::get(&segment, 8, 1, 2, &mut read), read), (Ok(4), [4]), "the slot is as it was");
-    // A clock that was changed does not make an older value acceptable, nor a newer one late.
+    // A changed clock makes neither an older value acceptable nor a newer one late.
     let mut known = slot::Written::default();
     segment.write(8, &[0; 8]);
     set(&mut known, 3).expect("a first value");
@@ -134,7 +134,7 @@ proptest! {
         prop_assert!(made[HEADER + value.len()..].iter().all(|word| *word == 0));
     }
 
-    /// Any mixture of the words of two versions, in which not all are of one of them.
+    /// Any mixture of the words of two versions in which not all words are from one version.
     #[test]
     fn mixtures_of_two_versions_are_torn(
         versions in (1usize..200).prop_flat_map(|words| prop::collection::vec(
@@ -145,7 +145,7 @@ proptest! {
     ) {
         let (older, newer) = (clocks.0, clocks.0 + clocks.1);
         let images = [image(1, 2, older, &versions[0]), image(1, 2, newer, &versions[1])];
-        // As RDMA mixes them, by line, and as any other copy may.
+        // By line, as RDMA mixes them, or by word, as any other copy may.
         let choice = |at: usize| chosen[if lines { at / 8 } else { at }];
         let mixed: Vec<u64> = (0..images[0].len()).map(|at| images[usize::from(choice(at))][at]).collect();
         let found = slot::decode(1, 2, versions[0].len(), &mixed);
@@ -159,8 +159,8 @@ proptest! {
         }
     }
 
-    /// A word that another node has changed by mistake is noticed. (A node that wants to can make valid
-    /// slots: the checksum has no key.)
+    /// The checksum detects a word that another node has changed by mistake. (A malicious node can make valid
+    /// slots: the checksum uses no secret key.)
     #[test]
     fn one_changed_bit_is_noticed(
         value in prop::collection::vec(any::<u64>(), 0..40),
@@ -169,7 +169,7 @@ proptest! {
         bit in 0..64u32,
     ) {
         let mut made = image(3, 4, clock, &value);
-        // Not the sequence, which images do not use, and not what follows the value.
+        // Neither the sequence, which images do not use, nor the words after the value.
         let at = 1 + at.index(HEADER - 1 + value.len());
         made[at] ^= 1u64 << bit;
         let found = slot::decode(3, 4, value.len(), &made);

@@ -26,7 +26,7 @@ fn add(store: &Store<u32, f64>, favour: Option<&Favour>, key: u64) {
     entry.value_mut().expect("held").iter_mut().for_each(|x| *x += 1.0);
 }
 
-/// Lends every value, and counts in the state how often.
+/// Lends every value, and counts the loans in the state.
 struct Counted;
 
 impl Lends<u32> for Counted {
@@ -45,7 +45,7 @@ impl Lends<u32> for Refused {
     }
 }
 
-/// As [`add`], in few instructions if possible. Returns whether it was.
+/// As [`add`], in few instructions if possible. Returns whether that was possible.
 fn add_lent(store: &Store<u32, f64>, favour: &Favour, key: u64) -> bool {
     match store.lend_favoured(favour, Key(key), Counted) {
         Some(mut row) => {
@@ -66,7 +66,7 @@ fn what_is_not_lent_leaves_the_thread_outside() {
     assert!(store.lend_favoured(&favour, Key(0), Counted).is_none(), "it is not favoured yet");
     (0..MANY).for_each(|_| add(&store, Some(&favour), 0));
     store.latch_favoured(&favour, Key(2)).release();
-    // Each that enters would panic if one before had left the thread inside.
+    // Each call that enters would panic if an earlier call had left the thread inside.
     assert!(store.lend_favoured(&favour, Key(0), Refused).is_none());
     assert!(store.lend_favoured(&favour, Key(2), Counted).is_none(), "it has no value");
     assert!(store.lend_favoured(&favour, Key(3), Counted).is_none(), "there is no such key");
@@ -98,7 +98,7 @@ fn no_update_is_lost_and_no_value_torn() {
                             ControlFlow::Continue(())
                         };
                         store.scan(first as usize, 0..1, whole);
-                        // Long enough for the other thread to be favoured again.
+                        // This is long enough for the other thread to be favoured again.
                         std::thread::park_timeout(Duration::from_micros(300));
                     }
                     added
@@ -117,7 +117,7 @@ fn no_update_is_lost_and_no_value_torn() {
     }
 }
 
-/// A favoured thread has no latch, so that a thread with a latch waits for it, of whatever shard.
+/// A favoured thread has no latch, so that a thread with a latch of any shard waits for it.
 #[test]
 fn a_thread_is_favoured_after_many_accesses_and_until_another_one_comes() {
     let store = store(2);
@@ -147,7 +147,7 @@ fn a_thread_is_favoured_after_many_accesses_and_until_another_one_comes() {
     assert!(!waits(), "the other thread has ended the favour");
 }
 
-/// The right is that of one store: elsewhere, it is good for nothing.
+/// The right belongs to one store, and has no effect in another one.
 #[test]
 fn another_store_takes_latches() {
     let stores = [store(1), store(1)];

@@ -1,4 +1,4 @@
-//! What a store takes from the allocator, and that it gives everything back as it was taken.
+//! Which memory a store takes from the allocator, and that it gives all of it back.
 
 use intendant_core::{Initialiser, Key, Layout};
 use intendant_store::{Flat, Store};
@@ -6,15 +6,15 @@ use std::alloc::{GlobalAlloc, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The system's allocator, which counts for each thread.
+/// The system's allocator, with counters for each thread.
 struct Counting;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
 thread_local! {
-    /// Bytes that this thread allocated and did not free. A block that is freed with another size than it was
-    /// allocated with leaves a difference.
+    /// Bytes that this thread allocated and did not free. A block that is freed with a size other than that
+    /// of its allocation leaves a difference.
     static BYTES: Cell<isize> = const { Cell::new(0) };
     /// Blocks that this thread allocated.
     static BLOCKS: Cell<usize> = const { Cell::new(0) };
@@ -25,12 +25,12 @@ fn count(bytes: isize, blocks: usize) {
     BLOCKS.set(BLOCKS.get() + blocks);
 }
 
-// SAFETY: every call is handed to the system's allocator as it is; counting allocates nothing, because the
+// SAFETY: every call is passed unchanged to the system's allocator; counting allocates nothing, because the
 // counters are initialised at compile time and have no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
         count(layout.size() as isize, 1);
-        // SAFETY: the caller's promises are the system's.
+        // SAFETY: the caller's promises are passed on to the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -123,14 +123,15 @@ fn room_does_not_grow_with_the_numbers_of_keys() {
             store
         });
         drop(store);
-        // Slots are counted per key.
+        // The number of slots depends on the number of keys.
         bytes - before as isize * SLOT_BYTES as isize
     };
     let (few, many) = (bytes(64), bytes(64 * 64));
     assert!((many - few).abs() < 4 * 1024, "{few} bytes behind few keys, {many} behind many");
 }
 
-/// Above a few MiB, values are cut from huge pages, slots and the plain array lie on such pages as a whole.
+/// Above a few MiB, the store cuts values from huge pages; slots and the plain array lie entirely on such
+/// pages.
 #[test]
 fn large_stores_take_at_most_a_huge_page_more_and_give_everything_back() {
     const KEYS: u64 = 300_000;

@@ -1,4 +1,4 @@
-//! Both kinds of store against a plain map, and under threads.
+//! Both kinds of store, compared with a plain map and used by several threads.
 
 use intendant_core::{Initialiser, Key, Layout};
 use intendant_store::{Flat, Store};
@@ -40,7 +40,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn layout(shards: usize) -> Arc<Layout> {
-    // Lengths of which a block has several values, a few, and one.
+    // With these lengths, a block has several values, a few, or one.
     let builder =
         Layout::builder().range("a", 100, 3).range("b", 150, 700).range("c", 50, 8192).shards(shards);
     Arc::new(builder.build().expect("a valid layout"))
@@ -150,7 +150,7 @@ proptest! {
     }
 }
 
-/// A sparse store does not know how many blocks it will have: here so many that it adds three tables.
+/// A sparse store does not know how many blocks it will have. Here it has so many that it adds three tables.
 #[test]
 fn values_stay_where_they_are_while_the_store_grows() {
     const MANY: u64 = 400;
@@ -183,7 +183,7 @@ fn threads_lose_no_update_while_keys_come_and_go() {
                         let key = Key(word % KEYS);
                         store.prefetch_slot(key);
                         store.prefetch_value(key);
-                        // The state counts what the value counts; the value disappears and comes back.
+                        // State and value count the same accesses; the value disappears and comes back.
                         let mut entry = store.latch(key);
                         let count = entry.state();
                         match entry.value_mut() {
@@ -235,7 +235,8 @@ fn a_key_that_was_changed_is_noted_or_was_looked_at_since() {
             }
             let mut done = false;
             while !done {
-                // Acquire: pairs with the Release above; who sees the last thread finished sees all hints.
+                // Acquire: pairs with the Release above; a thread that sees that the last thread has finished
+                // sees all hints.
                 done = running.load(Ordering::Acquire) == 0;
                 for shard in 0..store.layout().shards() {
                     if !store.has_noted(shard) {

@@ -24,7 +24,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Elements of type `E`, whole ones.
+    /// Number of whole elements of type `E`.
     pub(super) fn elements<E>(&self) -> usize {
         self.values.len() / size_of::<E>()
     }
@@ -82,10 +82,10 @@ pub(super) struct Adding<E> {
 }
 
 impl<E: Element> Adding<E> {
-    /// The sum of `own` with no part of the message, in memory that is not shared.
+    /// The sum of `own` before any part of the message, in memory that is not shared.
     pub(super) fn new(memory: Arc<Deltas<E>>, own: &Deltas<E>) -> Self {
         let mut new = Self { sum: memory, at: 0, offset: 0 };
-        // Keys that change on every node are most keys: the sum is often as long as the own updates.
+        // Most changed keys change on every node, so the sum is often as long as the own updates.
         let sum = new.unshared();
         sum.indices.reserve_exact(own.indices.len());
         sum.values.reserve_exact(own.values.len());
@@ -135,7 +135,7 @@ impl<E: Element> Adding<E> {
         Arc::get_mut(&mut self.sum).expect("the sum is not shared")
     }
 
-    /// The next own updates are of the keys `indices`, as are those in `delta`.
+    /// Adds the next own updates and those in `delta`, both of which are of the keys `indices`.
     fn both(&mut self, own: &Deltas<E>, indices: &[u32], delta: &[u8], add: impl Fn(E, E) -> E) {
         let elements = delta.len() / size_of::<E>();
         let own = &own.values[self.offset..self.offset + elements];
@@ -147,7 +147,7 @@ impl<E: Element> Adding<E> {
         self.offset += elements;
     }
 
-    /// The next own updates, of so many keys, are not in the message.
+    /// Copies the next own updates, of `keys` keys, which the message does not have.
     fn own(&mut self, own: &Deltas<E>, keys: usize, elements: usize) {
         let (indices, values) = (self.at..self.at + keys, self.offset..self.offset + elements);
         (self.at, self.offset) = (indices.end, values.end);
@@ -166,7 +166,7 @@ pub(super) struct Memory<E> {
 }
 
 impl<E> fmt::Debug for Memory<E> {
-    /// What it holds is no state of the all-reduce.
+    /// Hides the memory, which is not part of the state of the all-reduce.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Memory")
     }

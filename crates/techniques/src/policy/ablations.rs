@@ -11,7 +11,7 @@ pub const REPLICATE_ON_INTENT: Policy = Policy {
     ..adaptive::POLICY
 };
 
-/// Relocation only: a key that several nodes use at once moves to the one that asked last, and the others
+/// Relocation only: a key that several nodes use at once moves to the node that asked last, and the others
 /// access it remotely.
 pub const RELOCATE_ON_INTENT: Policy = Policy {
     name: "relocate-on-intent",
@@ -46,8 +46,8 @@ pub const HOME_DECIDES: Policy = Policy {
 
 /// [`HOME_DECIDES`] without aggregation, the naive approach of [thesis §5.3.4]: nodes report to homes every
 /// intent of every worker, not only the first that becomes active and the last that ends. A node reports each
-/// intent twice, when it becomes active and when it ends. The source sends it once, with its clocks, and the
-/// clocks of all workers now and then.
+/// intent twice, when it becomes active and when it ends. In the source, a node sends each intent once,
+/// together with its clocks, and from time to time the clocks of all workers.
 pub const NAIVE_INTENTS: Policy = Policy {
     name: "naive-intents",
     intents: Some(IntentPolicy {

@@ -19,7 +19,7 @@
 use super::{Act, Choice, Decider, Initiator, IntentPolicy, Location, Order, Policy, Replicas};
 use intendant_core::Tick;
 
-/// Time from the start of a round of deltas to the start of the next, at least. This gives 25 rounds per
+/// The shortest time from the start of a round of deltas to the start of the next. This gives 25 rounds per
 /// second, as for static replicas [thesis §4.4.1]; five per second are harmless [thesis §4.4.7]. Several
 /// updates of a key travel together.
 pub const EVERY: Tick = Tick(40_000);

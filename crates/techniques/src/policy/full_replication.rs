@@ -1,8 +1,8 @@
 //! Full replication [thesis §2.2.2]: every node has a copy of every key.
 //!
-//! No access waits for a message. Nodes bring copies in step in the background, or when all workers ask for
-//! it; once per batch, that is synchronous SGD [thesis §2.1.4]. In both cases each update enters every copy
-//! exactly once ([`crate::allreduce`]).
+//! No access waits for a message. Nodes synchronise copies in the background, or when all workers ask for it.
+//! If workers ask once per batch, that is synchronous SGD [thesis §2.1.4]. In both cases each update enters
+//! every copy exactly once ([`crate::allreduce`]).
 //!
 //! Every node needs memory for twice the model: the values that its workers use, and the values that all
 //! nodes agree on. While a round runs in which every key has changed, it needs up to six times the model:

@@ -6,9 +6,9 @@
 //!
 //! Location caches are optional [thesis §3.2.3]. Without them every access that is not local passes the home
 //! of the key. With them a correct location saves a message, and a stale one costs one (*double forward*).
-//! With caches and [`Order::Fifo`] two asynchronous operations of a worker on a key may take different ways,
-//! and the later one may arrive first [thesis theorem 3]; therefore [`Order::Chain`] is the default with
-//! caches.
+//! With caches and [`Order::Fifo`] two asynchronous operations of a worker on a key may take different
+//! routes, and the later one may arrive first [thesis theorem 3]; therefore [`Order::Chain`] is the default
+//! with caches.
 
 use super::{Initiator, Location, Order, Policy};
 

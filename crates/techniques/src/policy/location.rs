@@ -12,8 +12,8 @@ pub enum Location {
         /// Whether nodes cache the locations of the keys that they accessed, and try them first.
         caches: bool,
     },
-    /// As `Home`, but the home forwards nothing that it is asked for: a node asks it for the owner before
-    /// each access, and sends the access there itself (*location request*).
+    /// As `Home`, but nodes do not send accesses through the home: before each access, a node asks the home
+    /// for the owner, and sends the access to the owner itself (*location request*).
     Request,
     /// Every node knows the owner of every key: a new owner tells all other nodes.
     BroadcastRelocations,

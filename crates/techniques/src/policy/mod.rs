@@ -122,7 +122,7 @@ pub enum PolicyError {
          example adaptive"
     )]
     Rounds(&'static str),
-    /// Rounded copies of elements that are not singles.
+    /// Rounded copies of elements that are not of single precision.
     #[error("elements are {0}, and bf16 has the range of f32: let elements of replicas be exact, or use f32")]
     RoundsType(ElementType),
     /// Rounded copies of rows with rules.
@@ -135,7 +135,7 @@ pub enum PolicyError {
 
 impl Policy {
     /// This policy with the user's choice of order and caches; only homes know caches. If the operations of a
-    /// worker on a key may take different ways, which they do with caches and with all other locations than
+    /// worker on a key may take different routes, which they do with caches and with all other locations than
     /// homes, operations are chained unless the user chooses otherwise, because they would not be in order
     /// [thesis theorem 3]. With replicas through the owner they are always chained.
     #[must_use]
@@ -163,8 +163,8 @@ impl Policy {
         matches!(self.location, Location::Home { caches: true })
     }
 
-    /// How keys come to the nodes of a cluster of `nodes` nodes that use them. Unless they stay, samples of
-    /// local keys contain all keys in the long run.
+    /// How keys reach the nodes that use them, in a cluster of `nodes` nodes. Unless keys stay at their
+    /// homes, samples of local keys contain all keys in the long run.
     #[must_use]
     pub const fn movement(&self, nodes: usize) -> Movement {
         match (self.relocation, self.intents) {
@@ -256,7 +256,7 @@ impl Policy {
 pub enum Replicas {
     /// When an intent, or the caller of the engine, directs it. Deltas and replica updates travel in rounds.
     Directed {
-        /// Time from the start of a round to the start of the next, at least.
+        /// The shortest time from the start of a round to the start of the next.
         every: Tick,
     },
     /// When a worker reads the key; until they are too stale for all workers (SSP). Deltas travel at clocks,
@@ -338,7 +338,7 @@ pub enum StaticReplicas {
     All,
 }
 
-/// When nodes bring static replicas in step.
+/// When nodes synchronise static replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StaticReplicaPace {
     /// In the background, with at least this time from the start of a round to the start of the next. It is a

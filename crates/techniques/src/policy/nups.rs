@@ -2,7 +2,7 @@
 //!
 //! An [`Assignment`](crate::Assignment) decides per key before the start which keys are replicated: by hand,
 //! from a file, or those that are accessed more than 100 times as often as the mean key. Every node reads and
-//! adds to replicated keys as if it owned them, and nodes bring the copies in step in the background
+//! adds to replicated keys as if it owned them, and nodes synchronise the copies in the background
 //! ([`crate::allreduce`]); localizing them has no effect. All other keys are managed as by [`super::lapse`],
 //! and are sequentially consistent.
 

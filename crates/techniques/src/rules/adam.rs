@@ -49,7 +49,8 @@ impl Rule for Adam {
         let take = keep.map(|keep| E::ONE - keep);
         let (means, rest) = state.split_at_mut(visible.len());
         let (squares, weights) = rest.split_at_mut(visible.len());
-        // What the moments would be if every gradient were 1: they are divided by that, which is 1 - beta^t.
+        // The weights are the moments for gradients that are all 1, so they equal 1 - beta^t. The moments are
+        // divided by them.
         for (weight, (keep, take)) in weights.iter_mut().zip(keep.iter().zip(&take)) {
             *weight = *keep * *weight + *take;
         }

@@ -3,7 +3,8 @@
 use super::{RuleError, check};
 use intendant_core::{Element, Rule};
 
-/// Adds operands to a value that loses a share of itself with each: weight decay, and averages that forget.
+/// Adds operands to a value, which loses a share of itself before each addition: for weight decay, and for
+/// averages that forget old operands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decay {
     share: f64,

@@ -5,7 +5,7 @@ use intendant_core::{Element, Rule};
 
 /// FTRL-Proximal: parameters that minimise all gradients so far, with a rate per coordinate and with L1 and
 /// L2 penalties, so that parameters of little use are exactly zero [McMahan et al. 2013, Algorithm 1].
-/// Parameters follow from gradients alone: an initial value, or one that was set, ends at the first push.
+/// A first value other than 0, initial or set, enters the sum of gradients with the first push.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ftrl {
     alpha: f64,
@@ -15,7 +15,7 @@ pub struct Ftrl {
 }
 
 impl Ftrl {
-    /// With rate `alpha`, which falls the later the larger `beta` is, and penalties `l1` and `l2`.
+    /// With rate `alpha`, which begins to fall later if `beta` is larger, and penalties `l1` and `l2`.
     ///
     /// # Errors
     /// If a parameter is not finite, alpha not above 0, or another one below 0. Beta and L2 must not both be

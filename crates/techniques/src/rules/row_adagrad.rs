@@ -4,7 +4,7 @@ use super::{RuleError, check};
 use intendant_core::{Element, Rule};
 
 /// AdaGrad with one accumulator per row, of the mean squares of gradients [Duchi et al. 2011; per row as
-/// recommenders with large embeddings use it]: a row takes one element more in place of twice as many.
+/// recommenders with large embeddings use it]: a row grows by one element instead of doubling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowAdaGrad {
     rate: f64,

@@ -72,7 +72,8 @@ proptest! {
         prop_assert!(cost(best) <= cost(0.0) + 1e-12);
     }
 
-    /// A full step on a quadratic with this curvature leads to its minimum, however it was divided.
+    /// A full step on a quadratic with this curvature leads to its minimum, however the quadratic was divided
+    /// into operands.
     #[test]
     fn a_proximal_step_minimises_a_quadratic(
         parts in prop::collection::vec((-3.0..3.0f64, 0.1..2.0f64), 1..6),
@@ -136,7 +137,7 @@ fn impossible_parameters_are_refused_by_name() {
         "beta of rule ftrl is 0; it must be above 0 if l2 is 0"
     );
     assert!(Ftrl::new(1.0, 0.0, 0.0, 1.0).is_ok() && Ftrl::new(1.0, 1.0, -1.0, 0.0).is_err());
-    // What is no number of single precision would be zero, one or infinite there.
+    // In single precision, these parameters would be zero, one or infinite.
     assert!(Adam::new(0.1, 0.9, 0.9, 1e-50).is_err() && Adam::new(0.1, 1.0 - 1e-9, 0.9, 1e-8).is_err());
     assert!(RowAdaGrad::new(0.1, 1e-50).is_err() && RowAdaGrad::new(1e50, 1.0).is_err());
     assert!(Ftrl::new(1e-50, 1.0, 0.0, 0.0).is_err() && Ftrl::new(1e30, 1e-30, 0.0, 0.0).is_err());

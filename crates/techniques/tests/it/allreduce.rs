@@ -235,7 +235,7 @@ fn sparse<E: Element>(dice: &mut Dice, lens: &[u32], element: impl Fn(&mut Dice)
     deltas
 }
 
-/// Numbers of so different sizes that sums depend on the order of additions.
+/// Numbers whose sizes differ so much that sums depend on the order of additions.
 fn fraction(dice: &mut Dice) -> f32 {
     let size = 10f64.powi(dice.below(7) as i32 - 3);
     ((dice.unit() - 0.5) * size) as f32

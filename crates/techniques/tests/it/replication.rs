@@ -19,7 +19,7 @@ fn sent<E>(collected: Option<Collected<'_, E>>) -> Option<(u32, &[E])> {
     collected.and_then(|collected| collected.delta)
 }
 
-/// A holder at this version of a main copy of one element; its copy.
+/// A holder with this version of a main copy of one element, and its copy.
 fn held(version: u32, main: f32) -> (Replica<f32>, [f32; 1]) {
     let mut replica = Replica::ask(1);
     replica.set_up(version, [main].into());
@@ -190,8 +190,8 @@ proptest! {
         prop_assert_eq!(value[0].to_bits(), main.to_bits());
     }
 
-    /// The same with a rule that shows the order of operands, and of which an operand of zero changes the
-    /// value: the value halves before each.
+    /// The same with a rule whose result depends on the order of operands, and with which an operand of zero
+    /// changes the value: the value halves before each operand.
     #[test]
     fn acknowledged_rows_are_equal_to_the_bit(
         pushes in prop::collection::vec((0..3u8, -1e3_f32..1e3), 1..40),

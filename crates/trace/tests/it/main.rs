@@ -20,7 +20,7 @@ fn header() -> Header {
     Header { node: 3, run: 77, technique: "adaptive".to_owned(), ..Header::default() }.of_layout(&layout)
 }
 
-/// An event whose number is its time.
+/// An event whose content follows from its time.
 fn event(at: u64) -> Event {
     let what = What::Remote { access: Access::Pull, by: NodeId(1), after: at / 2 };
     Event { at: Tick(at), channel: ChannelId(2), key: Some(Key(at % 10)), what }
@@ -85,7 +85,7 @@ proptest! {
         let mut changed = file.clone();
         changed[at] ^= 1 << bit;
         let trace = read(&folder, &changed).unwrap();
-        // The other blocks are read, those behind the damage as well.
+        // The reader finds all other blocks, including those behind the damage.
         prop_assert_eq!(&trace.events, &[&all[..before], &all[after..]].concat());
         let is_last = hit.end == file.len();
         let (lost, damaged) = if is_last { (hit.len(), 0) } else { (0, hit.len()) };
@@ -99,7 +99,8 @@ fn the_search_behind_damage_is_bounded() {
     let file = written(&[vec![event(1)]], 0);
     let start = written(&[], 0).len();
     let block = &file[start..];
-    // What looks like the beginning of a block, again and again, and then a block.
+    // A file with a gap before its second block. The gap may contain what looks like the beginnings of
+    // blocks.
     let read_behind = |gap: Vec<u8>| {
         let bytes = [&file, gap.as_slice(), block].concat();
         let trace = read(&folder, &bytes).unwrap();
@@ -177,7 +178,7 @@ fn sinks_of_several_threads_lose_nothing() {
     assert_eq!((trace.events.len(), trace.dropped), (20_000, 0));
 }
 
-/// A disk with room for so many bytes. Dropping it closes `closed`.
+/// A disk with room for `room` bytes. Dropping it disconnects the receiver of `_closed`.
 struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
     room: usize,
@@ -208,7 +209,8 @@ impl Target for Disk {
 }
 
 impl Disk {
-    /// With what is written, and a receiver that learns when it is closed.
+    /// Returns a disk, the bytes that are written to it, and a receiver that is disconnected when the disk is
+    /// dropped.
     fn new(room: usize) -> (Self, Arc<Mutex<Vec<u8>>>, mpsc::Receiver<()>) {
         let (closed, learns) = mpsc::channel();
         let bytes = Arc::default();
@@ -216,7 +218,7 @@ impl Disk {
     }
 }
 
-/// Far longer than any of this takes.
+/// A timeout that is far longer than any of these tests takes.
 const SAFETY_NET: Duration = Duration::from_secs(60);
 
 #[test]
@@ -245,7 +247,7 @@ fn a_full_disk_is_said_at_once_and_costs_counted_events_and_no_time() {
         if room > start + 24 {
             assert_eq!((trace.dropped, trace.lost_bytes), (dropped, 0));
         } else {
-            // Not even the number fits.
+            // Not even the number of dropped events fits.
             assert_eq!((trace.dropped, trace.events.len()), (0, 0));
         }
     }
@@ -318,7 +320,7 @@ fn traces_of_earlier_runs_move_aside() {
 
 #[test]
 fn a_slow_disk_costs_events_and_not_memory_or_time() {
-    // A pipe that nothing reads: the thread that writes stands still.
+    // A pipe that nothing reads: the writing thread blocks.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&path).status().expect("coreutils").success());
@@ -358,7 +360,7 @@ fn a_header_tells_the_layout() {
     assert!(Header::default().layout().is_err());
 }
 
-/// The variable that makes the test below the process that is killed.
+/// If this variable is set, the test below runs as the process that is killed.
 const RECORDS_TO: &str = "INTENDANT_TEST_RECORDS_TO";
 
 #[test]

@@ -28,24 +28,24 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::either::Either;
 
-/// From the connection to the confirmation. A healthy dialler needs two round trips.
+/// Time from the connection to the confirmation. A healthy dialler needs two round trips.
 pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);
 
-/// Connections that have not shown the token yet. Each costs a file descriptor and some hundred bytes; more
-/// wait in the operating system's queue.
+/// The most connections that have not shown the token yet. Each costs a file descriptor and some hundred
+/// bytes; further connections wait in the operating system's queue.
 const UNKNOWN_MAX: usize = 128;
 
-/// With this many of them, new ones get [`CROWDED_DEADLINE`] for their hello, so that thousands of silent
-/// connections cannot keep good ones out for long.
+/// If there are more than this, new ones get [`CROWDED_DEADLINE`] for their hello, so that thousands of
+/// silent connections cannot keep good ones out for long.
 const CROWD: usize = UNKNOWN_MAX / 2;
 
-/// Time for a hello in a crowd.
+/// Time for a hello when there are more than [`CROWD`] such connections.
 const CROWDED_DEADLINE: Duration = Duration::from_millis(250);
 
 /// Pause after an error of accept itself, usually a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a process or its system can lack to accept a connection.
+/// Errors of accept that mean that the process or its system lacks a resource.
 const EXHAUSTED: [i32; 4] = [
     Errno::MFILE.raw_os_error(),
     Errno::NFILE.raw_os_error(),
@@ -53,11 +53,12 @@ const EXHAUSTED: [i32; 4] = [
     Errno::NOMEM.raw_os_error(),
 ];
 
-/// A process that lacks it for so long does not hear the others, who have no way to know.
+/// A process that lacks such a resource for this long does not notice its diallers, and they cannot know
+/// that.
 const DEAF: Duration = Duration::from_secs(1);
 
-/// Bytes that a refused dialler may still send before the connection is cut. Closing with bytes unread resets
-/// the connection, and some operating systems then discard what the dialler has not read: the verdict.
+/// Bytes that a refused dialler may still send before the connection is closed. Closing with bytes unread
+/// resets the connection, and some operating systems then discard what the dialler has not read: the verdict.
 const LEFTOVER_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,7 @@ pub(crate) struct Doors {
     pub(crate) unix: Option<UnixListener>,
 }
 
-/// Who dialled, for the log.
+/// The dialler, for the log.
 #[derive(Clone, Copy, Debug)]
 enum Caller {
     Remote(SocketAddr),
@@ -94,13 +95,14 @@ pub(crate) struct Gate {
     places: Mutex<Vec<Place>>,
     /// The capacity of rings for diallers that ask for them.
     rings: Option<usize>,
-    /// The card, for diallers that ask for a connection of it.
+    /// The card, for diallers that ask for a connection over it.
     rdma: Option<Arc<Plane>>,
     arrivals: UnboundedSender<Arrival>,
     /// Every connection from outside can cause a line in the log.
     refusals: Mutex<Throttle>,
     failures: Mutex<Throttle>,
-    /// Since when this process has nothing left to accept connections with, and what the system says.
+    /// Since when this process has lacked a resource for accepting connections, and the error number of the
+    /// system.
     blocked: Mutex<Option<(Instant, i32)>>,
     opened: Instant,
 }
@@ -184,8 +186,8 @@ impl Gate {
         })
     }
 
-    /// Waits until no connection could be accepted for some time, for want of something of this process; what
-    /// the system says.
+    /// Waits until this process has lacked a resource for accepting connections for the time [`DEAF`].
+    /// Returns the system's error.
     pub(crate) async fn deaf(&self) -> io::Error {
         loop {
             let blocked = *lock(&self.blocked);
@@ -198,7 +200,7 @@ impl Gate {
         }
     }
 
-    /// Accepts connections for ever.
+    /// Accepts connections forever.
     pub(crate) async fn run(self: Arc<Self>, doors: Doors) {
         let permits = Arc::new(Semaphore::new(UNKNOWN_MAX));
         let mut visits = JoinSet::new();
@@ -238,7 +240,7 @@ impl Gate {
         let until = Instant::now() + patience;
         let mut stream = match timeout_at(until, self.admit(stream)).await {
             Ok(Ok(stream)) => stream,
-            // The dialler has its answer, if there is one.
+            // The dialler already has its answer, if it gets one.
             Ok(Err(refusal)) => return self.note_refusal(caller, &refusal),
             Err(_) => return self.note_refusal(caller, &HandshakeError::Timeout),
         };
@@ -252,7 +254,7 @@ impl Gate {
             Ok(reservation) => reservation,
             Err(refusal) => return self.refuse(stream, caller, &refusal, patience).await,
         };
-        // A dialler that knows the token is no stranger any more.
+        // A dialler that knows the token no longer counts as unknown.
         drop(permit);
         let welcomed = timeout_at(deadline, self.welcome(&mut stream, &hello)).await;
         match welcomed.unwrap_or(Err(HandshakeError::Timeout)) {
@@ -270,7 +272,7 @@ impl Gate {
         }
     }
 
-    /// The first bytes of a connection over TCP: TLS, or none.
+    /// Performs the TLS handshake of a connection over TCP, if this node uses TLS.
     async fn admit(&self, stream: Stream) -> Result<Stream, HandshakeError> {
         let Stream::Tcp(stream) = stream else { return Ok(stream) };
         Ok(match admit(stream, self.tls.as_ref()).await? {
@@ -297,7 +299,7 @@ impl Gate {
         Ok(hello)
     }
 
-    /// Tells the dialler why it is refused, and logs it.
+    /// Tells the dialler why it is refused, and logs the refusal.
     async fn refuse(&self, mut stream: Stream, caller: Caller, refusal: &HandshakeError, patience: Duration) {
         self.note_refusal(caller, refusal);
         let Some(verdict) = encode_verdict(Some(refusal)) else { return };
@@ -306,7 +308,7 @@ impl Gate {
             stream.shutdown().await?;
             tokio::io::copy(&mut stream.take(LEFTOVER_BYTES_MAX), &mut tokio::io::sink()).await
         };
-        // However it ends, the connection is cut afterwards.
+        // Whatever the result, the connection is closed afterwards.
         let _ = timeout(patience, farewell).await;
     }
 
@@ -356,7 +358,7 @@ impl Gate {
         }
     }
 
-    /// Logs a warning unless there were many of its kind.
+    /// Logs a warning unless there were many of its kind before.
     fn warn(&self, throttle: &Mutex<Throttle>, sentence: std::fmt::Arguments<'_>) {
         let now = Tick(self.opened.elapsed().as_micros() as u64);
         match lock(throttle).pass(now) {
@@ -379,7 +381,7 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Fills `bytes`, and distinguishes an end of the stream from other errors.
+/// Fills `bytes`. The error distinguishes the end of the stream from other errors.
 pub(crate) async fn read_all(stream: &mut Stream, bytes: &mut [u8]) -> Result<(), HandshakeError> {
     match stream.read_exact(bytes).await {
         Ok(_) => Ok(()),

@@ -8,23 +8,23 @@ use std::str::FromStr;
 /// The kinds of connections that a node uses. Nodes of one cluster may differ in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// The fastest that both nodes have: as [`Self::Shm`].
+    /// The fastest kind that both nodes have: the same as [`Self::Shm`].
     #[default]
     Auto,
     /// TCP to all nodes.
     Tcp,
-    /// Unix domain sockets to nodes of the same host, TCP to all others. A Unix socket spares the TCP stack,
+    /// Unix domain sockets to nodes of the same host, TCP to all others. A Unix socket avoids the TCP stack,
     /// which is most of the cost of a small message over loopback.
     Unix,
-    /// Rings in shared memory to nodes of the same host that use them as well and could be sent the memory,
-    /// else as [`Self::Unix`]. Rings spare the kernel, and mostly the waking of threads.
+    /// Rings in shared memory to nodes of the same host that use rings as well and to which the memory could
+    /// be sent; otherwise as [`Self::Unix`]. Rings avoid the kernel, and mostly avoid waking threads.
     Shm,
-    /// RDMA to nodes that use it as well, else as [`Self::Tcp`]. It needs the feature `verbs`.
+    /// RDMA to nodes that use it as well; otherwise as [`Self::Tcp`]. It needs the feature `verbs`.
     Verbs,
 }
 
 impl Transport {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Auto, Self::Tcp, Self::Unix, Self::Shm, Self::Verbs];
 
     /// The name on the command line.
@@ -46,7 +46,7 @@ impl Transport {
         }
     }
 
-    /// Whether rings are asked for.
+    /// Whether this node asks for rings.
     pub(crate) const fn has_rings(self) -> bool {
         match self {
             Self::Auto | Self::Shm => true,
@@ -71,9 +71,9 @@ impl FromStr for Transport {
 
 /// The name of a node's Unix socket: a random number, so that no other host has a socket of this name.
 ///
-/// The socket is in Linux's abstract namespace, which belongs to the network namespace. So a name that can be
-/// dialled proves that both nodes are on the same host and in the same network namespace, also in containers
-/// that share no folder. There is no file that a killed process could leave behind.
+/// The socket is in Linux's abstract namespace, which belongs to the network namespace. So if a node can dial
+/// the name, both nodes are on the same host and in the same network namespace, even in containers that share
+/// no folder. There is no file that a killed process could leave behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnixName(u128);
 

@@ -1,7 +1,7 @@
 //! Counts what arrives from each peer, as a sign of life.
 //!
 //! Heartbeats share a link with data. On a link that is narrow and full, they arrive seconds late, although
-//! their sender is well. Any data that arrives from a peer in the meantime shows that.
+//! their sender is well. Any data that arrives from the sender in the meantime shows that it is well.
 
 use intendant_core::NodeId;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What a link reads from and writes to: a connection of any kind, in the runtime that uses it.
+//! The connection that a link reads from and writes to: of any kind, in the runtime that uses it.
 
 use super::rdma::Rdma;
 use super::rings::Rings;
@@ -40,7 +40,7 @@ impl Carrier {
         }
     }
 
-    /// Nothing is read from now on.
+    /// Notes the peer's goodbye: nothing is read from now on.
     pub(crate) fn say_farewell(&mut self) {
         match self {
             Self::Rings(rings) => rings.say_farewell(),
@@ -99,7 +99,7 @@ impl Carrier {
         }
     }
 
-    /// Bytes that a write took and that may not have reached the socket.
+    /// Bytes that a write has taken and that may not have reached the socket.
     pub(crate) fn unsent(&self) -> usize {
         match self {
             Self::Tcp(_) | Self::Unix(_) | Self::Rings(_) => 0,
@@ -108,7 +108,7 @@ impl Carrier {
         }
     }
 
-    /// Writes what earlier writes took and did not pass on. Without a context it tries only.
+    /// Writes the bytes that earlier writes took and did not pass on. Without a context, it does not wait.
     pub(crate) fn poll_flush(&mut self, cx: Option<&mut Context<'_>>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(_) | Self::Unix(_) | Self::Rings(_) => Poll::Ready(Ok(())),
@@ -117,7 +117,7 @@ impl Carrier {
         }
     }
 
-    /// Everything is written for now.
+    /// Notes that everything is written for now.
     pub(crate) fn rest(&mut self) {
         match self {
             Self::Tcp(_) | Self::Tls(_) | Self::Rings(_) | Self::Rdma(_) => {}
@@ -130,7 +130,7 @@ impl Carrier {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(secure) => secure.poll_shutdown(cx),
             Self::Unix(unix) => Poll::Ready(Ok(shutdown(unix, Shutdown::Write)?)),
-            // The goodbye is the last that is written. The socket still carries doorbells.
+            // Nothing is written after the goodbye, and the socket still carries doorbells.
             Self::Rings(_) => Poll::Ready(Ok(())),
             Self::Rdma(rdma) => rdma.poll_shutdown(cx),
         }

@@ -1,7 +1,7 @@
 //! Whether this process shares its cores with another one.
 
-/// Whether `process` may run on a core that the calling thread may run on as well. Of a process that is not
-/// known, e.g. because it belongs to a container of its own, this is assumed.
+/// Whether `process` may run on a core that the calling thread may run on as well. For an unknown process,
+/// e.g. one in a container of its own, the answer is yes.
 #[cfg(target_os = "linux")]
 pub(crate) fn shared_with(process: Option<i32>) -> bool {
     use rustix::process::Pid;

@@ -18,10 +18,10 @@ use tokio::time::{sleep, timeout};
 /// Pause after the first failed attempt; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// Longest pause between attempts: a peer that is late is noticed half a second after it is there.
+/// Longest pause between attempts: a late peer is noticed within half a second of its start.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// What is known about a peer that could not be reached yet.
+/// The reason, as far as it is known, why a peer could not be reached yet.
 pub(crate) type Trouble = Arc<Mutex<Option<String>>>;
 
 /// How peers are dialled.
@@ -31,7 +31,7 @@ pub(crate) struct Ways {
     pub(crate) local: bool,
     /// Whether they are asked for rings.
     pub(crate) rings: bool,
-    /// Over plain TCP, they are asked for a connection of this card.
+    /// Over plain TCP, this node asks them for a connection over this card.
     pub(crate) rdma: Option<Arc<Plane>>,
     /// Encrypts connections over TCP.
     pub(crate) tls: Option<Tls>,
@@ -49,10 +49,10 @@ pub(crate) async fn reach(
     trouble: Trouble,
 ) -> Result<Stream, HandshakeError> {
     let mut pause = PAUSE_MIN;
-    // The peer's Unix socket connected, but brought no verdict.
+    // An attempt over the peer's Unix socket connected, but got no verdict.
     let mut fruitless = false;
     loop {
-        // The semaphore is never closed; without a permit the attempt would only be one too many.
+        // The semaphore is never closed; an attempt without a permit would only exceed the limit.
         let permit = attempts.acquire().await;
         let mut over_unix = false;
         let attempt = async {
@@ -65,7 +65,7 @@ pub(crate) async fn reach(
         drop(permit);
         match attempt.unwrap_or(Err(HandshakeError::Timeout)) {
             Ok(stream) => return Ok(stream),
-            // The peer may not be there yet, or is too busy to answer.
+            // The peer may not be there yet, or may be too busy to answer.
             Err(
                 error @ (HandshakeError::Io(_)
                 | HandshakeError::Closed
@@ -118,7 +118,7 @@ async fn introduce(
     Ok(shared.map_or(Extra::None, Extra::Rings))
 }
 
-/// Connects to what the peer offers over RDMA, if it offers something and it can be used.
+/// Connects over RDMA, if the peer makes an offer that this node can use.
 async fn connect(
     plane: &Plane,
     to: NodeId,

@@ -24,7 +24,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// One established, nonblocking stream per peer; none for the node itself.
+    /// `links` has one established, nonblocking stream per peer, and `None` for the node itself.
     pub(crate) fn new(rank: NodeId, links: Vec<Option<Parked>>, arrivals: Arc<Arrivals>) -> Self {
         Self { rank, links, arrivals }
     }
@@ -75,13 +75,14 @@ enum Ending {
     Finished,
 }
 
-/// A link with so much to write does not wait until everything is flushed: the peer may begin, and what is
-/// written is still in the cache. A system call costs about as much as handling the keys in so many bytes.
+/// A link that has this much to write does not wait for the flush: it writes at once, while the bytes are
+/// still in the cache, so that the peer may begin. A system call costs about as much as handling the keys in
+/// this many bytes.
 const WRITTEN_AT_ONCE_BYTES: usize = 16 << 10;
 
-/// A single frame of less waits for another one to the same peer: two of 64 KiB in one call make pushes of
-/// 128 values of 512 bytes an eighth faster. Only one link waits like this: with many peers there is usually
-/// one frame for each in a turn.
+/// A single frame of fewer bytes waits for a second frame to the same peer: two frames of 64 KiB in one
+/// system call make pushes of 128 values of 512 bytes an eighth faster. Only one link waits like this: with
+/// many peers there is usually one frame for each peer in a turn.
 const FRAME_WRITTEN_AT_ONCE_BYTES: usize = 128 << 10;
 
 /// The connections of one channel of one node: see [`crate::Fabric`] for what its methods promise.
@@ -89,22 +90,22 @@ const FRAME_WRITTEN_AT_ONCE_BYTES: usize = 128 << 10;
 pub struct Fabric {
     rank: NodeId,
     arrivals: Arc<Arrivals>,
-    /// By rank; `None` is this node itself, or a peer whose link is over.
+    /// The links by rank; `None` for this node itself, and for a peer whose link is over.
     links: Vec<Option<Link>>,
     wakers: Vec<Waker>,
     ready: Arc<Ready>,
     /// Links to poll, in order; each at most once.
     turn: VecDeque<usize>,
-    /// Links over rings that are not over. What happens in a ring wakes no one who has not announced to
-    /// sleep, so each poll looks at them.
+    /// Links over rings that are not over. A change in a ring wakes only a side that has announced that it
+    /// sleeps, so each poll looks at the rings.
     rings: Vec<usize>,
     /// The peers at the other ends of the rings believe that this side sleeps.
     announced: bool,
     /// Links with frames that may not have been written; each at most once.
     dirty: Vec<usize>,
-    /// The link whose single frame waits for another one, if it does.
+    /// The link whose single frame waits for another frame, if there is one.
     waiting: Option<usize>,
-    /// What one read brought. It bounds this queue.
+    /// The events of one read, which bounds this queue.
     events: VecDeque<FabricEvent>,
     /// Memory to read into.
     spare: Spare,
@@ -139,7 +140,7 @@ impl Fabric {
         if bytes < WRITTEN_AT_ONCE_BYTES {
             return;
         }
-        // What is left of a write, or went wrong, is seen when everything is flushed.
+        // The flush handles the rest of an incomplete write, and a failed one.
         if !single || bytes >= FRAME_WRITTEN_AT_ONCE_BYTES {
             link.write(None);
         } else if let Some(other) = self.waiting.replace(to.index())
@@ -186,7 +187,7 @@ impl Fabric {
         self.dirty = dirty;
     }
 
-    /// Peers over rings that may run on cores of this process; none if there are no rings.
+    /// The number of peers over rings that may run on cores of this process; `None` if there are no rings.
     pub(crate) fn ring_peers_on_own_cores(&mut self) -> Option<usize> {
         let links = &mut self.links;
         let mut shares =
@@ -201,7 +202,8 @@ impl Fabric {
         self.rings.iter().any(|&index| links[index].as_mut().and_then(Link::rings).is_some_and(Rings::stirs))
     }
 
-    /// `sleeps`: the caller waits for the waker if nothing is ready, and does not poll again by itself.
+    /// `sleeps` means that the caller waits for the waker if nothing is ready, and does not poll again by
+    /// itself.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, sleeps: bool) -> Poll<FabricEvent> {
         if let Some(event) = self.events.pop_front() {
             return Poll::Ready(event);
@@ -209,8 +211,8 @@ impl Fabric {
         self.ready.register(cx.waker());
         self.try_flush();
         self.awake();
-        // Taken once: tokio's cooperative budget, when used up, lets a link note itself at once. What is
-        // noted from here on has woken the caller.
+        // The set is taken only once: when tokio's cooperative budget is used up, a link notes itself at
+        // once. A link that is noted from here on has woken the caller.
         self.queue_noted();
         loop {
             self.queue_rings();
@@ -242,7 +244,7 @@ impl Fabric {
         });
     }
 
-    /// Tells the peers at the other ends of rings that this side sleeps. Returns whether it may.
+    /// Tells the peers at the other ends of rings that this side sleeps. Returns whether it may sleep.
     fn fall_asleep(&mut self) -> bool {
         self.announced = !self.rings.is_empty();
         let links = &mut self.links;
@@ -251,7 +253,7 @@ impl Fabric {
             .all(|&index| links[index].as_mut().and_then(Link::rings).is_none_or(Rings::fall_asleep))
     }
 
-    /// Takes back what [`Self::fall_asleep`] has told.
+    /// Takes back what [`Self::fall_asleep`] has announced.
     fn awake(&mut self) {
         if std::mem::take(&mut self.announced) {
             for index in &self.rings {
@@ -281,7 +283,7 @@ impl Fabric {
         if link.reads() {
             match link.read(cx, &mut self.spare) {
                 Poll::Pending => {
-                    // The last read may have made room that was not needed.
+                    // The last read may have taken a buffer that it did not need.
                     link.rest(&mut self.spare);
                     lost = link.failure();
                 }
@@ -311,7 +313,7 @@ impl Fabric {
     }
 }
 
-/// Hands on everything complete that has arrived on a link.
+/// Passes on every complete item that has arrived on a link.
 fn take_items(link: &mut Link, peer: NodeId, events: &mut VecDeque<FabricEvent>) -> Result<(), LinkError> {
     while let Some(item) = link.next_item()? {
         events.push_back(match item {

@@ -12,8 +12,8 @@
 //!
 //! `asks` is 2 if the dialler asks for RDMA, which it does over plain TCP only. An offer (`rdma.rs`) follows
 //! the verdict, empty if the acceptor has none. If the dialler can connect to it, it confirms with a third
-//! magic, and its own offer. The acceptor then has the last word: the same magic if it is connected, else the
-//! usual one.
+//! magic, and its own offer. The acceptor then has the last word: the same magic if it is connected,
+//! otherwise the usual one.
 //!
 //! Numbers are little-endian. The hello's first twelve bytes and the verdict never change, so that any two
 //! versions can detect that they differ. The acceptor reads nothing behind the token before it has verified
@@ -26,10 +26,10 @@ use bytes::{Buf, BufMut};
 use intendant_core::{ChannelId, ElementType, NodeId, limits};
 use std::io;
 
-/// Opens everything that one side says.
+/// The magic bytes that start a hello and a verdict; alone, they are the usual confirmation.
 pub(crate) const MAGIC: [u8; 8] = *b"INTENDNT";
 
-/// The confirmation of a dialler that uses the rings which it was sent.
+/// The confirmation of a dialler that uses the rings whose memory it has received.
 pub(crate) const MAGIC_RINGS: [u8; 8] = *b"INTRINGS";
 
 /// The confirmation of a dialler that is connected over RDMA, and the last word of an acceptor that is.
@@ -38,10 +38,10 @@ pub(crate) const MAGIC_RDMA: [u8; 8] = *b"INTVERBS";
 /// Magic and protocol version, which every version understands.
 pub(crate) const PREAMBLE_BYTES: usize = MAGIC.len() + 4;
 
-/// A whole hello.
+/// Bytes of a hello.
 pub(crate) const HELLO_BYTES: usize = PREAMBLE_BYTES + TOKEN_BYTES + 8 + 8 + 2 + 5 * 2;
 
-/// A verdict.
+/// Bytes of a verdict.
 pub(crate) const VERDICT_BYTES: usize = MAGIC.len() + 8 + 8;
 
 /// A node's rank, and its view of its cluster. All nodes of a cluster agree on everything
@@ -50,7 +50,8 @@ pub(crate) const VERDICT_BYTES: usize = MAGIC.len() + 8 + 8;
 pub struct Identity {
     /// Version of the protocol spoken after the handshake.
     pub protocol: u32,
-    /// The run that the nodes belong to; a process left over from another run has another.
+    /// The number of the run that the nodes belong to; a process left over from another run has another
+    /// number.
     pub cluster: u64,
     /// The secret of the cluster.
     pub token: Token,
@@ -66,12 +67,12 @@ pub struct Identity {
     pub channels: u16,
 }
 
-/// Why two nodes do not connect. Each side reports it from its own point of view: `ours` is what this process
-/// has.
+/// Why two nodes do not connect. Each side reports it from its own point of view: `ours` is the value of this
+/// process.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The other side does not begin as this program does.
+    /// The first bytes of the other side are not those of this protocol.
     #[error("the other side does not speak this protocol; does another service use the address?")]
     NotIntendant,
     /// Protocol versions differ.
@@ -136,7 +137,7 @@ pub enum HandshakeError {
     /// The address belongs to another node than the dialler believed.
     #[error("node {meant} was dialled and node {reached} answered; the list of addresses is wrong")]
     WrongNode {
-        /// Whom the dialler wanted.
+        /// The node that the dialler wanted.
         meant: NodeId,
         /// The node that answered.
         reached: NodeId,
@@ -149,7 +150,7 @@ pub enum HandshakeError {
         /// Nodes of the cluster.
         nodes: u16,
     },
-    /// The lower rank dials. A higher one that does is a programming error or a stranger.
+    /// The lower rank dials. If a higher rank dials, that is a programming error or a stranger.
     #[error("node {dialler} dialled node {acceptor}, but of two nodes the lower rank dials")]
     Direction {
         /// The node that dialled.
@@ -201,7 +202,7 @@ pub enum HandshakeError {
     /// The other side said nothing for too long.
     #[error("the other side did not answer in time")]
     Timeout,
-    /// The other side went away in the middle.
+    /// The other side closed the connection in the middle of the handshake.
     #[error("the other side closed the connection during the handshake")]
     Closed,
     /// The nodes do not agree on a TLS connection.
@@ -247,7 +248,7 @@ pub(crate) enum Asks {
 }
 
 impl Asks {
-    /// What is not known is not given.
+    /// An unknown byte counts as [`Asks::Nothing`].
     fn of_byte(byte: u8) -> Self {
         [Self::Rings, Self::Rdma].into_iter().find(|asks| *asks as u8 == byte).unwrap_or(Self::Nothing)
     }
@@ -375,7 +376,8 @@ pub(crate) fn check_hello(identity: &Identity, hello: &Hello) -> Result<(), Hand
     Err(refusal)
 }
 
-/// The verdict that sends the dialler `refusal`, or admits it. `None` if the dialler is not to be answered.
+/// The verdict that sends the dialler `refusal`, or admits it. `None` if the acceptor must not answer the
+/// dialler.
 pub(crate) fn encode_verdict(refusal: Option<&HandshakeError>) -> Option<[u8; VERDICT_BYTES]> {
     use HandshakeError as E;
     let (code, value) = match refusal {
@@ -447,7 +449,7 @@ pub(crate) fn decode_verdict(
     })
 }
 
-/// What is wrong with an identity on its own, in words.
+/// Checks an identity on its own. The error says in words what is wrong.
 pub(crate) fn check_identity(identity: &Identity) -> Result<(), String> {
     let (rank, nodes, channels) = (identity.rank, identity.nodes, identity.channels);
     if !(1..=limits::NODES_MAX).contains(&usize::from(nodes)) {
@@ -484,8 +486,8 @@ mod tests {
         (preamble, rest.try_into().unwrap())
     }
 
-    /// One changed thing per refusal, in the order of the checks. Each hello has all later faults as well, so
-    /// that a check that comes too late is found.
+    /// One changed field per refusal, in the order of the checks. Each hello has all later faults as well, so
+    /// the test finds a check that comes too late.
     #[test]
     fn faults_are_found_in_their_order() {
         let (dialler, acceptor) = (identity(1), identity(2));
@@ -548,8 +550,8 @@ mod tests {
         assert!(decode_verdict(&identity(1), &hello, &encode_verdict(None).unwrap()).is_ok());
     }
 
-    /// The bytes are a promise to other versions: a change here needs a new protocol version, and none of the
-    /// first twelve.
+    /// The bytes are a promise to other versions: a change here needs a new protocol version, and the first
+    /// twelve bytes never change.
     #[test]
     fn a_hello_on_the_wire() {
         let bytes = Hello::new(&identity(1), NodeId(2), ChannelId(1), Asks::Nothing).encode();

@@ -11,11 +11,11 @@ use bytes::{Buf, Bytes, BytesMut};
 use intendant_core::limits::FRAME_BYTES_MAX;
 use std::mem;
 
-/// Room that is asked for before a read, at least. A system call costs about as much as copying a few KiB, so
-/// 64 KiB make it negligible.
+/// The least room that is requested before a read. A system call costs about as much as copying a few KiB, so
+/// with 64 KiB per read its cost is negligible.
 const READ_BYTES: usize = 64 << 10;
 
-/// With less room than this, new room is made before a read.
+/// If less room than this is left, the link gets a new buffer before a read.
 const READ_BYTES_MIN: usize = 8 << 10;
 
 /// How much a buffer that holds a part of a frame may grow at once, in multiples of what it holds. The copies
@@ -29,11 +29,11 @@ pub(crate) enum Item {
     Goodbye,
 }
 
-/// Bytes that have arrived on one link and are not handed on yet.
+/// Bytes that have arrived on one link and have not been passed on yet.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     buffer: BytesMut,
-    /// The size that the buffer was requested with.
+    /// The size for which the buffer was requested.
     asked: usize,
 }
 
@@ -57,7 +57,7 @@ impl Incoming {
         &mut self.buffer
     }
 
-    /// Gives the buffer back if nothing of it waits for more: a link that is silent has none.
+    /// Gives the buffer back unless it holds a part of a frame: a silent link has no buffer.
     pub(crate) fn rest(&mut self, spare: &mut Spare) {
         if self.buffer.is_empty() {
             spare.put(mem::take(&mut self.buffer), mem::take(&mut self.asked));

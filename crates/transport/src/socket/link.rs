@@ -11,8 +11,8 @@ use std::io::{self, IoSlice};
 use std::mem;
 use std::task::{Context, Poll, ready};
 
-/// Writes to one link before the other links have their turn. With full slices this is a few MiB, far beyond
-/// a socket's buffer: only a peer that reads as fast as we write gets here.
+/// The most writes to one link before the other links have their turn. With full slices they are a few MiB,
+/// far more than a socket's buffer: the limit matters only for a peer that reads as fast as this node writes.
 const WRITES_PER_TURN_MAX: usize = 16;
 
 /// What the writing half is doing.
@@ -35,7 +35,7 @@ pub(crate) enum Wrote {
     All,
     /// The socket takes no more; the waker is registered if one was given.
     Blocked,
-    /// There is more, but others have their turn first.
+    /// There is more, but other links have their turn first.
     Some,
 }
 
@@ -54,12 +54,12 @@ pub(crate) struct Link {
     carrier: Carrier,
     incoming: Incoming,
     outgoing: Outgoing,
-    /// Until the peer's goodbye.
+    /// True until the peer's goodbye.
     reading: bool,
     writing: Writing,
-    /// In the fabric's list of links to poll.
+    /// The link is in the fabric's list of links to poll.
     pub(crate) queued: bool,
-    /// In the fabric's list of links with frames that may not have been written.
+    /// The link is in the fabric's list of links with frames that may not have been written.
     pub(crate) dirty: bool,
 }
 
@@ -105,7 +105,7 @@ impl Link {
         self.reading
     }
 
-    /// Writes what is queued. Without a context it tries only.
+    /// Writes what is queued. Without a context, it does not wait.
     pub(crate) fn write(&mut self, mut cx: Option<&mut Context<'_>>) -> Wrote {
         if matches!(self.writing, Writing::Ended | Writing::Failed { .. }) {
             return Wrote::All;
@@ -142,7 +142,7 @@ impl Link {
         })
     }
 
-    /// The carrier has taken everything. It may have to write some of it.
+    /// Continues after the carrier has taken everything. The carrier may still have to write some of it.
     fn after_all_taken(&mut self, mut cx: Option<&mut Context<'_>>) -> Wrote {
         match self.carrier.poll_flush(cx.as_deref_mut()) {
             Poll::Pending => Wrote::Blocked,
@@ -178,10 +178,10 @@ impl Link {
         self.writing = Writing::Failed { error, frames };
     }
 
-    /// Reads once, into memory of `spare`. Afterwards, [`Link::next_item`] until it yields nothing, then
-    /// [`Link::rest`].
+    /// Reads once, into memory of `spare`. Afterwards, call [`Link::next_item`] until it yields nothing, and
+    /// then [`Link::rest`].
     pub(crate) fn read(&mut self, cx: &mut Context<'_>, spare: &mut Spare) -> Poll<Read> {
-        // Asked first, so that a link that is silent has no buffer.
+        // The carrier is asked before a buffer is taken, so that a silent link has no buffer.
         if let Err(error) = ready!(self.carrier.poll_read_ready(cx)) {
             return Poll::Ready(Read::End(error.into()));
         }
@@ -202,7 +202,7 @@ impl Link {
         Ok(item)
     }
 
-    /// Everything that was complete has been taken.
+    /// Gives the buffer back if it is not needed. Call it once every complete item has been taken.
     pub(crate) fn rest(&mut self, spare: &mut Spare) {
         self.incoming.rest(spare);
     }
@@ -216,8 +216,8 @@ impl Link {
         matches!(self.writing, Writing::Failed { .. })
     }
 
-    /// The reason of a failed write, once there is nothing more to read: what the peer sent before it failed
-    /// still counts.
+    /// The reason of a failed write. The caller reports it once there is nothing more to read: what the peer
+    /// sent before still counts.
     pub(crate) fn failure(&self) -> Option<LinkError> {
         match &self.writing {
             Writing::Failed { error, frames } if self.reading || *frames => {

@@ -25,7 +25,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
-/// Attempts to connect at the same time: enough to hide round trips, few enough for any acceptor.
+/// The most attempts to connect at the same time: enough to hide round trips, and few enough for any
+/// acceptor.
 const ATTEMPTS_MAX: usize = 64;
 
 /// The sockets that peers can dial already, before this node knows who they are.
@@ -40,8 +41,8 @@ pub struct Listener {
     port: Option<Port>,
 }
 
-/// The connections of one node. The gate for late comers stays open as long as it lives; dropping it does not
-/// touch the connections.
+/// The connections of one node. The gate for latecomers stays open for as long as this value lives; dropping
+/// it does not touch the connections.
 #[derive(Debug)]
 pub struct Mesh {
     builders: Vec<Builder>,
@@ -79,14 +80,15 @@ impl Links {
 }
 
 impl Listener {
-    /// Listens on `address`, where port 0 lets the system choose, and unless `transport` is
-    /// [`Transport::Tcp`] or [`Transport::Verbs`] on a Unix socket as well, if the system has such sockets.
+    /// Listens on `address`; port 0 lets the system choose. It listens on a Unix socket as well if the system
+    /// has such sockets, unless `transport` is [`Transport::Tcp`] or [`Transport::Verbs`].
     ///
     /// # Errors
-    /// If the address cannot be listened on; the error names it. With [`Transport::Verbs`], if there is no
-    /// network card; the error says what was looked for.
+    /// If the node cannot listen on the address; the error names it. With [`Transport::Verbs`], also if there
+    /// is no network card; the error says what was looked for.
     pub fn bind(address: SocketAddr, transport: Transport) -> Result<Self, TransportError> {
-        // Before the TCP socket: a peer that reaches that one finds this one too.
+        // The Unix socket opens before the TCP socket: a peer that reaches the TCP socket finds the Unix
+        // socket too.
         let (name, unix) = if transport.is_local() { listen_on_unix().unzip() } else { (None, None) };
         let port = (transport == Transport::Verbs).then(|| Port::find(address.ip())).transpose()?;
         let bind = || {
@@ -98,35 +100,35 @@ impl Listener {
         bind().map_err(|error| TransportError::Bind { address, error })
     }
 
-    /// Lets TCP connections use TLS. All nodes of a cluster do, or none. Unix sockets stay plain.
+    /// Lets TCP connections use TLS. Either all nodes of a cluster use it, or none. Unix sockets stay plain.
     #[must_use]
     pub fn with_tls(mut self, tls: Option<Tls>) -> Self {
         self.tls = tls;
         self
     }
 
-    /// Where peers reach this node, with the port that the system chose.
+    /// The address at which peers reach this node, with the port that the system chose.
     pub fn address(&self) -> Address {
         self.address
     }
 
-    /// The sockets in the runtime that this is called in.
+    /// Registers the sockets with the runtime that this is called in.
     pub(crate) fn open(self) -> io::Result<Doors> {
         let unix = self.unix.map(UnixListener::from_std).transpose()?;
         Ok(Doors { tcp: TcpListener::from_std(self.tcp)?, unix })
     }
 
-    /// Connects to every other node of `roster` (by rank) once per channel: higher ranks are
-    /// dialled, lower ranks are waited for. Peers that are not there yet are tried again until the time
-    /// `within` is over.
+    /// Connects to every other node of `roster` (by rank) once per channel: it dials higher ranks and waits
+    /// for lower ranks. It retries peers that are not there yet until the time `within` is over.
     ///
-    /// The gate runs as a task of the runtime that this is called in; drive that runtime for as long as late
-    /// comers shall be answered. The connections do not depend on it.
+    /// The gate runs as a task of the runtime that this is called in; drive that runtime for as long as
+    /// latecomers should get an answer. The connections do not depend on it.
     ///
     /// # Errors
     /// If `identity` or `roster` contradict themselves, the cluster has no token and the address is not a
-    /// loopback one, a peer refuses this node, or a peer is missing when time is over. With
-    /// [`Transport::Verbs`], if the memory of the connections may not be locked, or the cluster uses TLS.
+    /// loopback address, a peer refuses this node, or a peer is missing when the time is over. With
+    /// [`Transport::Verbs`], also if the process may not lock the memory of the connections, or the cluster
+    /// uses TLS.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
@@ -151,7 +153,7 @@ impl Listener {
         };
         let rdma = rdma.map(Arc::new);
         let (arrived, arrivals) = unbounded_channel();
-        // As many as if all peers were on this host.
+        // The number of connections as if all peers were on this host.
         let connections = roster.len().saturating_sub(1) * usize::from(identity.channels);
         let rings = self.transport.has_rings().then(|| rings::capacity(connections)).flatten();
         let gate = Arc::new(Gate::new(identity.clone(), self.tls.clone(), (rings, rdma.clone()), arrived));
@@ -191,7 +193,7 @@ impl Listener {
 }
 
 impl Mesh {
-    /// The fabrics to be, one per channel and in their order. A second call yields none.
+    /// The builders of the fabrics, one per channel, in order of channel. A second call yields none.
     pub fn take_builders(&mut self) -> Vec<Builder> {
         std::mem::take(&mut self.builders)
     }
@@ -228,7 +230,7 @@ struct Setup<'a> {
     identity: &'a Identity,
     roster: &'a [Address],
     ways: Ways,
-    /// By channel, then rank.
+    /// Links by channel, then rank.
     links: Vec<Vec<Option<Stream>>>,
     /// By rank.
     troubles: Vec<Trouble>,
@@ -265,7 +267,7 @@ impl<'a> Setup<'a> {
         self.incomplete().map(missing).collect()
     }
 
-    /// Dials and waits until every link is there.
+    /// Dials, and waits until every link exists.
     async fn complete(&mut self, mut arrivals: UnboundedReceiver<Arrival>) -> Result<(), TransportError> {
         let mut diallers = self.dial_all();
         while self.incomplete().next().is_some() {

@@ -8,18 +8,18 @@
 //! A node tells the others its [`Address`]: the address of its TCP socket and the random name of its Unix
 //! socket. Peers dial the name first. Only a process of the same host and network namespace finds it; all
 //! others use TCP. Handshake, frames and limits are the same on both, and a fabric may have links of both
-//! kinds. [`Transport::Tcp`] does without Unix sockets.
+//! kinds. [`Transport::Tcp`] uses no Unix sockets.
 //!
 //! With [`Transport::Shm`] on both sides, the bytes of a connection go through two rings in shared memory,
 //! whose descriptor the acceptor sends over the Unix socket. The socket then wakes a side that sleeps, and
-//! ends when its process does.
+//! ends when the peer's process ends.
 //!
-//! With [`Transport::Verbs`] on both sides, they go through a network card, beside a TCP connection that ends
-//! when its process does. It needs the feature `verbs`.
+//! With [`Transport::Verbs`] on both sides, the bytes go through a network card, beside a TCP connection that
+//! ends when the peer's process ends. It needs the feature `verbs`.
 //!
-//! Frames are length-prefixed; a length beyond [`intendant_core::limits::FRAME_BYTES_MAX`] loses the link
-//! before memory is taken. Small frames are copied together and written with one call; large ones are written
-//! without a copy. `TCP_NODELAY` is set on TCP: batching is the caller's decision
+//! Frames are length-prefixed; on a length beyond [`intendant_core::limits::FRAME_BYTES_MAX`], a node gives
+//! up the link before it takes memory. Small frames are copied together and written with one call; large ones
+//! are written without a copy. `TCP_NODELAY` is set on TCP: batching is the caller's decision
 //! ([`crate::Fabric::try_flush`]), not the kernel's.
 //!
 //! With [`Listener::with_tls`], TCP connections are TLS connections, on which both sides show certificates

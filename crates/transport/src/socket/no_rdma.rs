@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::net::{self, IpAddr};
 use std::task::{Context, Poll};
 
-/// An offer on the wire.
+/// Bytes of an offer on the wire.
 pub(crate) const OFFER_BYTES: usize = 36;
 
 #[derive(Debug)]

@@ -8,22 +8,22 @@ use intendant_core::limits::FRAME_BYTES_MAX;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Bytes of the length in front of a frame.
+/// Bytes of the length before a frame.
 pub(crate) const PREFIX_BYTES: usize = 4;
 
-/// In place of a length: nothing follows.
+/// This value in place of a length means that nothing follows.
 pub(crate) const GOODBYE: u32 = u32::MAX;
 
 /// Larger parts of frames are not copied. Copying this much costs about as much as handling one more slice in
 /// the kernel.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
-/// A tail of this size is sealed, so that a link that cannot write does not copy its backlog again and again
-/// as it grows.
+/// A tail of this size is sealed: it takes no more bytes, so that a link that cannot write does not copy its
+/// backlog again and again as it grows.
 const TAIL_BYTES_MAX: usize = 64 << 10;
 
-/// Slices of one write. With large frames this is half a gigabyte, with small ones 4 MiB: more than a socket
-/// takes at once.
+/// The most slices of one write. With large frames they hold half a gigabyte, with small ones 4 MiB: more
+/// than a socket takes at once.
 pub(crate) const SLICES_MAX: usize = 64;
 
 /// Bytes that one link has yet to write.
@@ -35,7 +35,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// A frame is `head` and then `rest`.
+    /// Queues a frame that consists of `head` and then `rest`.
     pub(crate) fn push(&mut self, head: Bytes, rest: Bytes) {
         let bytes = head.len() + rest.len();
         assert!(bytes <= FRAME_BYTES_MAX, "a frame of {bytes} bytes was to be sent");
@@ -74,7 +74,7 @@ impl Outgoing {
         self.bytes
     }
 
-    /// The slices to write next, in order; the number of slices that were filled.
+    /// Fills `slices` with the bytes to write next, in order. Returns the number of slices filled.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         let mut used = 0;
         let tail = Some(&self.tail[..]).filter(|tail| !tail.is_empty());

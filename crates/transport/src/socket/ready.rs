@@ -30,8 +30,8 @@ impl Ready {
         (ready, wakers)
     }
 
-    /// From now on `waker` is woken. A link that is noted after this call wakes it; one noted before is found
-    /// by [`Ready::take`].
+    /// Registers the waker of the task. A link that is noted after this call wakes it; [`Ready::take`] finds
+    /// a link that was noted before.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut fabric = lock(&self.fabric);
         match &mut *fabric {
@@ -109,7 +109,7 @@ mod tests {
         let (ready, wakers) = Ready::new(8);
         let (seen, rounds) = (AtomicUsize::new(0), 20_000);
         std::thread::scope(|scope| {
-            // Each waker waits until its last note was found: were one forgotten, the loops would not end.
+            // Each thread waits until its last note is found: if a note were lost, the loops would not end.
             for (link, waker) in wakers.iter().enumerate() {
                 let seen = &seen;
                 scope.spawn(move || {

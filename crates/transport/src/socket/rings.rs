@@ -16,17 +16,18 @@ use std::io::{self, IoSlice};
 use std::os::unix::net as std_unix;
 use std::task::{Context, Poll, ready};
 
-/// The bytes that a ring may have room for, from the one that is preferred: a ring that holds a few large
-/// frames and stays in a core's cache. Nodes with many connections have smaller ones.
+/// The capacities that a ring may have, in bytes, the preferred one first: such a ring holds a few large
+/// frames and stays in a core's cache. Nodes with many connections have smaller rings.
 const CAPACITIES: [usize; 4] = [256 << 10, 128 << 10, 64 << 10, 32 << 10];
 
-/// Memory of all rings of a node. With more connections, rings are smaller; with far more, there are none.
+/// The most memory for all rings of a node. With more connections, rings are smaller; with far more, there
+/// are none.
 const NODE_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a doorbell are taken at once, as far as so many have come.
+/// The most doorbells, of one byte each, that one read takes.
 const BELLS: usize = 64;
 
-/// Doorbells that are answered before other links have their turn. A peer in order rings once per sleep.
+/// The most reads of doorbells before other links have their turn. A correct peer rings once per sleep.
 const BELLS_PER_TURN_MAX: usize = 16;
 
 /// The capacity of the rings of a node with so many connections; `None` if there is too little memory for
@@ -47,14 +48,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// New memory, at the side that accepts.
+    /// New memory, for the accepting side.
     #[cfg(target_os = "linux")]
     pub(crate) fn new(capacity: usize) -> Result<Self, intendant_segment::SegmentError> {
         let segment = Segment::shared(2 * ring::words(capacity))?;
         Ok(Self { segment, capacity, dialler: false, peer: None })
     }
 
-    /// The memory that the side that accepts has sent. An error says why it is not used.
+    /// The memory that the accepting side has sent. The error says why it is not used.
     #[cfg(target_os = "linux")]
     pub(crate) fn open(descriptor: std::os::fd::OwnedFd) -> Result<Self, String> {
         let segment = Segment::open(descriptor).map_err(|error| error.to_string())?;
@@ -66,7 +67,7 @@ impl Shared {
         Ok(Self { segment, capacity, dialler: true, peer: None })
     }
 
-    /// What to send to the dialler.
+    /// The descriptor to send to the dialler.
     #[cfg(target_os = "linux")]
     pub(crate) fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.segment.fd()
@@ -93,9 +94,10 @@ pub(crate) struct Rings {
     socket: Unix,
     to: Writer,
     from: Reader,
-    /// A write found no room, and nothing was written since.
+    /// A write found no room, and nothing has been written since.
     full: bool,
-    /// The peer has said goodbye: nothing is read any more, so that only doorbells show whether it lives.
+    /// The peer has said goodbye: this side reads nothing any more, so only ringing the doorbell shows
+    /// whether the peer lives.
     farewell: bool,
     end: Option<End>,
     /// Whether the peer may run on a core of this process.
@@ -103,7 +105,7 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// The connection in the runtime that this is called in.
+    /// Registers the connection with the runtime that this is called in.
     pub(crate) fn new(socket: std_unix::UnixStream, shared: Shared) -> io::Result<Self> {
         let shares_cores = cores::shared_with(shared.peer);
         let (to, from) = shared.ends();
@@ -111,10 +113,10 @@ impl Rings {
         Ok(Self { socket, to, from, full: false, farewell: false, end: None, shares_cores })
     }
 
-    /// Bytes or the end of the connection are there to read.
+    /// Ready once there are bytes to read, or the connection has ended.
     pub(crate) fn poll_read_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for _ in 0..BELLS_PER_TURN_MAX {
-            // In this order: a peer that has ended may have written before.
+            // The end is looked at before the bytes: a peer may have written bytes before it ended.
             let ended = self.end.is_some();
             if self.from.available()? > 0 || ended {
                 return Poll::Ready(Ok(()));
@@ -125,7 +127,7 @@ impl Rings {
         Poll::Pending
     }
 
-    /// Waits for a doorbell, or the end of the socket, and takes it.
+    /// Waits for doorbells or the end of the socket, and takes them.
     fn poll_bell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.end.is_some() {
             return Poll::Ready(());
@@ -138,13 +140,13 @@ impl Rings {
         Poll::Ready(())
     }
 
-    /// Appends what has arrived; 0 bytes are the end.
+    /// Appends what has arrived; a result of 0 bytes is the end of the connection.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut BytesMut) -> Poll<io::Result<usize>> {
         ready!(self.poll_read_ready(cx))?;
         let read = self.from.read(room, room.capacity() - room.len())?;
         if read > 0 {
             if self.from.must_wake() {
-                // If the socket has ended, the next read or write says so.
+                // If the socket has ended, the next read or write reports it.
                 let _ = self.ring();
             }
             return Poll::Ready(Ok(read));
@@ -158,7 +160,7 @@ impl Rings {
     /// Wakes the peer.
     fn ring(&self) -> io::Result<()> {
         match rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            // A full socket has doorbells that the peer has not heard yet.
+            // A full socket holds doorbells that the peer has not taken yet.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -199,19 +201,19 @@ impl Rings {
         self.shares_cores
     }
 
-    /// Nothing is read from now on.
+    /// Notes the peer's goodbye: nothing is read from now on.
     pub(crate) fn say_farewell(&mut self) {
         self.farewell = true;
     }
 
-    /// Whether there is something to do that no waker tells of: bytes to read, room for what waits to be
+    /// Whether there is something to do that no waker reports: bytes to read, room for what waits to be
     /// written, or a fault of the peer.
     pub(crate) fn stirs(&mut self) -> bool {
         let reads = !self.farewell && self.from.available() != Ok(0);
         reads || (self.full && self.to.has_room() != Ok(false))
     }
 
-    /// Announces that this side waits for doorbells only. Returns whether it may.
+    /// Announces that this side waits for doorbells only. Returns whether it may wait.
     #[must_use = "no doorbell tells of what is there already"]
     pub(crate) fn fall_asleep(&mut self) -> bool {
         let reader = self.farewell || self.from.fall_asleep() == Ok(true);

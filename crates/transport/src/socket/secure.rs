@@ -1,7 +1,7 @@
 //! A TLS connection in use: encrypts what a link writes, and decrypts what it reads.
 //!
-//! The handshake is over ([`crate::tls`]). What was encrypted and not written yet is in the session; it
-//! counts as unsent until the session has nothing to write.
+//! The handshake is over ([`crate::tls`]). The session holds the bytes that are encrypted and not written
+//! yet; they count as unsent until the session has nothing to write.
 
 use super::outgoing::SLICES_MAX;
 use bytes::BytesMut;
@@ -12,14 +12,14 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Bytes that are encrypted before they are written: four full records. Less would cost a system call for few
-/// bytes, more would leave the cache before it is written.
+/// The most bytes that are encrypted before they are written: four full records. With fewer, a system call
+/// would write few bytes; with more, the bytes would leave the cache before they are written.
 const ENCRYPTED_AT_ONCE_BYTES: usize = 64 << 10;
 
-/// Encrypted bytes that one read may bring.
+/// The most encrypted bytes that one read may bring.
 pub(crate) const CIPHER_BYTES: usize = 64 << 10;
 
-/// The most that a record holds. Bytes of an incomplete one are in the session.
+/// The most bytes that a record holds. The session holds the bytes of an incomplete record.
 const RECORD_BYTES: usize = 16 << 10;
 
 /// A TLS connection.
@@ -56,16 +56,16 @@ fn broken(error: rustls::Error) -> io::Error {
 }
 
 impl Secure {
-    /// The connection after its handshake, in the runtime that this is called in.
+    /// Wraps the connection after its handshake, in the runtime that this is called in.
     pub(crate) fn new(stream: TcpStream, mut session: Box<Connection>) -> io::Result<Self> {
-        // What is encrypted at once is bounded here.
+        // This module itself bounds what is encrypted at once.
         session.set_buffer_limit(None);
         // The peer may have sent its first frames with the last bytes of the handshake.
         let readable = session.process_new_packets().map_err(broken)?.plaintext_bytes_to_read() > 0;
         Ok(Self { stream, session, readable, unsent: 0, closed: false })
     }
 
-    /// Bytes of the link that were taken and may not be written yet.
+    /// Bytes of the link that this connection has taken and may not have written yet.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
     }
@@ -74,9 +74,11 @@ impl Secure {
         if self.readable { Poll::Ready(Ok(())) } else { self.stream.poll_read_ready(cx) }
     }
 
-    /// Appends what one read brings; 0 bytes are the end. `cipher` is memory for the encrypted bytes.
+    /// Appends what one read brings; a result of 0 bytes is the end of the stream. `cipher` is memory for the
+    /// encrypted bytes.
     ///
-    /// An end without TLS's own goodbye is an end as well: links have a goodbye, which is encrypted.
+    /// An end without TLS's own close notification counts as an end as well: links have a goodbye, which is
+    /// encrypted.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -89,7 +91,8 @@ impl Secure {
             self.readable = false;
         }
         while room.len() == before {
-            // With the rest of a record that waits in the session, the plaintext should fit into the room.
+            // The plaintext should fit into the room, together with that of the incomplete record in the
+            // session.
             let free = (room.capacity() - room.len()).saturating_sub(RECORD_BYTES);
             let most = free.clamp(RECORD_BYTES / 2, cipher.len());
             let mut buffer = ReadBuf::new(&mut cipher[..most]);
@@ -101,8 +104,8 @@ impl Secure {
         Poll::Ready(Ok(room.len() - before))
     }
 
-    /// Decrypts, and appends the plaintext. Returns whether there may be more: not after the peer's last
-    /// record.
+    /// Decrypts, and appends the plaintext. Returns whether there may be more, which is false after the
+    /// peer's last record.
     fn decrypt(&mut self, mut cipher: &[u8], room: &mut BytesMut) -> io::Result<bool> {
         while !cipher.is_empty() {
             if self.session.read_tls(&mut cipher as &mut dyn Read)? == 0 {
@@ -113,7 +116,8 @@ impl Secure {
             }
         }
         if self.session.wants_write() {
-            // An answer to a message of TLS itself. If it does not fit, the next write takes it along.
+            // The session answers a message of TLS itself. If the socket does not take the answer, the next
+            // write takes it along.
             self.flush()?;
         }
         Ok(true)
@@ -136,7 +140,7 @@ impl Secure {
         }
     }
 
-    /// Writes what is encrypted; returns whether that was all.
+    /// Writes encrypted bytes; returns whether the socket took all of them.
     fn flush(&mut self) -> io::Result<bool> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut Socket(&self.stream)) {
@@ -150,7 +154,8 @@ impl Secure {
         Ok(true)
     }
 
-    /// Takes bytes of the link and writes as many as the socket takes. Takes nothing while earlier ones wait.
+    /// Takes bytes of the link and writes as many as the socket takes. It takes nothing while earlier bytes
+    /// wait.
     pub(crate) fn try_write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         if !self.flush()? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -180,7 +185,7 @@ impl Secure {
         Poll::Ready(self.try_write(slices))
     }
 
-    /// Writes what is encrypted. Without a context it tries only.
+    /// Writes encrypted bytes. Without a context, it does not wait.
     pub(crate) fn poll_flush(&mut self, mut cx: Option<&mut Context<'_>>) -> Poll<io::Result<()>> {
         loop {
             if self.flush()? {

@@ -1,22 +1,22 @@
-//! Memory that frames have arrived in, used again once no frame of it is kept. Large buffers would otherwise
-//! be returned to the operating system and mapped again page by page, which costs as much as reading into
-//! them.
+//! Buffers that frames have arrived in, for use again once no frame of theirs is kept. Otherwise large
+//! buffers would return to the operating system and be mapped again page by page, which costs as much as
+//! reading into them.
 
 use super::secure::CIPHER_BYTES;
 use bytes::BytesMut;
 
-/// Room for what one read may bring at most: several frames of a call's values. A link has it only while it
-/// holds a part of a frame.
+/// Bytes of a buffer, and so the most that a usual read brings: several frames with the values of a call. A
+/// link has a buffer only while it holds a part of a frame.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
-/// Buffers that are kept, for all links of a channel together.
+/// The most buffers that are kept, for all links of a channel together.
 const COUNT_MAX: usize = 12;
 
 /// Buffers of [`BUFFER_BYTES`] that links are done with. Frames in them may still be in use.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     buffers: Vec<BytesMut>,
-    /// For encrypted bytes, which stay here during one read only.
+    /// Memory for encrypted bytes, which stay here during one read only.
     cipher: Vec<u8>,
 }
 
@@ -24,8 +24,9 @@ impl Spare {
     /// An empty buffer with room for at least `bytes`.
     pub(crate) fn take(&mut self, bytes: usize) -> BytesMut {
         if bytes <= BUFFER_BYTES {
-            // All of it, or what is left behind frames that are in use. The one that was used last is the
-            // likeliest to be in the cache.
+            // A buffer fits if all of it is free, or if the part behind frames in use is large enough. The
+            // search begins with the buffer that was used last, because it is the likeliest to be in the
+            // cache.
             let fits = |buffer: &mut BytesMut| buffer.try_reclaim(BUFFER_BYTES) || buffer.try_reclaim(bytes);
             if let Some(at) = self.buffers.iter_mut().rposition(fits) {
                 return self.buffers.remove(at);
@@ -45,9 +46,9 @@ impl Spare {
         self.buffers.len()
     }
 
-    /// Takes back what [`Spare::take`] gave for `bytes`.
+    /// Takes back the buffer that [`Spare::take`] gave for `bytes`.
     pub(crate) fn put(&mut self, mut buffer: BytesMut, bytes: usize) {
-        // A link that has rested has none.
+        // A link without a buffer passes 0 bytes.
         if (1..=BUFFER_BYTES).contains(&bytes) {
             buffer.clear();
             if self.buffers.len() == COUNT_MAX {

@@ -20,13 +20,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Data that a peer's machine has not acknowledged for so long, or a peer's machine that does not answer at
-/// all, is a lost peer. Without this the operating system would retry for a quarter of an hour, or would
-/// never notice if nothing is in flight. Longer than the control plane's own silence of 5 s, which names the
-/// lost node; both together stay below ten.
+/// A peer is lost if its machine has not acknowledged data for this long, or does not answer at all. Without
+/// this limit the operating system would retry for a quarter of an hour, or would never notice if nothing is
+/// in flight. It is longer than the silence of 5 s after which the control plane names the lost node; both
+/// limits stay below 10 s.
 const UNANSWERED: Duration = Duration::from_secs(7);
-/// How long a connection may be silent before the peer's machine is asked whether it is there, and how often
-/// then.
+/// How long a connection may be silent before the operating system probes the peer's machine, and the time
+/// between probes.
 const PROBE_AFTER: Duration = Duration::from_secs(3);
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
@@ -37,7 +37,7 @@ pub(crate) enum Stream {
     /// TLS over TCP.
     Tls(TlsStream),
     /// To a node of the same host. The kernel ends it when the peer's process ends: there is no network that
-    /// could be cut.
+    /// could fail.
     Unix(UnixStream),
     /// A Unix socket whose bytes will go through rings, once the handshake is over.
     Rings(UnixStream, Shared),
@@ -63,7 +63,7 @@ pub(crate) enum Parked {
     Rdma(net::TcpStream, Box<rdma::Connection>),
 }
 
-/// The same expression for a connection of any kind.
+/// Evaluates the same expression for a connection of any kind.
 macro_rules! either {
     ($stream:expr, $inner:ident => $result:expr) => {
         match $stream {
@@ -85,7 +85,7 @@ impl Stream {
         if let Some(name) = address.unix.filter(|_| local) {
             match unix::connect(name).await {
                 Ok(stream) => return Ok(Self::Unix(stream)),
-                // As a rule, the node is on another host, where the name is not known.
+                // Usually the node is on another host, and this host does not know the name.
                 Err(error) => tracing::debug!("{} is dialled over TCP: {error}", address.tcp),
             }
         }
@@ -100,7 +100,7 @@ impl Stream {
         matches!(self, Self::Unix(_) | Self::Rings(..))
     }
 
-    /// Lets the bytes go through something else from now on, if it fits to this kind of socket.
+    /// Lets the bytes go through `extra` from now on, if it fits this kind of socket.
     pub(crate) fn with(self, extra: Extra) -> Self {
         match (self, extra) {
             (Self::Unix(stream), Extra::Rings(mut shared)) => {
@@ -112,7 +112,8 @@ impl Stream {
         }
     }
 
-    /// Sets what every connection needs: small frames leave at once, and a cut is noticed.
+    /// Sets the options that every connection needs: small frames leave at once, and a broken network is
+    /// noticed.
     pub(crate) fn tune(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) | Self::Rdma(stream, _) => tune_tcp(stream),
@@ -136,7 +137,7 @@ impl Stream {
 }
 
 impl Parked {
-    /// The connection in the runtime that this is called in.
+    /// Registers the connection with the runtime that this is called in.
     pub(crate) fn resume(self) -> io::Result<Carrier> {
         Ok(match self {
             Self::Tcp(stream) => Carrier::Tcp(TcpStream::from_std(stream)?),
@@ -206,7 +207,8 @@ fn tune_tcp(stream: &TcpStream) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Frames would wait for acknowledgements, and a cut would be noticed after minutes.
+    /// Without these options, frames would wait for acknowledgements, and a broken network would be noticed
+    /// only after minutes.
     #[tokio::test]
     async fn small_frames_leave_at_once_and_a_cut_is_noticed() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");

@@ -18,11 +18,11 @@ use std::os::unix::net::UnixListener;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// Bytes that the sending half of a connection may hold (the kernel counts twice as many, for what it stores
+/// Bytes that the sending half of a connection may hold (the kernel counts twice as many, for its own data
 /// beside them).
 const SEND_BUFFER_BYTES: usize = 208 << 10;
 
-/// A new socket of a random name, and the name.
+/// Listens on a new socket with a random name. Returns the name and the socket.
 #[cfg(target_os = "linux")]
 pub(crate) fn listen() -> io::Result<(UnixName, UnixListener)> {
     let mut number = [0; 16];
@@ -44,8 +44,8 @@ fn address(name: UnixName) -> io::Result<std::os::unix::net::SocketAddr> {
     std::os::unix::net::SocketAddr::from_abstract_name(name.in_namespace())
 }
 
-/// Connects to the node of this host that listens at `name`. Fails at once if there is none, or if it belongs
-/// to another user.
+/// Connects to the node of this host that listens at `name`. Fails at once if no node listens there, or if it
+/// belongs to another user.
 #[cfg(target_os = "linux")]
 pub(crate) async fn connect(name: UnixName) -> io::Result<UnixStream> {
     let stream = UnixStream::connect_addr(&address(name)?.into()).await?;
@@ -64,7 +64,7 @@ pub(crate) fn check_user(stream: &UnixStream) -> Result<(), HandshakeError> {
     if ours == theirs { Ok(()) } else { Err(HandshakeError::User { ours, theirs }) }
 }
 
-/// Memory for rings; none if this process can have none.
+/// Memory for rings; `None` if this process cannot have any.
 #[cfg(target_os = "linux")]
 pub(crate) fn memory(capacity: usize) -> Option<Shared> {
     match Shared::new(capacity) {
@@ -76,7 +76,8 @@ pub(crate) fn memory(capacity: usize) -> Option<Shared> {
     }
 }
 
-/// Sends bytes, and with them the memory of rings. Returns how many of the bytes were sent, from 1.
+/// Sends bytes, and with them the descriptor of the memory of rings. Returns how many of the bytes were sent,
+/// at least 1.
 #[cfg(target_os = "linux")]
 pub(crate) async fn send_with_memory(
     stream: &UnixStream,

@@ -1,9 +1,9 @@
 //! A Unix socket in the runtime that uses it.
 //!
-//! When the peer reads, the kernel notifies all that wait for the socket to become writable, whether or not
-//! it was full; a TCP socket notifies after a write that was refused. A runtime that waits for both
-//! directions all the time is thus woken once more for each frame that it has sent, and the advantage over
-//! TCP is lost. So the socket is registered for reading only, and for writing as long as a write is refused.
+//! When the peer reads, the kernel notifies everyone who waits for the socket to become writable, whether or
+//! not it was full; a TCP socket notifies only after it has refused a write. A runtime that always waits for
+//! both directions is thus woken once more for each frame that it has sent, and the advantage over TCP is
+//! lost. So the socket is registered for reading only, and for writing only after it has refused a write.
 
 use rustix::io::{Errno, writev};
 use std::io::{self, IoSlice};
@@ -17,8 +17,8 @@ use tokio::net::unix::pipe;
 /// A Unix socket.
 #[derive(Debug)]
 pub(crate) struct Unix {
-    /// The runtime registers the reading end of a pipe for reading only. It asks nothing of the descriptor
-    /// that a socket does not have.
+    /// The runtime registers the reading end of a pipe for reading only. It uses no operation of the
+    /// descriptor that a socket does not have.
     pub(super) stream: pipe::Receiver,
     /// A second descriptor of the socket, registered for writing only, from a write that was refused until
     /// everything is written.
@@ -32,12 +32,12 @@ impl AsFd for Unix {
 }
 
 impl Unix {
-    /// The socket, which is nonblocking, in the runtime that this is called in.
+    /// Registers the socket, which must be nonblocking, with the runtime that this is called in.
     pub(crate) fn new(stream: std_unix::UnixStream) -> io::Result<Self> {
         Ok(Self { stream: pipe::Receiver::from_owned_fd_unchecked(stream.into())?, full: None })
     }
 
-    /// Reads into `bytes`; 0 is the end.
+    /// Reads into `bytes`; a result of 0 is the end of the stream.
     pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(bytes);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
@@ -66,7 +66,7 @@ impl Unix {
         Pin::new(full).poll_write_vectored(cx, slices)
     }
 
-    /// Everything is written for now.
+    /// Ends the registration for writing: everything is written for now.
     pub(super) fn rest(&mut self) {
         self.full = None;
     }

@@ -435,7 +435,7 @@ async fn silent_connections_of_a_crowd_are_cut_before_those_that_came_earlier() 
     }
 }
 
-/// The log of the thread that made this value.
+/// The collected log of the thread that runs the test.
 #[derive(Clone, Default)]
 struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
 

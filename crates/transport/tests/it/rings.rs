@@ -44,7 +44,7 @@ impl Raw {
         Self { socket, memory, written: 0 }
     }
 
-    /// Writes whole words into the first ring, without ringing the doorbell.
+    /// Writes whole words into the first ring, without publishing them.
     fn place(&mut self, bytes: &[u8]) {
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(8), 0);

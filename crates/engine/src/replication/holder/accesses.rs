@@ -29,7 +29,7 @@ impl<E: Element> Holder<E> {
             drop(entry);
             self.queue(staleness, key, access, operand());
         } else if access.kind == AccessKind::Set {
-            // The owner executes it. Until then, the copy has updates from before the set; afterwards it
+            // The owner executes the set. Until then, the copy has updates from before the set; afterwards it
             // lacks the set.
             self.close(core, out, entry);
             self.queue(staleness, key, access, operand());

@@ -28,7 +28,7 @@ use intendant_techniques::{Replicas, Role, SlotState};
 use requests::ask;
 use std::collections::BTreeSet;
 
-/// How many keys ahead the bases of copies are prefetched: their records have come by then.
+/// How many keys ahead the bases of copies are prefetched: their records are in the cache by then.
 const BASES_AHEAD: usize = 2;
 
 /// Bytes of a cache line.
@@ -96,8 +96,8 @@ impl<E: Element> Holder<E> {
         self.held.get(key).map(|held| held.wanted)
     }
 
-    /// Replicas here that are not settled: the owner does not know of them yet, or lacks a remainder, or a
-    /// delta or a drop is in flight.
+    /// Number of replicas here that are not settled: the owner does not know of them yet, or lacks a
+    /// remainder, or a delta or a drop is in flight.
     pub(crate) fn unsettled(&self, replicas: Option<Replicas>) -> usize {
         let unsettled = self
             .held

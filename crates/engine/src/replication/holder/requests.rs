@@ -7,8 +7,8 @@ use intendant_core::{Element, Key, Precision};
 use intendant_techniques::{Role, SlotState};
 use intendant_wire::ReplicaRequestKind;
 
-/// The route of a holder's request about `key`: to the owner, as far as this node knows. Only deltas are
-/// written with another precision than exactly.
+/// The route of a holder's request about `key`: to the owner, as far as this node knows. Only deltas may be
+/// written with another precision than `Exact`.
 pub(super) fn route_to_owner<E: Element>(
     core: &Core<E>,
     key: Key,

@@ -45,7 +45,7 @@ impl<E: Element> Holder<E> {
         keys.into_iter().for_each(|key| self.list(key));
     }
 
-    /// The replicas that are listed now are those whose updates [`Holder::send_gathered`] sends.
+    /// Gathers the replicas that are listed now: [`Holder::send_gathered`] sends their updates.
     pub(crate) fn gather(&mut self) {
         self.dirty.gather();
     }
@@ -122,9 +122,9 @@ impl<E: Element> Holder<E> {
         true
     }
 
-    /// Sends the unsent updates of `key`, or asks the owner to drop the registration. What the replica keeps
-    /// of rounded deltas is sent as well, exactly, if it is to end, or with `Urge::Remainder`. Returns false
-    /// if there are updates that must wait: for a value, or for the answer to the delta in flight.
+    /// Sends the unsent updates of `key`, or asks the owner to drop the registration. The remainder of
+    /// rounded deltas is sent as well, exactly, if the replica is to end, or with `Urge::Remainder`. Returns
+    /// false if there are updates that must wait: for a value, or for the answer to the delta in flight.
     pub(crate) fn carry_on(&mut self, core: &Core<E>, out: &mut Output, key: Key, urge: Urge) -> bool {
         let Some(held) = self.held.get_mut(key) else { return true };
         let (mut entry, role) = core.shared.latch(key);

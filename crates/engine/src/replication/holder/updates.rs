@@ -151,7 +151,7 @@ impl<E: Element> Holder<E> {
             staleness.waited(&access);
             out.effects.push(Effect::Resume { key, access, operand });
         }
-        // After them: what they add is sent with the updates of the replica.
+        // After the waiting accesses: their updates are sent together with those of the replica.
         out.effects.push(Effect::ReplicaRenewed { key });
         Ok(())
     }

@@ -1,10 +1,11 @@
-//! Where keys are, as their traced events tell it: compared with the roles of slots after every input.
+//! Where keys are, according to their traced events. The cluster compares this with the roles of slots after
+//! every input.
 
 use intendant_core::{Key, NodeId};
 use intendant_techniques::{Role, SlotState};
 use intendant_trace::{Event, What};
 
-/// What events told of all keys.
+/// Where all keys are, according to the events so far.
 pub(crate) struct Book {
     /// By key: the owner; `None` while the key is on its way.
     owners: Vec<Option<usize>>,

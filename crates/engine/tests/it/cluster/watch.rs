@@ -1,4 +1,4 @@
-//! Counts how often each case of a mechanism occurs, and keeps what takes the view of several nodes.
+//! Counts how often each case of a mechanism occurs, and keeps what one node alone cannot know.
 
 use intendant_core::{Key, NodeId};
 use intendant_engine::{Action, Channel, Shared};
@@ -67,7 +67,7 @@ impl Watch {
         self.issued.get(&key).is_some_and(|issued| issued.contains(&(tag as u32)) && tag == tag.trunc())
     }
 
-    /// Notes the tag of the main copy. A tag does not come back.
+    /// Notes the tag of the main copy. A tag that was overwritten must not return.
     pub(crate) fn main(&mut self, key: Key, tag: f32) {
         assert!(tag == 0.0 || self.is_tag(key, tag), "no worker set {key:?} to {tag}");
         let order = self.order.entry(key).or_default();
@@ -87,7 +87,7 @@ impl Watch {
         }
     }
 
-    /// Before `node` handles `message`.
+    /// Call this before `node` handles `message`.
     pub(crate) fn before(
         &mut self,
         node: usize,
@@ -199,7 +199,7 @@ impl Watch {
         }
     }
 
-    /// After `node` has handled a message.
+    /// Call this after `node` has handled a message.
     pub(crate) fn after(&mut self, node: usize, actions: &[Action], shared: &Shared<f32>) {
         let mut refreshed = BTreeSet::new();
         for action in actions {

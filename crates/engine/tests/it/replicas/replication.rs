@@ -72,7 +72,7 @@ fn run(seed: u64, steps: usize, precision: Precision, totals: &mut Totals) {
         c.receive(me);
     }
     c.drain();
-    // Two waves are the least.
+    // Quiescence takes at least two waves.
     if c.quiesce(60) > 2 {
         c.watch.count("not quiescent at first");
     }

@@ -1,4 +1,4 @@
-//! Deltas and values as bfloat16: what is rounded, what stays behind, and when nothing is.
+//! Deltas and values as bfloat16: what is rounded, what stays behind, and when nothing is rounded.
 
 use super::super::cluster::{Cluster, K, Setup};
 use super::replication::policy;
@@ -29,7 +29,7 @@ impl Cluster {
         self.nodes[node].peek_copy(K).expect("a copy")[me]
     }
 
-    /// Delivers a message about replicas; its name, and how its elements are written.
+    /// Delivers a message about replicas. Returns its name, and how its elements are written.
     fn deliver_elements(&mut self, from: usize, to: usize) -> (&'static str, Precision) {
         let len = self.setup.len();
         let (precision, bytes) = match self.link(from, to).front() {
@@ -61,7 +61,7 @@ fn what_a_delta_leaves_out_waits_for_the_next_one() {
     c.round(0);
     assert_eq!(c.deliver_link(0, 1), ["Acknowledged"]);
     assert_eq!(c.sum(1, 1), 257.0);
-    // It is no reason to send.
+    // The remainder alone is no reason to send a delta.
     (0..3).for_each(|_| c.round(1));
     assert_eq!(c.under_way(), 0);
     c.add(1, 2.0);

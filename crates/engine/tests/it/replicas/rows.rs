@@ -332,7 +332,7 @@ fn a_round_holds_back_what_is_not_significant() {
     c.unreplicate(1);
     c.round(1);
     assert_eq!((c.deliver(1, 0), c.pushed_by(0, 1)), ("Delta", pushed), "a replica that ends sends all");
-    // Deltas tell how many updates they have, with those that were held back before.
+    // A delta counts all its updates, including those that were held back before.
     assert_eq!(c.stats().unsent.sum_us(), pushed as u64);
     c.end();
 }

@@ -249,7 +249,7 @@ fn eager_stale_synchronous_parallel() {
 }
 
 /// Three nodes at clock 5, in a meeting to which all workers have come. Whether a read of node 0 waits shows
-/// what node 0 takes for the global clock.
+/// which clock node 0 takes for the global clock.
 fn owner_in_a_meeting() -> Cluster {
     let replication = ReplicationConfig { staleness: 0, ..ReplicationConfig::default() };
     let (storage, policy) = (Storage::Dense, Technique::Essp.policy());

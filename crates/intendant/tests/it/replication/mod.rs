@@ -239,7 +239,7 @@ pub(crate) fn phases(
     let mut pusher = Pusher::new(setting, me);
     let mut bits = Vec::new();
     for phase in 0..3 {
-        // In one of them, one node has nothing to do.
+        // In one of the phases, one node has nothing to do.
         let idle = phase == 1 && me / setting.workers == 1;
         pusher.work(worker, phase, if idle { 0 } else { steps })?;
         worker.quiesce()?;

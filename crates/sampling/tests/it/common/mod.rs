@@ -1,10 +1,10 @@
-//! What the tests of sampling share: places with keys here and elsewhere, and tests of fit.
+//! Common parts of the tests of sampling: nodes with keys here and elsewhere, and tests of fit.
 
 use intendant_core::{Key, Tick};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Locality, Manager, Sampler, Scheme};
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
-/// A node that holds the keys for which a function says so, at a time that stands still.
+/// A node that holds the keys for which a function returns true. Its time stands still.
 pub(crate) struct Holds<F>(pub(crate) F);
 
 impl<F: Fn(Key) -> bool> Locality for Holds<F> {
@@ -16,7 +16,7 @@ impl<F: Fn(Key) -> bool> Locality for Holds<F> {
         64 * u32::from(self.0(key))
     }
 
-    /// So many that any share of the keys is as much as a node should own.
+    /// There are so many nodes that any share of the keys is as much as a node should own.
     fn nodes(&self) -> u32 {
         64
     }
@@ -38,7 +38,7 @@ pub(crate) fn manager(
     (Manager::new(builder.build(), seed, node), id)
 }
 
-/// The manager of a node with one distribution, whose scheme it picks.
+/// The manager of a node with one distribution, whose scheme the system picks.
 pub(crate) fn picked(distribution: Distribution, level: Conformity) -> (Manager, DistributionId) {
     let mut builder = Sampler::builder();
     let id = builder.register(distribution, level);
@@ -59,7 +59,7 @@ pub(crate) fn keys(
     keys
 }
 
-/// Probability with which one of all checks of a test may fail by chance, were the seeds not fixed.
+/// Probability with which any check of a test would fail by chance if the seeds were not fixed.
 const FAMILY: f64 = 1e-4;
 
 /// A χ² test among `tests` (Bonferroni): whether counts fit probabilities.
@@ -82,8 +82,8 @@ pub(crate) fn fits(counts: &[u64], probabilities: &[f64], tests: usize) -> bool 
     statistic <= limit
 }
 
-/// Whether pairs of samples are independent, as `tests` such checks go: the joint counts against the product
-/// of π with itself.
+/// Whether pairs of samples are independent, as one of `tests` such checks: it compares the joint counts with
+/// the product of π with itself.
 pub(crate) fn independent(pairs: &[(usize, usize)], probabilities: &[f64], tests: usize) -> bool {
     let size = probabilities.len();
     let mut counts = vec![0; size * size];
