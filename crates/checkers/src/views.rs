@@ -24,7 +24,9 @@ use intendant_sim::{
 };
 use intendant_task::{Progress, Schedule, Task};
 use intendant_techniques::Technique;
-use intendant_views::{CutName, Next, Offer, Process, Standing, Undecided, View, before, quorum, successor};
+use intendant_views::{
+    CutName, Fetch, Missing, Next, Offer, Process, Standing, Undecided, View, hold, load, quorum, successor,
+};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -50,6 +52,8 @@ pub fn expected() -> Vec<(Marker, u64)> {
         (Marker::WentOnWithin, 40),
         (Marker::WentOnWithoutSeveral, 100),
         (Marker::LostWhileEntering, 100),
+        (Marker::LoadedFromAnother, 200),
+        (Marker::Unloaded, 200),
         (Marker::Joined, 20),
         (Marker::Left, 40),
         (Marker::CannotGoOn, 200),
@@ -110,7 +114,7 @@ impl Node {
 struct Watcher<'a> {
     crash: Option<(When, NodeId)>,
     seen: u64,
-    view: u64,
+    view: &'a View,
     copies: usize,
     /// By rank.
     nodes: Vec<Holdings>,
@@ -150,12 +154,12 @@ impl Observer for Watcher<'_> {
                 self.all(dies.is_some(), |node| node.copied(name, state.clone()));
             }
             (Moment::Written(NodeId(node)), Some(name)) => {
-                let (rank, nodes) = (usize::from(node), self.nodes.len());
-                for part in before(rank, nodes, self.copies) {
-                    if let Some(content) = self.nodes[part].part(name, part).cloned() {
-                        self.nodes[rank].add(name, part, content);
-                    }
-                }
+                let (rank, mut parts) = (usize::from(node), Vec::new());
+                let mut members = Members { view: self.view, nodes: &self.nodes };
+                let keep = |part, content| parts.push((part, content));
+                let held = hold(&mut members, name, (self.view, rank, self.copies), keep);
+                assert!(held.is_ok(), "all nodes have copied their values before a part is written");
+                parts.into_iter().for_each(|(part, content)| self.nodes[rank].add(name, part, content));
             }
             (Moment::Voted { is_settled: true, .. }, Some(name)) => {
                 self.settled = Some(name);
@@ -178,7 +182,7 @@ impl Observer for Watcher<'_> {
     }
 
     fn cut(&mut self, cut: &Cut) {
-        let name = CutName { view: self.view, number: cut.number };
+        let name = CutName { view: self.view.number, number: cut.number };
         let nodes = self.nodes.len();
         for (rank, node) in self.nodes.iter_mut().enumerate() {
             let own = (0..).zip(&cut.owners).filter(|(_, owner)| usize::from(**owner) == rank);
@@ -273,7 +277,7 @@ impl<E: Element> Training<E> {
                     run.reach.merge(&self.reach);
                     return Ok(());
                 }
-                Some(next) => self.load(&next).map_err(found)?,
+                Some(origin) => origin,
             };
         }
         Err(Failure::Folder("the last view did not end".to_owned()))
@@ -328,7 +332,7 @@ impl<E: Element> Training<E> {
         let mut watcher = Watcher {
             crash,
             seen: 0,
-            view: self.view.number,
+            view: &self.view,
             copies: self.copies,
             nodes: members.iter().map(|id| self.nodes[id].holdings.clone()).collect(),
             pending: None,
@@ -374,9 +378,9 @@ impl<E: Element> Training<E> {
         }
     }
 
-    /// The nodes change, and those that are left decide on the next view; `None` if they cannot go on, and
-    /// need not.
-    fn muster(&mut self, change: &Change) -> Result<Option<Next>, Finding> {
+    /// The nodes change, and those that are left decide on the next view and load its values. Returns where it
+    /// begins; `None` if they cannot go on, and need not.
+    fn muster(&mut self, change: &Change) -> Result<Option<Option<Origin<E>>>, Finding> {
         if self.settled.is_some_and(|settled| settled.view == self.view.number) {
             self.nodes.retain(|id, node| self.view.has(*id) || !node.offer.leaves);
             // A view of few nodes has fewer copies.
@@ -429,12 +433,19 @@ impl<E: Element> Training<E> {
                 // One dies while the view begins: it was chosen, and another one follows it.
                 let dies = next.view.members[self.dice.below(next.view.members.len() as u64) as usize].id;
                 self.nodes.remove(&dies);
-                self.nodes.values_mut().for_each(|node| node.offer.gone.push(dies));
-                self.lost += 1;
+                self.mourn(&[dies]);
                 self.reach.mark(Marker::LostWhileEntering);
                 last = next.view;
                 continue;
             }
+            let origin = match next.view.begins.map(|name| self.load(&next, name)).transpose()? {
+                Some(None) => {
+                    last = next.view;
+                    continue;
+                }
+                Some(Some(origin)) => Some(origin),
+                None => None,
+            };
             let awaited = |id: &u64| self.nodes.get(id).is_some_and(|node| !node.offer.leaves);
             let left_out = last.members.iter().map(|member| member.id).filter(awaited);
             let left_out: Vec<u64> = left_out.filter(|id| !next.view.has(*id)).collect();
@@ -447,8 +458,15 @@ impl<E: Element> Training<E> {
             if self.lost > 0 {
                 self.reach.mark(if self.lost > 1 { Marker::WentOnWithoutSeveral } else { Marker::WentOn });
             }
-            return Ok(Some(next));
+            self.enter(next);
+            return Ok(Some(origin));
         }
+    }
+
+    /// The processes that are left notice that these have died.
+    fn mourn(&mut self, dead: &[u64]) {
+        self.nodes.values_mut().for_each(|node| node.offer.gone.extend(dead));
+        self.lost += dead.len();
     }
 
     /// The view that should follow this one, of all that are there.
@@ -463,20 +481,84 @@ impl<E: Element> Training<E> {
         successor(last, leader, &offers, |_| Standing::Proven).map_err(Undecided::Stuck)
     }
 
-    /// The nodes of a view enter it, and load the values of the cut at which it begins.
-    fn load(&mut self, next: &Next) -> Result<Option<Origin<E>>, Finding> {
-        let origin = next.view.begins.map(|name| self.assemble(next, name)).transpose()?;
+    /// The nodes of a view enter it.
+    fn enter(&mut self, next: Next) {
         for node in self.nodes.values_mut().filter(|node| !node.offer.leaves) {
             node.offer.gone.clear();
             node.offer.last = Some(next.view.clone());
         }
         // Those that leave hold their parts until the view has a cut.
         self.nodes.retain(|id, node| next.view.has(*id) || node.offer.leaves);
-        self.view = next.view.clone();
-        Ok(origin)
+        self.view = next.view;
     }
 
-    fn assemble(&mut self, next: &Next, name: CutName) -> Result<Origin<E>, Finding> {
+    /// The nodes of a view load the values of the cut at which it begins, while processes that hold them may
+    /// die. `None` if the view cannot begin for this reason.
+    fn load(&mut self, next: &Next, name: CutName) -> Result<Option<Origin<E>>, Finding> {
+        let (mut dead, mut origin, mut is_complete) = (Vec::new(), None, true);
+        for (rank, member) in next.view.members.iter().enumerate() {
+            let Some(holdings) = self.nodes.get(&member.id).map(|node| node.holdings.clone()) else {
+                continue;
+            };
+            let (before, mut parts) = (dead.len(), BTreeMap::new());
+            let (nodes, dice) = (&mut self.nodes, &mut self.dice);
+            let mut others = Others { nodes, dice, dead: &mut dead, unheld: None };
+            let keep = |part, content| drop(parts.insert(part, content));
+            let loaded = load(&mut others, &holdings, (next, name, rank), keep);
+            if let Some((id, part)) = others.unheld {
+                return Err(("loaded", format!("process {id} does not hold part {part} of {name:?}")));
+            }
+            match loaded {
+                Ok(state) => {
+                    if dead.len() > before {
+                        self.reach.mark(Marker::LoadedFromAnother);
+                    }
+                    origin = Some(self.assemble(name, &state, &parts)?);
+                }
+                Err(Missing { part, error: Some(NotSent::Dead) }) => {
+                    self.check_unloaded(next, name, part)?;
+                    self.reach.mark(Marker::Unloaded);
+                    is_complete = false;
+                    break;
+                }
+                Err(Missing { part: Some(part), .. }) => {
+                    return Err(("loaded", format!("no process sends part {part} of {name:?}")));
+                }
+                Err(Missing { part: None, .. }) => {
+                    return Err(("state", format!("no process knows what was trained until {name:?}")));
+                }
+            }
+        }
+        self.mourn(&dead);
+        let is_whole = next.view.members.iter().all(|member| self.nodes.contains_key(&member.id));
+        Ok(origin.filter(|_| is_complete && is_whole))
+    }
+
+    /// A view does not begin only if no process is left that holds what a node lacks: this part, or the state.
+    fn check_unloaded(&self, next: &Next, name: CutName, part: Option<usize>) -> Result<(), Finding> {
+        let sources = next.sources.iter().enumerate().filter(|(at, _)| part.is_none_or(|part| part == *at));
+        let left = sources.flat_map(|(_, sources)| sources).find(|source| {
+            let holdings = self.nodes.get(&source.id).map(|node| &node.holdings);
+            holdings.is_some_and(|holdings| match part {
+                Some(part) => holdings.part(name, part).is_some(),
+                None => holdings.state(name).is_some(),
+            })
+        });
+        match left {
+            Some(source) => {
+                Err(("goes-on", format!("process {} holds what a node lacks of {name:?}", source.id)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks what a node has loaded. Returns the origin that it makes.
+    fn assemble(
+        &mut self,
+        name: CutName,
+        state: &Trained,
+        parts: &BTreeMap<usize, Part>,
+    ) -> Result<Origin<E>, Finding> {
         let cut = &self.cuts[&name];
         let mut rows: Vec<Option<&[f64]>> = vec![None; cut.owners.len()];
         let mut places = Vec::with_capacity(rows.len());
@@ -486,43 +568,90 @@ impl<E: Element> Training<E> {
             at = row.end;
             places.push(row);
         }
-        for (part, sources) in next.sources.iter().enumerate() {
-            let source = sources[self.dice.below(sources.len() as u64) as usize];
-            let held = self.nodes.get(&source.id).and_then(|node| node.holdings.part(name, part));
-            let Some(keys) = held else {
-                return Err((
-                    "loaded",
-                    format!("process {} does not hold part {part} of {name:?}", source.id),
-                ));
-            };
-            for key in keys.iter() {
-                let row = &cut.values[places[*key as usize].clone()];
-                if rows[*key as usize].replace(row).is_some() {
-                    return Err(("cover", format!("key {key} is in two parts of {name:?}")));
-                }
+        for key in parts.values().flat_map(|keys| keys.iter()) {
+            let row = &cut.values[places[*key as usize].clone()];
+            if rows[*key as usize].replace(row).is_some() {
+                return Err(("cover", format!("key {key} is in two parts of {name:?}")));
             }
         }
         let Some(rows) = rows.into_iter().collect::<Option<Vec<_>>>() else {
             return Err(("cover", format!("a key is in no part of {name:?}")));
         };
-        let states = next.sources.iter().flatten().filter_map(|source| {
-            let node = self.nodes.get(&source.id)?;
-            node.holdings.state(name)
-        });
-        let mut known = false;
-        for state in states {
-            known = true;
-            if *state != cut.trained {
-                return Err(("state", format!("a process has another state of {name:?}")));
-            }
-        }
-        if !known {
-            return Err(("state", format!("no process knows what was trained until {name:?}")));
+        if *state != cut.trained {
+            return Err(("state", format!("a process has another state of {name:?}")));
         }
         if cut.trained.under_way.is_some() {
             self.reach.mark(Marker::WentOnWithin);
         }
         let cut = Cut { values: rows.concat(), ..cut.clone() };
         Origin::of_cut(&*self.task, cut).map_err(|error| ("loaded", error.to_string()))
+    }
+}
+
+/// The reason for which a process sends nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotSent {
+    Dead,
+    NotHeld,
+}
+
+/// The processes that are asked for what they hold. Each may die when it is asked.
+struct Others<'a> {
+    nodes: &'a mut BTreeMap<u64, Node>,
+    dice: &'a mut Dice,
+    dead: &'a mut Vec<u64>,
+    /// A process that was asked for a part that it does not hold.
+    unheld: Option<(u64, usize)>,
+}
+
+impl Others<'_> {
+    fn ask<T>(&mut self, from: Process, held: impl FnOnce(&Holdings) -> Option<&T>) -> Result<T, NotSent>
+    where
+        T: Clone,
+    {
+        if self.dice.once_in(40) && self.nodes.remove(&from.id).is_some() {
+            self.dead.push(from.id);
+        }
+        let node = self.nodes.get(&from.id).ok_or(NotSent::Dead)?;
+        held(&node.holdings).cloned().ok_or(NotSent::NotHeld)
+    }
+}
+
+impl Fetch for Others<'_> {
+    type Part = Part;
+    type State = Trained;
+    type Error = NotSent;
+
+    fn part(&mut self, from: Process, cut: CutName, part: usize) -> Result<Part, NotSent> {
+        let sent = self.ask(from, |holdings| holdings.part(cut, part));
+        if sent.as_ref().is_err_and(|error| *error == NotSent::NotHeld) {
+            self.unheld = Some((from.id, part));
+        }
+        sent
+    }
+
+    fn state(&mut self, from: Process, cut: CutName) -> Result<Trained, NotSent> {
+        self.ask(from, |holdings| holdings.state(cut))
+    }
+}
+
+/// The nodes of a view, which copy parts of each other.
+struct Members<'a> {
+    view: &'a View,
+    nodes: &'a [Holdings],
+}
+
+impl Fetch for Members<'_> {
+    type Part = Part;
+    type State = Trained;
+    type Error = NotSent;
+
+    fn part(&mut self, from: Process, cut: CutName, part: usize) -> Result<Part, NotSent> {
+        let holdings = self.view.rank(from.id).map(|rank| &self.nodes[rank]);
+        holdings.and_then(|holdings| holdings.part(cut, part)).cloned().ok_or(NotSent::NotHeld)
+    }
+
+    fn state(&mut self, _from: Process, _cut: CutName) -> Result<Trained, NotSent> {
+        Err(NotSent::NotHeld)
     }
 }

@@ -261,6 +261,10 @@ markers! {
     WentOnWithAll = "went_on_with_all",
     /// A node was lost while the next view began.
     LostWhileEntering = "lost_while_entering",
+    /// A process died that a node of the next view asked for a part, and another one sent the part.
+    LoadedFromAnother = "loaded_from_another",
+    /// A view did not begin because all processes died that held a part.
+    Unloaded = "unloaded",
     /// Nodes joined a run.
     Joined = "joined",
     /// Nodes left a run.

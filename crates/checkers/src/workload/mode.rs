@@ -210,6 +210,8 @@ impl Mode {
             | Marker::WentOnWithoutSeveral
             | Marker::WentOnWithAll
             | Marker::LostWhileEntering
+            | Marker::LoadedFromAnother
+            | Marker::Unloaded
             | Marker::Joined
             | Marker::Left
             | Marker::CannotGoOn

@@ -18,7 +18,7 @@ use crate::error::TrainError;
 use hashbrown::HashMap;
 use intendant::control::standby::{Holder, Pieces, Standby};
 use intendant_core::{Element, Initialiser, Key, Layout, NodeId, copy_from_bytes, copy_to_bytes, lock};
-use intendant_views::{CutName, Next, Process, View, before};
+use intendant_views::{CutName, Fetch, Missing, Next, Process, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -176,13 +176,9 @@ impl<E: Element> Copies<E> {
     /// # Errors
     /// A sentence that says which part is missing.
     pub(crate) fn fetch(&self, name: CutName, view: &View, rank: usize) -> Result<(), String> {
-        for part in before(rank, view.members.len(), self.count) {
-            let from = view.members[part];
-            let fetched = self.fetch_part(from.address, &Wanted::Part { cut: name, part, only: None });
-            let fetched =
-                fetched.map_err(|error| format!("cannot copy the values of node {part}: {error}"))?;
-            lock(&self.held.cuts).add(name, part, Arc::new(fetched));
-        }
+        let keep = |part, content| lock(&self.held.cuts).add(name, part, content);
+        let held = intendant_views::hold(&mut Others::all(self), name, (view, rank, self.count), keep);
+        held.map_err(|missing| format!("cannot copy {}", describe(&missing)))?;
         self.tell();
         Ok(())
     }
@@ -206,39 +202,8 @@ impl<E: Element> Copies<E> {
         self.standby.holds(held);
     }
 
-    fn fetch_part(&self, from: std::net::SocketAddr, wanted: &Wanted) -> Result<Part<E>, String> {
-        let (mut part, mut malformed) = (Part::new(), false);
-        let layout = &self.held.layout;
-        let request = postcard::to_stdvec(wanted).expect("a request can be serialised");
-        let each = &mut |piece: &[u8]| malformed |= add_piece(&mut part, layout, piece).is_none();
-        self.standby.fetch(from, &request, each).map_err(|error| error.to_string())?;
-        if malformed { Err(format!("{from} sends rows that cannot be read")) } else { Ok(part) }
-    }
-
-    /// What was trained until the cut at which a view begins.
-    pub(crate) fn state(&self, next: &Next, cut: CutName) -> Result<RunState, TrainError> {
-        let here = lock(&self.held.cuts).state(cut).cloned();
-        if let Some(state) = here {
-            return Ok((*state).clone());
-        }
-        let request = postcard::to_stdvec(&Wanted::State(cut)).expect("a request can be serialised");
-        let mut failure = "no process holds it".to_owned();
-        for source in next.sources.iter().flatten() {
-            let mut bytes = Vec::new();
-            match self.standby.fetch(source.address, &request, &mut |piece| bytes.extend_from_slice(piece)) {
-                Ok(()) => {
-                    return serde_json::from_slice(&bytes).map_err(|error| {
-                        TrainError::Stopped(format!("the state of the run cannot be read: {error}"))
-                    });
-                }
-                Err(error) => failure = error.to_string(),
-            }
-        }
-        Err(TrainError::Unloaded(format!("the state of the run cannot be fetched: {failure}")))
-    }
-
-    /// Loads what node `rank` of a view needs at the start: the values of the keys whose home it is, and of
-    /// those that all nodes have.
+    /// Loads what node `rank` of a view needs at the start: what was trained until the cut at which the view
+    /// begins, and the values of the keys whose home the node is, and of those that all nodes have.
     ///
     /// # Errors
     /// If a process that holds a part is lost meanwhile.
@@ -248,19 +213,21 @@ impl<E: Element> Copies<E> {
         rank: usize,
         layout: &Layout,
         replicated: BTreeSet<u64>,
-    ) -> Result<Table<E>, TrainError> {
+    ) -> Result<(RunState, Table<E>), TrainError> {
         let needed = Needed { rank: rank as u16, names: layout.names().to_vec(), replicated };
         let is_needed = needed.filter(layout);
         let mut table = Table { index: HashMap::default(), parts: Vec::new() };
+        // A long list takes as long as what it leaves out.
+        let only = (needed.replicated.len() <= LISTED_MAX).then(|| needed.clone());
+        // Others are answered while this node fetches.
+        let holdings = lock(&self.held.cuts).clone();
+        let keep = |_, part| table.add(part, layout, &is_needed);
+        let loaded =
+            intendant_views::load(&mut Others { copies: self, only }, &holdings, (next, cut, rank), keep);
+        let state = loaded.map_err(|missing| {
+            TrainError::Unloaded(format!("cannot fetch {}", describe(&missing)))
+        })?;
         let expected = (0..layout.keys()).filter(|key| is_needed(Key(*key))).count();
-        for (number, sources) in next.sources.iter().enumerate() {
-            let here = lock(&self.held.cuts).part(cut, number).cloned();
-            let part = match here {
-                Some(part) => part,
-                None => Arc::new(self.load_part(cut, number, (sources, rank), &needed)?),
-            };
-            table.add(part, layout, &is_needed);
-        }
         if table.index.len() < expected {
             let missing = expected - table.index.len();
             return Err(TrainError::Stopped(format!(
@@ -268,29 +235,66 @@ impl<E: Element> Copies<E> {
                 cut.number, cut.view
             )));
         }
-        Ok(table)
+        Ok(((*state).clone(), table))
+    }
+}
+
+/// The other processes, which send what they hold.
+struct Others<'a, E> {
+    copies: &'a Copies<E>,
+    /// The keys of parts that are needed; all if `None`.
+    only: Option<Needed>,
+}
+
+impl<'a, E> Others<'a, E> {
+    const fn all(copies: &'a Copies<E>) -> Self {
+        Self { copies, only: None }
+    }
+}
+
+impl<E: Element> Fetch for Others<'_, E> {
+    type Part = Arc<Part<E>>;
+    type State = Arc<RunState>;
+    type Error = String;
+
+    fn part(&mut self, from: Process, cut: CutName, part: usize) -> Result<Self::Part, String> {
+        let wanted = Wanted::Part { cut, part, only: self.only.clone() };
+        let (mut part, mut malformed) = (Part::new(), false);
+        let layout = &self.copies.held.layout;
+        self.fetch(from, &wanted, &mut |piece| malformed |= add_piece(&mut part, layout, piece).is_none())?;
+        if malformed {
+            Err(format!("{} sends rows that cannot be read", from.address))
+        } else {
+            Ok(Arc::new(part))
+        }
     }
 
-    fn load_part(
-        &self,
-        cut: CutName,
-        part: usize,
-        (sources, rank): (&[Process], usize),
-        needed: &Needed,
-    ) -> Result<Part<E>, TrainError> {
-        // A long list takes as long as what it leaves out.
-        let only = (needed.replicated.len() <= LISTED_MAX).then(|| needed.clone());
-        let wanted = Wanted::Part { cut, part, only };
-        let mut failure = "no process holds it".to_owned();
-        // Nodes begin with different holders, so that these share the work.
-        for at in 0..sources.len() {
-            let source = &sources[(rank + at) % sources.len()];
-            match self.fetch_part(source.address, &wanted) {
-                Ok(part) => return Ok(part),
-                Err(error) => failure = error,
-            }
-        }
-        Err(TrainError::Unloaded(format!("part {part} of the values cannot be fetched: {failure}")))
+    fn state(&mut self, from: Process, cut: CutName) -> Result<Self::State, String> {
+        let mut bytes = Vec::new();
+        self.fetch(from, &Wanted::State(cut), &mut |piece| bytes.extend_from_slice(piece))?;
+        let state = serde_json::from_slice(&bytes);
+        state
+            .map(Arc::new)
+            .map_err(|error| format!("{} sends a state that cannot be read: {error}", from.address))
+    }
+}
+
+impl<E: Element> Others<'_, E> {
+    fn fetch(&self, from: Process, wanted: &Wanted, each: &mut dyn FnMut(&[u8])) -> Result<(), String> {
+        let request = postcard::to_stdvec(wanted).expect("a request can be serialised");
+        self.copies.standby.fetch(from.address, &request, each).map_err(|error| error.to_string())
+    }
+}
+
+/// What is missing, and why, in words.
+fn describe(missing: &Missing<String>) -> String {
+    let what = match missing.part {
+        Some(part) => format!("the values of node {part}"),
+        None => "the state of the training".to_owned(),
+    };
+    match &missing.error {
+        Some(error) => format!("{what}: {error}"),
+        None => format!("{what}: no process holds it"),
     }
 }
 

@@ -185,8 +185,7 @@ impl<E: Element> Views<E> {
     ) -> Result<Option<(Origin, Loaded<E>)>, TrainError> {
         let Some(next) = self.course.next() else { return Ok(None) };
         let Some(cut) = next.view.begins else { return Ok(None) };
-        let state = self.copies.state(next, cut)?;
-        let table = self.copies.load((next, cut), usize::from(plan.rank()), layout, replicated())?;
+        let (state, table) = self.copies.load((next, cut), usize::from(plan.rank()), layout, replicated())?;
         let origin = Origin::of_copies(subject, plan, state)?;
         let loaded: Loaded<E> = Arc::new(RwLock::new(Some(table)));
         self.loaded = Some(Arc::clone(&loaded));
