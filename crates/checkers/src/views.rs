@@ -378,8 +378,8 @@ impl<E: Element> Training<E> {
         }
     }
 
-    /// The nodes change, and those that are left decide on the next view and load its values. Returns where it
-    /// begins; `None` if they cannot go on, and need not.
+    /// The nodes change, and those that are left decide on the next view and load its values. Returns where
+    /// it begins; `None` if they cannot go on, and need not.
     fn muster(&mut self, change: &Change) -> Result<Option<Option<Origin<E>>>, Finding> {
         if self.settled.is_some_and(|settled| settled.view == self.view.number) {
             self.nodes.retain(|id, node| self.view.has(*id) || !node.offer.leaves);
@@ -534,7 +534,8 @@ impl<E: Element> Training<E> {
         Ok(origin.filter(|_| is_complete && is_whole))
     }
 
-    /// A view does not begin only if no process is left that holds what a node lacks: this part, or the state.
+    /// A view does not begin only if no process is left that holds what a node lacks: this part, or the
+    /// state.
     fn check_unloaded(&self, next: &Next, name: CutName, part: Option<usize>) -> Result<(), Finding> {
         let sources = next.sources.iter().enumerate().filter(|(at, _)| part.is_none_or(|part| part == *at));
         let left = sources.flat_map(|(_, sources)| sources).find(|source| {
