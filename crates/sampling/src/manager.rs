@@ -23,6 +23,7 @@ const BLOCK: usize = 64;
 statistics! {
     /// What sampling did on a node.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
     SamplingStats {
         /// Samples drawn.
         drawn: u64 => Shown::count("intendant_samples_total", "samples"),

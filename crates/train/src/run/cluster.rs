@@ -1,4 +1,4 @@
-//! Workers of a cluster: the facade crate behind the interface of [`crate::parameters`].
+//! Workers of a cluster: the facade crate behind the interface of [`crate::run::parameters`].
 
 use super::parameters::{NodeHandle, Parameters, Part, Train};
 use crate::error::TrainError;

@@ -7,7 +7,7 @@
 //! cut of which no part is missing: each node loads the values of its own keys from the parts that it holds,
 //! and fetches the others.
 //!
-//! Parts are those of [`crate::cut`]; this module holds and moves them. [`crate::views`] says when.
+//! Parts are those of [`crate::run::cut`]; this module holds and moves them. [`crate::run::views`] says when.
 //!
 //! What travels: a request ([`Wanted`]) and pieces. A piece of a part is its number of keys (u32), the keys
 //! (u64) and their rows, one after the other, little-endian.
@@ -224,9 +224,8 @@ impl<E: Element> Copies<E> {
         let keep = |_, part| table.add(part, layout, &is_needed);
         let loaded =
             intendant_views::load(&mut Others { copies: self, only }, &holdings, (next, cut, rank), keep);
-        let state = loaded.map_err(|missing| {
-            TrainError::Unloaded(format!("cannot fetch {}", describe(&missing)))
-        })?;
+        let state =
+            loaded.map_err(|missing| TrainError::Unloaded(format!("cannot fetch {}", describe(&missing))))?;
         let expected = (0..layout.keys()).filter(|key| is_needed(Key(*key))).count();
         if table.index.len() < expected {
             let missing = expected - table.index.len();

@@ -5,10 +5,10 @@
 //! quiescent, each node copies the values that it owns, and training goes on; a thread of each node writes
 //! the copy. At a later meeting all nodes tell that their parts are durable, and node 0 commits the cut.
 //!
-//! With `--copies` other nodes hold the copy as well ([`crate::copies`]), and a run needs no folder.
+//! With `--copies` other nodes hold the copy as well ([`crate::run::copies`]), and a run needs no folder.
 //!
 //! A cut that one node cannot write is given up, with a warning. The run goes on, and tries again at the next
-//! one. [`crate::best`] says which epochs are cut in any case, and what becomes of their cuts.
+//! one. [`crate::run::best`] says which epochs are cut in any case, and what becomes of their cuts.
 //!
 //! The parts: [`Cutter`] is a worker's interpreter of the program, `writer` the thread that writes. `nodes`
 //! is what cuts need of the nodes of a run.

@@ -134,7 +134,8 @@ pub(crate) struct ClusterArgs {
     pub(crate) location: Option<Location>,
 
     /// Batches that each worker's loader prepares ahead. With techniques that act on intents, the loader
-    /// signals the keys of a batch when it has prepared it [default: 128 with such techniques, else 8]
+    /// signals the keys of a batch when it has prepared it [default: 128 with such techniques on several
+    /// nodes, else 8]
     #[arg(
         long, groups = [flag::SERVER, flag::OWN], value_name = "B",
         value_parser = count(1 << 20), help_heading = CLUSTER,
@@ -142,8 +143,8 @@ pub(crate) struct ClusterArgs {
     pub(crate) look_ahead: Option<usize>,
 
     /// Minimum number of keys that these batches name, with samples that are chosen ahead: loaders prepare
-    /// more batches if batches are small [default: 131072 with techniques that act on intents, 8192 on one
-    /// node, else 0; 0 with --look-ahead]
+    /// more batches if batches are small [default: 131072 with techniques that act on intents on several nodes,
+    /// 8192 on one node, else 0; 0 with --look-ahead]
     #[arg(
         long, groups = [flag::SERVER, flag::OWN], value_name = "K",
         value_parser = count_or_none(1 << 26), help_heading = CLUSTER,

@@ -26,7 +26,8 @@ pub(super) const OWN: &str = "attribute: own";
 /// without saying it.
 pub(super) const DECIDES: &str = "attribute: decides";
 
-/// It has an effect only with a parameter server. Programs without one hide and refuse it.
+/// It is for tasks. Programs that bring their own exchange instead of a parameter server hide and refuse it.
+/// The technique `single` accepts it: it is one process of a task.
 pub(crate) const SERVER: &str = "attribute: server";
 
 /// It is about simulated clusters.
