@@ -280,7 +280,8 @@ impl<E: Element> Training<E> {
                 Some(origin) => origin,
             };
         }
-        Err(Failure::Folder("the last view did not end".to_owned()))
+        let what = "the last view did not end".to_owned();
+        Err(Failure::Check { attempt: changes as usize, check: "goes-on", what })
     }
 
     fn draw_change(&mut self) -> Change {

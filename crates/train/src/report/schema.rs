@@ -304,7 +304,8 @@ pub struct Access {
     pub remote_share_after_5_percent: f64,
 }
 
-/// What parameter management did. All zero for techniques that allocate parameters statically.
+/// What parameter management did. With techniques that allocate parameters statically and have no replicas,
+/// all counts are 0 except `forwards`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Management {
     /// Over all channels of all nodes.

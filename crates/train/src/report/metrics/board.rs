@@ -142,8 +142,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Of a node with so many workers. `loss` and `made` are those of the run that this one continues, and
-    /// `made` is `None` where no checkpoints are committed.
+    /// The board of a node with so many workers, in a cluster of so many nodes.
     pub(super) fn new(workers: usize, nodes: usize) -> Self {
         let news = News { peers: vec![None; nodes], ..News::default() };
         let shares = (0..workers).map(|_| Share::default()).collect();

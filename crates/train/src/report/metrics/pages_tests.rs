@@ -72,6 +72,28 @@ fn of_report(statistics: &[Statistic]) -> String {
     table
 }
 
+/// The labels of a metric of statistics, and their values.
+fn labels(metric: &Metric) -> String {
+    let shown = STATISTICS.into_iter().flat_map(|(_, fields)| fields).map(|field| field.shown);
+    let mut label = None;
+    let mut values: Vec<String> = Vec::new();
+    for shown in shown.filter(|shown| shown.metric == metric.name) {
+        for (name, value) in (0..).map_while(|k| shown.form.label(k).filter(|_| k < values_of(shown.form))) {
+            label = Some(name);
+            values.push(format!("`{value}`"));
+        }
+    }
+    label.map(|label| format!("; label `{label}`: {}", values.join(", "))).unwrap_or_default()
+}
+
+/// How many samples a field has.
+const fn values_of(form: Form) -> usize {
+    match form {
+        Form::Each { values, .. } => values.len(),
+        Form::Number | Form::Part { .. } | Form::Durations | Form::Counts | Form::Thousandths => 1,
+    }
+}
+
 fn member(metric: &Metric) -> String {
     let fields =
         STATISTICS.into_iter().flat_map(|(section, shown)| shown.iter().map(move |field| (section, field)));
@@ -96,7 +118,7 @@ fn pages_have_the_metrics() {
         "| metric | type | unit | meaning | report |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for metric in catalogue::all() {
         let Metric { name, kind, unit, help } = metric;
-        let (kind, help) = (kind.name(), in_lower_case(help));
+        let (kind, help) = (kind.name(), in_lower_case(help) + &labels(metric));
         writeln!(table, "| `{name}` | {kind} | {unit} | {help} | {} |", member(metric)).expect("memory");
     }
     compare("metrics.md", "metrics", &table);

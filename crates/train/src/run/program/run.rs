@@ -118,12 +118,12 @@ impl<P: Program> Nodes<f64> for ByProgram<'_, P> {
     }
 }
 
-/// The epochs that are left, and the evaluation at the end.
 fn sum_of(mut first: Exchanged, next: Exchanged) -> Exchanged {
     first.merge(&next);
     first
 }
 
+/// The epochs that are left, and the evaluation at the end.
 fn epochs<P: Program>(
     program: &mut P,
     plan: &Plan,
