@@ -6,7 +6,7 @@
 //! results. Techniques for comparison use items of their own, to meet and to write all rows of a step at
 //! once.
 
-use intendant_bpmf::{Block, Held, Item, Model, Side};
+use bpmf::{Block, Held, Item, Model, Side};
 use intendant_lapser::{Declaration, Item as Declared, Want};
 use intendant_train::Exchange;
 use std::ops::Range;

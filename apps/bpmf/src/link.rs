@@ -2,8 +2,8 @@
 
 use crate::items::{COSTS, Items, SUMS, Section, What};
 use crate::results::{self, Others, malformed};
+use bpmf::{Block, Held, Item, Model, Produced, Side, Sums};
 use intendant::control::MonotonicClock;
-use intendant_bpmf::{Block, Held, Item, Model, Produced, Side, Sums};
 use intendant_lapser_process::{Aborter, AnyWindow, Error, Get, Lobby, Process, Variant, Way};
 use intendant_metrics::process;
 use intendant_train::{Costs, Exchange, Exchanged, TrainError};
@@ -114,7 +114,7 @@ impl Link {
         self.timed(|link| {
             let mut needs = block.needs();
             if link.exchange == Exchange::AllGather {
-                let of_row = |need: &mut intendant_bpmf::Need| match need.item {
+                let of_row = |need: &mut bpmf::Need| match need.item {
                     Item::Row(side, _) => Some((side, need.clock)),
                     Item::Statistics(..) | Item::Hyperparameters(_) => None,
                 };
@@ -129,7 +129,7 @@ impl Link {
                     link.receive_all(block, side, clock, &rows)?;
                 }
             }
-            let get = |need: &intendant_bpmf::Need| {
+            let get = |need: &bpmf::Need| {
                 // Clock 0 stands for no value.
                 let (slack, least) = (need.slack, need.least());
                 Get { key: link.model.key(need.item), clock: least + slack, slack }

@@ -1,7 +1,7 @@
 //! The application's part of the plan: its flags, checked and complete.
 
 use crate::args::Flags;
-use intendant_bpmf::{BpmfError, Config};
+use bpmf::{BpmfError, Config};
 use intendant_core::ElementType;
 use intendant_ratings::{Dataset, Generator};
 use intendant_task::Split;
@@ -19,7 +19,7 @@ pub(crate) struct Resolved {
 }
 
 /// Maximum number of nodes: each has a block.
-const NODES_MAX: usize = intendant_bpmf::LEAVES_MAX as usize;
+const NODES_MAX: usize = bpmf::LEAVES_MAX as usize;
 
 /// The data set that is factorised by default.
 const BUILTIN: &str = "zipf";

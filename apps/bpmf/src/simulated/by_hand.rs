@@ -12,7 +12,7 @@
 
 use super::costs::Costs;
 use super::thread::{Got, Own, Thread};
-use intendant_bpmf::{Item, Model, Need, Side, Step};
+use bpmf::{Item, Model, Need, Side, Step};
 use intendant_lapser::Directory;
 use intendant_segment::slot;
 use intendant_sim::onesided::{Input, OneSided};

@@ -3,7 +3,7 @@
 use super::Cluster;
 use crate::chain;
 use crate::plan::Resolved;
-use intendant_bpmf::Model;
+use bpmf::Model;
 use intendant_ratings::Dataset;
 use intendant_task::{Reduction, Split};
 use intendant_train::{

@@ -17,10 +17,10 @@ mod thread;
 
 use crate::items::Items;
 use crate::plan::usage;
+use bpmf::{Block, BpmfError, Item, Model};
 use by_hand::ByHand;
 pub(crate) use chain::SimulatedChain;
 use costs::Costs;
-use intendant_bpmf::{Block, BpmfError, Item, Model};
 use intendant_lapser::{Declaration, Directory, Settings};
 use intendant_segment::Segment;
 use intendant_sim::Spread;
