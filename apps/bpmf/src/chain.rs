@@ -1,18 +1,16 @@
 //! The chain, run by the threads of this node.
 
+use crate::exchange::Exchange;
 use crate::items::{Items, What};
 use crate::link::{Link, failed};
-use crate::plan::usage;
+use crate::plan::{Resolved, usage};
 use crate::results::{self, Others, malformed};
 use bpmf::{Block, BpmfError, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
-use intendant::Transport;
 use intendant_core::Key;
 use intendant_lapser_process::{Aborter, Lobby, Way};
 use intendant_ratings::Dataset;
 use intendant_task::{Reduction, Split};
-use intendant_train::{
-    AppError, Costs, Exchange, ModelSize, Plan, Program, Saved, State, Technique, TrainError,
-};
+use intendant_train::{AppError, Costs, ModelSize, Plan, Program, Saved, State, TrainError};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,18 +90,15 @@ pub(crate) fn tested(sums: &Sums) -> Reduction {
 
 impl Chain {
     /// Meets the other nodes, if there are any.
-    pub(crate) fn new(data: Dataset, config: Config, plan: &Plan) -> Result<Self, TrainError> {
-        let model = Arc::new(model(&data, config)?);
+    pub(crate) fn new(data: Dataset, resolved: Resolved, plan: &Plan) -> Result<Self, TrainError> {
+        let model = Arc::new(model(&data, resolved.config)?);
         let nodes = u32::try_from(plan.nodes).unwrap_or(u32::MAX);
         let block = Block::new(Arc::clone(&model), plan.rank().into(), nodes).map_err(usage)?;
-        let (lobby, exchange) = match plan.technique {
-            Technique::Exchange(exchange) if nodes > 1 => (lobby(plan, data.digest())?, exchange),
-            // A single node exchanges nothing.
-            Technique::Exchange(_) | Technique::Single | Technique::Server(_) => (None, Exchange::LapserPush),
-        };
+        // A single node exchanges nothing.
+        let lobby = if nodes > 1 { lobby(plan, data.digest())? } else { None };
+        let (exchange, way) = (resolved.exchange, resolved.memory);
         let scratches = (0..plan.workers).map(|_| Scratch::new()).collect();
         let (nodes, exports) = (plan.nodes, plan.export.is_some());
-        let way = way(plan.transport);
         Ok(Self { data, model, block, scratches, lobby, way, link: None, exchange, nodes, exports })
     }
 
@@ -125,16 +120,6 @@ fn lobby(plan: &Plan, digest: u64) -> Result<Option<Lobby>, TrainError> {
     let Some(rendezvous) = plan.rendezvous() else { return Ok(None) };
     let terms = intendant_train::terms(plan, NAME, digest);
     Lobby::enter(rendezvous.clone(), terms).map(Some).map_err(failed)
-}
-
-/// The way in which nodes reach each other's memory.
-const fn way(transport: Transport) -> Way {
-    match transport {
-        Transport::Verbs => Way::Verbs,
-        Transport::Shm => Way::Shm,
-        // The other transports were refused.
-        Transport::Auto | Transport::Tcp | Transport::Unix => Way::Auto,
-    }
 }
 
 /// A single node, without others.

@@ -1,12 +1,13 @@
 //! The nodes of a chain: a block on each, and the items that they exchange through Lapser ([`Items`]).
 
+use crate::exchange::Exchange;
 use crate::items::{COSTS, Items, SUMS, Section, What};
 use crate::results::{self, Others, malformed};
 use bpmf::{Block, Held, Item, Model, Produced, Side, Sums};
 use intendant::control::MonotonicClock;
 use intendant_lapser_process::{Aborter, AnyWindow, Error, Get, Lobby, Process, Variant, Way};
 use intendant_metrics::process;
-use intendant_train::{Costs, Exchange, Exchanged, TrainError};
+use intendant_train::{Costs, Exchanged, TrainError};
 use std::sync::Arc;
 
 /// The variant of Lapser that carries the values. Exchanges for comparison use pushes.
@@ -182,8 +183,8 @@ impl Link {
         refused.map_or(Ok(()), |error| Err(TrainError::Stopped(error.to_string())))
     }
 
-    /// Sets the items that a step of the block has produced. Then the nodes meet, if the technique requires
-    /// it and all nodes have made this step (`meets`).
+    /// Sets the items that a step of the block has produced. Then the nodes meet, if the exchange requires it
+    /// and all nodes have made this step (`meets`).
     pub(crate) fn send(&mut self, block: &Block, produced: &Produced, meets: bool) -> Result<(), TrainError> {
         self.timed(|link| {
             let joins = link.exchange == Exchange::AllGather;

@@ -234,11 +234,10 @@ impl Lobby {
         elsewhere: Option<(NodeId, NodeId)>,
     ) -> Result<AnyWindow, Error> {
         let words = self.words(directory);
-        let mut prepared = Err(
-            "connections between hosts are encrypted (TLS), which RDMA is not; --transport verbs uses it \
+        let mut prepared =
+            Err("connections between hosts are encrypted (TLS), which RDMA is not; --memory verbs uses it \
              nevertheless"
-                .to_owned(),
-        );
+                .to_owned());
         if !self.encrypts || elsewhere.is_none() {
             prepared = rdma::prepare(words, (self.rank(), self.nodes()), run);
         }

@@ -31,4 +31,4 @@ pub use report::{
 };
 pub use run::{Costs, Outcome, Program, Saved, SavedRun, State, UnderWay, run, run_program, terms};
 pub use settings::flag;
-pub use settings::{Config, DataSource, Exchange, LocalAccess, Plan, Simulation, Technique, TestSource};
+pub use settings::{Config, DataSource, LocalAccess, Plan, Simulation, Technique, TestSource};

@@ -6,9 +6,7 @@ use crate::plan::Resolved;
 use bpmf::Model;
 use intendant_ratings::Dataset;
 use intendant_task::{Reduction, Split};
-use intendant_train::{
-    AppError, Costs, Exchange, ModelSize, Plan, Program, Simulation, Technique, TrainError, VirtualEpoch,
-};
+use intendant_train::{AppError, Costs, ModelSize, Plan, Program, Simulation, TrainError, VirtualEpoch};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,13 +25,8 @@ impl SimulatedChain {
         plan: &Plan,
         simulation: &Simulation,
     ) -> Result<Self, TrainError> {
-        let exchange = match plan.technique {
-            Technique::Exchange(exchange) => exchange,
-            // A single node exchanges nothing.
-            Technique::Single | Technique::Server(_) => Exchange::LapserPush,
-        };
         let model = Arc::new(chain::model(&data, resolved.config)?);
-        let cluster = Cluster::new(&model, plan.nodes, exchange, simulation, plan.seed)?;
+        let cluster = Cluster::new(&model, plan.nodes, resolved.exchange, simulation, plan.seed)?;
         Ok(Self { data, model, cluster })
     }
 }

@@ -15,6 +15,7 @@ mod lapser;
 mod member;
 mod thread;
 
+use crate::exchange::Exchange;
 use crate::items::Items;
 use crate::plan::usage;
 use bpmf::{Block, BpmfError, Item, Model};
@@ -25,7 +26,7 @@ use intendant_lapser::{Declaration, Directory, Settings};
 use intendant_segment::Segment;
 use intendant_sim::Spread;
 use intendant_sim::onesided::{OneSided, OneSidedConfig};
-use intendant_train::{Exchange, Exchanged, Simulation, TrainError, VirtualEpoch};
+use intendant_train::{Exchanged, Simulation, TrainError, VirtualEpoch};
 use lapser::Lapser;
 use member::{Member, Way};
 use std::sync::Arc;
