@@ -7,10 +7,10 @@ use crate::plan::{Resolved, usage};
 use crate::results::{self, Others, malformed};
 use bpmf::{Block, BpmfError, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
 use intendant_core::Key;
-use intendant_lapser_process::{Aborter, Lobby, Way};
+use intendant_lapser_process::{Lobby, Way};
 use intendant_ratings::Dataset;
 use intendant_task::{Reduction, Split};
-use intendant_train::{AppError, Costs, ModelSize, Plan, Program, Saved, State, TrainError};
+use intendant_train::{About, AppError, Computed, Costs, ModelSize, Plan, Program, Saved, State, TrainError};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -102,6 +102,25 @@ impl Chain {
         Ok(Self { data, model, block, scratches, lobby, way, link: None, exchange, nodes, exports })
     }
 
+    /// What the program is about, before the chain begins.
+    pub(crate) fn about(&self) -> About {
+        let range = |quantity: Quantity| {
+            let (count, len) = self.model.extent(quantity);
+            (quantity.name(), count, len)
+        };
+        About {
+            task: NAME,
+            digest: self.data.digest(),
+            size: size(&self.model),
+            state: State { ranges: Quantity::ALL.map(range).into(), parameters: Quantity::SAMPLE },
+            aborter: self.lobby.as_ref().map(Lobby::aborter),
+        }
+    }
+
+    fn computed(&self, sums: Reduction) -> Computed {
+        Computed { sums, costs: self.link.as_ref().map_or_else(Costs::default, Link::costs) }
+    }
+
     /// At node 0, the sum of the sums of all nodes.
     fn total(&self, sums: Vec<(u32, Sums)>) -> Sums {
         self.model.total(sums).unwrap_or_default()
@@ -167,19 +186,7 @@ fn run(tasks: Vec<Task<'_>>, scratches: &mut [Scratch], stop: &AtomicBool) -> Re
 }
 
 impl Program for Chain {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn digest(&self) -> u64 {
-        self.data.digest()
-    }
-
-    fn size(&self) -> ModelSize {
-        size(&self.model)
-    }
-
-    fn epoch(&mut self, stop: &AtomicBool) -> Result<Reduction, TrainError> {
+    fn epoch(&mut self, stop: &AtomicBool) -> Result<Computed, TrainError> {
         let iteration = self.block.iteration();
         while self.block.step().is_some() && self.block.iteration() == iteration {
             if let Some(link) = &mut self.link {
@@ -189,7 +196,7 @@ impl Program for Chain {
             let tasks = self.block.work().map_err(|error| TrainError::Stopped(error.to_string()))?;
             run(tasks, &mut self.scratches, stop)?;
             if stop.load(Ordering::Relaxed) {
-                return Ok(Reduction::default());
+                return Ok(Computed::default());
             }
             let produced = self.block.finish();
             if let Some(link) = &mut self.link {
@@ -201,10 +208,10 @@ impl Program for Chain {
             None => self.block.sums(None),
             Some(link) => link.epoch_sums(&self.block)?,
         };
-        Ok(trained(&self.total(sums)))
+        Ok(self.computed(trained(&self.total(sums))))
     }
 
-    fn evaluate(&mut self, split: Split) -> Result<Reduction, TrainError> {
+    fn evaluate(&mut self, split: Split) -> Result<Computed, TrainError> {
         let held = held(split, &self.model);
         let what = match split {
             Split::Valid => What::Validation,
@@ -214,23 +221,7 @@ impl Program for Chain {
             None => self.block.sums(Some(held)),
             Some(link) => link.held_sums(&self.block, what, held)?,
         };
-        Ok(tested(&self.total(sums)))
-    }
-
-    fn costs(&self) -> Costs {
-        self.link.as_ref().map_or_else(Costs::default, Link::costs)
-    }
-
-    fn aborter(&self) -> Option<Aborter> {
-        self.lobby.as_ref().map(Lobby::aborter).or_else(|| self.link.as_ref().map(Link::aborter))
-    }
-
-    fn state(&self) -> State {
-        let range = |quantity: Quantity| {
-            let (count, len) = self.model.extent(quantity);
-            (quantity.name(), count, len)
-        };
-        State { ranges: Quantity::ALL.map(range).into(), parameters: Quantity::SAMPLE }
+        Ok(self.computed(tested(&self.total(sums))))
     }
 
     fn save(&self, part: &mut dyn FnMut(&[Key], &[f64])) {

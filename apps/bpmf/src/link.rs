@@ -5,7 +5,7 @@ use crate::items::{COSTS, Items, SUMS, Section, What};
 use crate::results::{self, Others, malformed};
 use bpmf::{Block, Held, Item, Model, Produced, Side, Sums};
 use intendant::control::MonotonicClock;
-use intendant_lapser_process::{Aborter, AnyWindow, Error, Get, Lobby, Process, Variant, Way};
+use intendant_lapser_process::{AnyWindow, Error, Get, Lobby, Process, Variant, Way};
 use intendant_metrics::process;
 use intendant_train::{Costs, Exchanged, TrainError};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Link {
             busy_ns: 0,
             cpu_start_ns: process::cpu_ns(),
             clock: MonotonicClock::start(),
-            costs: Costs { cpu_ns: 0, exchanged: Some(Exchanged::default()) },
+            costs: Costs { exchanged: Some(Exchanged::default()), ..Costs::default() },
         };
         link.send(block, &block.begin(), true)?;
         Ok(link)
@@ -84,10 +84,6 @@ impl Link {
     /// Waits until every node has called this function with the same name; returns their payloads by rank.
     pub(crate) fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, TrainError> {
         self.process.gather(name, payload).map_err(failed)
-    }
-
-    pub(crate) fn aborter(&self) -> Aborter {
-        self.process.aborter()
     }
 
     pub(crate) fn costs(&self) -> Costs {
@@ -291,7 +287,7 @@ impl Link {
             stale,
             seconds: ns as f64 / 1e9 / self.nodes as f64,
         };
-        self.costs = Costs { cpu_ns, exchanged: Some(exchanged) };
+        self.costs = Costs { cpu_ns, exchanged: Some(exchanged), simulated: None };
         Ok(all)
     }
 

@@ -32,10 +32,12 @@ impl Application for BpmfApp {
         let data = plan::open(&resolved, plan)?;
         if let Some(simulation) = &plan.simulation {
             let mut chain = SimulatedChain::new(data, resolved, plan, simulation)?;
-            return intendant_train::run_program(&mut chain, plan);
+            let about = chain.about();
+            return intendant_train::run_program(&mut chain, &about, plan);
         }
         let mut chain = Chain::new(data, resolved, plan)?;
-        intendant_train::run_program(&mut chain, plan)
+        let about = chain.about();
+        intendant_train::run_program(&mut chain, &about, plan)
     }
 }
 
