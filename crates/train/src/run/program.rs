@@ -136,7 +136,7 @@ impl State {
         let ranges = self.ranges.iter().map(|(name, keys, len)| {
             let keys = first..first + keys;
             first = keys.end;
-            KeyRange::new(*name, keys, *len)
+            KeyRange::new(name, keys, *len)
         });
         (ranges.collect(), self.parameters)
     }
