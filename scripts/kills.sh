@@ -38,6 +38,13 @@ flags_of() {
     word2vec) echo --epochs 8 --valid-every 0 ;;
   esac
 }
+# How nodes share what they train: the flag, and its values.
+flag_of() {
+  case $1 in
+    bpmf) echo --exchange ;;
+    *) echo --technique ;;
+  esac
+}
 techniques_of() {
   case $1 in
     bpmf) echo lapser-push lapser-pull lapser-push-by-slack all-gather ;;
@@ -82,7 +89,7 @@ while [ "$done_kills" -lt "$kills" ]; do
     # shellcheck disable=SC2046
     nodes=$(pick 1 2 3 4) technique=$(pick $(techniques_of "$task"))
     [ $((starts % 3)) != 0 ] || wanted=0 # Let it end at some time.
-    "$programs/intendant-$task" "${flags[@]}" --nodes "$nodes" --technique "$technique" --max-restarts 3 \
+    "$programs/intendant-$task" "${flags[@]}" --nodes "$nodes" "$(flag_of "$task")" "$technique" --max-restarts 3 \
       --checkpoint "$cuts" --checkpoint-seconds 0.1 --resume --report "$report" >"$work/out" 2>&1 &
     launcher=$! victim=
     while [ "$wanted" -gt 0 ] && [ "$done_kills" -lt "$kills" ] && kill -0 $launcher 2>/dev/null; do

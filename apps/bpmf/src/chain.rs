@@ -1,18 +1,16 @@
 //! The chain, run by the threads of this node.
 
+use crate::exchange::Exchange;
 use crate::items::{Items, What};
 use crate::link::{Link, failed};
-use crate::plan::usage;
+use crate::plan::{Resolved, usage};
 use crate::results::{self, Others, malformed};
-use intendant::Transport;
-use intendant_bpmf::{Block, BpmfError, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
+use bpmf::{Block, BpmfError, Config, Held, Model, Quantity, Scratch, Side, Step, Sums, Task};
 use intendant_core::Key;
-use intendant_lapser_process::{Aborter, Lobby, Way};
+use intendant_lapser_process::{Lobby, Way};
 use intendant_ratings::Dataset;
 use intendant_task::{Reduction, Split};
-use intendant_train::{
-    AppError, Costs, Exchange, ModelSize, Plan, Program, Saved, State, Technique, TrainError,
-};
+use intendant_train::{About, AppError, Computed, Costs, ModelSize, Plan, Program, Saved, State, TrainError};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,19 +90,35 @@ pub(crate) fn tested(sums: &Sums) -> Reduction {
 
 impl Chain {
     /// Meets the other nodes, if there are any.
-    pub(crate) fn new(data: Dataset, config: Config, plan: &Plan) -> Result<Self, TrainError> {
-        let model = Arc::new(model(&data, config)?);
+    pub(crate) fn new(data: Dataset, resolved: Resolved, plan: &Plan) -> Result<Self, TrainError> {
+        let model = Arc::new(model(&data, resolved.config)?);
         let nodes = u32::try_from(plan.nodes).unwrap_or(u32::MAX);
         let block = Block::new(Arc::clone(&model), plan.rank().into(), nodes).map_err(usage)?;
-        let (lobby, exchange) = match plan.technique {
-            Technique::Exchange(exchange) if nodes > 1 => (lobby(plan, data.digest())?, exchange),
-            // A single node exchanges nothing.
-            Technique::Exchange(_) | Technique::Single | Technique::Server(_) => (None, Exchange::LapserPush),
-        };
+        // A single node exchanges nothing.
+        let lobby = if nodes > 1 { lobby(plan, data.digest())? } else { None };
+        let (exchange, way) = (resolved.exchange, resolved.memory);
         let scratches = (0..plan.workers).map(|_| Scratch::new()).collect();
         let (nodes, exports) = (plan.nodes, plan.export.is_some());
-        let way = way(plan.transport);
         Ok(Self { data, model, block, scratches, lobby, way, link: None, exchange, nodes, exports })
+    }
+
+    /// What the program is about, before the chain begins.
+    pub(crate) fn about(&self) -> About {
+        let range = |quantity: Quantity| {
+            let (count, len) = self.model.extent(quantity);
+            (quantity.name(), count, len)
+        };
+        About {
+            task: NAME,
+            digest: self.data.digest(),
+            size: size(&self.model),
+            state: State { ranges: Quantity::ALL.map(range).into(), parameters: Quantity::SAMPLE },
+            aborter: self.lobby.as_ref().map(Lobby::aborter),
+        }
+    }
+
+    fn computed(&self, sums: Reduction) -> Computed {
+        Computed { sums, costs: self.link.as_ref().map_or_else(Costs::default, Link::costs) }
     }
 
     /// At node 0, the sum of the sums of all nodes.
@@ -125,16 +139,6 @@ fn lobby(plan: &Plan, digest: u64) -> Result<Option<Lobby>, TrainError> {
     let Some(rendezvous) = plan.rendezvous() else { return Ok(None) };
     let terms = intendant_train::terms(plan, NAME, digest);
     Lobby::enter(rendezvous.clone(), terms).map(Some).map_err(failed)
-}
-
-/// The way in which nodes reach each other's memory.
-const fn way(transport: Transport) -> Way {
-    match transport {
-        Transport::Verbs => Way::Verbs,
-        Transport::Shm => Way::Shm,
-        // The other transports were refused.
-        Transport::Auto | Transport::Tcp | Transport::Unix => Way::Auto,
-    }
 }
 
 /// A single node, without others.
@@ -182,19 +186,7 @@ fn run(tasks: Vec<Task<'_>>, scratches: &mut [Scratch], stop: &AtomicBool) -> Re
 }
 
 impl Program for Chain {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn digest(&self) -> u64 {
-        self.data.digest()
-    }
-
-    fn size(&self) -> ModelSize {
-        size(&self.model)
-    }
-
-    fn epoch(&mut self, stop: &AtomicBool) -> Result<Reduction, TrainError> {
+    fn epoch(&mut self, stop: &AtomicBool) -> Result<Computed, TrainError> {
         let iteration = self.block.iteration();
         while self.block.step().is_some() && self.block.iteration() == iteration {
             if let Some(link) = &mut self.link {
@@ -204,7 +196,7 @@ impl Program for Chain {
             let tasks = self.block.work().map_err(|error| TrainError::Stopped(error.to_string()))?;
             run(tasks, &mut self.scratches, stop)?;
             if stop.load(Ordering::Relaxed) {
-                return Ok(Reduction::default());
+                return Ok(Computed::default());
             }
             let produced = self.block.finish();
             if let Some(link) = &mut self.link {
@@ -216,10 +208,10 @@ impl Program for Chain {
             None => self.block.sums(None),
             Some(link) => link.epoch_sums(&self.block)?,
         };
-        Ok(trained(&self.total(sums)))
+        Ok(self.computed(trained(&self.total(sums))))
     }
 
-    fn evaluate(&mut self, split: Split) -> Result<Reduction, TrainError> {
+    fn evaluate(&mut self, split: Split) -> Result<Computed, TrainError> {
         let held = held(split, &self.model);
         let what = match split {
             Split::Valid => What::Validation,
@@ -229,23 +221,7 @@ impl Program for Chain {
             None => self.block.sums(Some(held)),
             Some(link) => link.held_sums(&self.block, what, held)?,
         };
-        Ok(tested(&self.total(sums)))
-    }
-
-    fn costs(&self) -> Costs {
-        self.link.as_ref().map_or_else(Costs::default, Link::costs)
-    }
-
-    fn aborter(&self) -> Option<Aborter> {
-        self.lobby.as_ref().map(Lobby::aborter).or_else(|| self.link.as_ref().map(Link::aborter))
-    }
-
-    fn state(&self) -> State {
-        let range = |quantity: Quantity| {
-            let (count, len) = self.model.extent(quantity);
-            (quantity.name(), count, len)
-        };
-        State { ranges: Quantity::ALL.map(range).into(), parameters: Quantity::SAMPLE }
+        Ok(self.computed(tested(&self.total(sums))))
     }
 
     fn save(&self, part: &mut dyn FnMut(&[Key], &[f64])) {

@@ -6,9 +6,9 @@
 //! results. Techniques for comparison use items of their own, to meet and to write all rows of a step at
 //! once.
 
-use intendant_bpmf::{Block, Held, Item, Model, Side};
+use crate::exchange::Exchange;
+use bpmf::{Block, Held, Item, Model, Side};
 use intendant_lapser::{Declaration, Item as Declared, Want};
-use intendant_train::Exchange;
 use std::ops::Range;
 
 /// The items of the chain of a model on `nodes` nodes.

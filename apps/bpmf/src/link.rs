@@ -1,12 +1,13 @@
 //! The nodes of a chain: a block on each, and the items that they exchange through Lapser ([`Items`]).
 
+use crate::exchange::Exchange;
 use crate::items::{COSTS, Items, SUMS, Section, What};
 use crate::results::{self, Others, malformed};
+use bpmf::{Block, Held, Item, Model, Produced, Side, Sums};
 use intendant::control::MonotonicClock;
-use intendant_bpmf::{Block, Held, Item, Model, Produced, Side, Sums};
-use intendant_lapser_process::{Aborter, AnyWindow, Error, Get, Lobby, Process, Variant, Way};
+use intendant_lapser_process::{AnyWindow, Error, Get, Lobby, Process, Variant, Way};
 use intendant_metrics::process;
-use intendant_train::{Costs, Exchange, Exchanged, TrainError};
+use intendant_train::{Costs, Exchanged, TrainError};
 use std::sync::Arc;
 
 /// The variant of Lapser that carries the values. Exchanges for comparison use pushes.
@@ -74,7 +75,7 @@ impl Link {
             busy_ns: 0,
             cpu_start_ns: process::cpu_ns(),
             clock: MonotonicClock::start(),
-            costs: Costs { cpu_ns: 0, exchanged: Some(Exchanged::default()) },
+            costs: Costs { exchanged: Some(Exchanged::default()), ..Costs::default() },
         };
         link.send(block, &block.begin(), true)?;
         Ok(link)
@@ -83,10 +84,6 @@ impl Link {
     /// Waits until every node has called this function with the same name; returns their payloads by rank.
     pub(crate) fn gather(&self, name: &str, payload: &[u8]) -> Result<Vec<Vec<u8>>, TrainError> {
         self.process.gather(name, payload).map_err(failed)
-    }
-
-    pub(crate) fn aborter(&self) -> Aborter {
-        self.process.aborter()
     }
 
     pub(crate) fn costs(&self) -> Costs {
@@ -114,7 +111,7 @@ impl Link {
         self.timed(|link| {
             let mut needs = block.needs();
             if link.exchange == Exchange::AllGather {
-                let of_row = |need: &mut intendant_bpmf::Need| match need.item {
+                let of_row = |need: &mut bpmf::Need| match need.item {
                     Item::Row(side, _) => Some((side, need.clock)),
                     Item::Statistics(..) | Item::Hyperparameters(_) => None,
                 };
@@ -129,7 +126,7 @@ impl Link {
                     link.receive_all(block, side, clock, &rows)?;
                 }
             }
-            let get = |need: &intendant_bpmf::Need| {
+            let get = |need: &bpmf::Need| {
                 // Clock 0 stands for no value.
                 let (slack, least) = (need.slack, need.least());
                 Get { key: link.model.key(need.item), clock: least + slack, slack }
@@ -182,8 +179,8 @@ impl Link {
         refused.map_or(Ok(()), |error| Err(TrainError::Stopped(error.to_string())))
     }
 
-    /// Sets the items that a step of the block has produced. Then the nodes meet, if the technique requires
-    /// it and all nodes have made this step (`meets`).
+    /// Sets the items that a step of the block has produced. Then the nodes meet, if the exchange requires it
+    /// and all nodes have made this step (`meets`).
     pub(crate) fn send(&mut self, block: &Block, produced: &Produced, meets: bool) -> Result<(), TrainError> {
         self.timed(|link| {
             let joins = link.exchange == Exchange::AllGather;
@@ -290,7 +287,7 @@ impl Link {
             stale,
             seconds: ns as f64 / 1e9 / self.nodes as f64,
         };
-        self.costs = Costs { cpu_ns, exchanged: Some(exchanged) };
+        self.costs = Costs { cpu_ns, exchanged: Some(exchanged), simulated: None };
         Ok(all)
     }
 

@@ -3,6 +3,7 @@
 
 mod args;
 mod chain;
+mod exchange;
 mod items;
 mod link;
 mod plan;
@@ -31,10 +32,12 @@ impl Application for BpmfApp {
         let data = plan::open(&resolved, plan)?;
         if let Some(simulation) = &plan.simulation {
             let mut chain = SimulatedChain::new(data, resolved, plan, simulation)?;
-            return intendant_train::run_program(&mut chain, plan);
+            let about = chain.about();
+            return intendant_train::run_program(&mut chain, &about, plan);
         }
-        let mut chain = Chain::new(data, resolved.config, plan)?;
-        intendant_train::run_program(&mut chain, plan)
+        let mut chain = Chain::new(data, resolved, plan)?;
+        let about = chain.about();
+        intendant_train::run_program(&mut chain, &about, plan)
     }
 }
 
@@ -48,23 +51,14 @@ fn app() -> App {
          another size as in builtin:zipf:100000x10000x10000000 (rows, columns, entries).",
     );
     App::new(command)
-        .exchanging()
-        .refusing("patience", ONE_CHAIN)
-        .refusing("keep", ONE_CHAIN)
+        .without_server()
         .default("epochs", EPOCHS_DEFAULT)
-        .default("float", "f64")
+        .default("net", "56gib")
         .describe("epochs", "E", "Iterations of the chain")
         .describe(
             "valid_every",
             "E",
             "Measure the quality on the validation data after every so many iterations; 0 means never",
-        )
-        .describe("workers", "W", "Threads per node")
-        .describe(
-            "transport",
-            "KIND",
-            "How nodes reach each other's memory: shm (they map it; all are on one host), verbs (over RDMA, in programs built \
-             with the feature verbs), or auto (shm if all nodes are on one host, else verbs)",
         )
         .describe(
             "from",
@@ -72,18 +66,16 @@ fn app() -> App {
             "Begin with the rows and columns of a checkpoint of another chain, instead of initial ones: its last sample",
         )
         .describe(
-            "technique",
-            "NAME",
-            "How nodes exchange rows: lapser-push (a node writes a row to the nodes that need it), lapser-pull (they read it when \
-             their copy is too old), lapser-push-by-slack (it is written to those whose copy would be too old), or, to compare \
-             with, one-sided (as lapser-push, and all nodes meet after each step), all-gather (all rows of a step are \
-             written to all nodes at once), broadcast (each row to all nodes); single is one node",
+            "net",
+            "NAME|FILE.toml",
+            "Network of the simulated cluster: 10gbe, 100gib, 56gib, or a file with the same fields (docs/experiments.md)",
+        )
+        .describe(
+            "operation_keys",
+            "COUNT",
+            "Have at most COUNT gets of rows on the way, as programs do that wait for each of them [default: 64]",
         )
 }
-
-/// Why iterations are not compared.
-const ONE_CHAIN: &str = "no iteration of a chain has the best model, as predictions are averages over all iterations after \
-                         the burn-in";
 
 /// Number of iterations, a third of which is burn-in: enough for the built-in data and for sets of some ten
 /// thousand entries.

@@ -1,8 +1,9 @@
 //! The application's part of the plan: its flags, checked and complete.
 
 use crate::args::Flags;
-use intendant_bpmf::{BpmfError, Config};
-use intendant_core::ElementType;
+use crate::exchange::Exchange;
+use bpmf::{BpmfError, Config};
+use intendant_lapser_process::Way;
 use intendant_ratings::{Dataset, Generator};
 use intendant_task::Split;
 use intendant_train::{DataSource, Plan, Technique, TestSource, TrainError};
@@ -12,6 +13,10 @@ use intendant_train::{DataSource, Plan, Technique, TestSource, TrainError};
 pub(crate) struct Resolved {
     /// Settings of the chain.
     pub(crate) config: Config,
+    /// How nodes exchange rows.
+    pub(crate) exchange: Exchange,
+    /// How nodes reach each other's memory.
+    pub(crate) memory: Way,
     /// The data to generate, unless a file is read.
     generator: Option<Generator>,
     /// The validation data, if it is not the test data.
@@ -19,7 +24,7 @@ pub(crate) struct Resolved {
 }
 
 /// Maximum number of nodes: each has a block.
-const NODES_MAX: usize = intendant_bpmf::LEAVES_MAX as usize;
+const NODES_MAX: usize = bpmf::LEAVES_MAX as usize;
 
 /// The data set that is factorised by default.
 const BUILTIN: &str = "zipf";
@@ -27,9 +32,11 @@ const BUILTIN: &str = "zipf";
 /// Fills in the defaults that depend on other flags; records them, so that the effective configuration is
 /// complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
-    if plan.float != ElementType::F64 {
+    (plan.technique, plan.workers) = (Technique::Own(flags.exchange.name()), flags.threads);
+    if flags.memory == Way::Verbs && !cfg!(feature = "verbs") {
         return Err(TrainError::usage(
-            "--float is f32, but samples are drawn and averaged in f64: leave it out".to_owned(),
+            "--memory is verbs, but this program was built without the feature verbs: build it with --features verbs \
+             (docs/rdma.md), or leave it out",
         ));
     }
     // A chain that is continued for longer keeps its burn-in.
@@ -53,14 +60,11 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
             plan.nodes
         )));
     }
-    if let Technique::Exchange(exchange) = plan.technique
-        && config.slack > 0
-        && !exchange.has_slack()
-    {
+    let exchange = flags.exchange;
+    if config.slack > 0 && !exchange.has_slack() {
         return Err(TrainError::usage(format!(
-            "--slack is {}, but with technique {} all nodes meet after each step; it must be 0",
-            config.slack,
-            exchange.name()
+            "--slack is {}, but with --exchange {exchange} all nodes meet after each step; it must be 0",
+            config.slack
         )));
     }
     if plan.simulation.is_some() {
@@ -74,17 +78,14 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         Some(DataSource::Path(_)) => None,
     };
     let generator = generator.map(Generator::named).transpose().map_err(TrainError::usage)?;
-    Ok(Resolved { config, generator, valid: flags.valid.clone() })
+    Ok(Resolved { config, exchange, memory: flags.memory, generator, valid: flags.valid.clone() })
 }
 
 /// Refuses settings that a simulated chain would ignore.
 fn refuse_what_is_not_simulated(plan: &Plan) -> Result<(), TrainError> {
-    if plan.technique == Technique::Single && plan.nodes > 1 {
-        return Err(TrainError::usage("technique single is one node; use --nodes 1, or another technique"));
-    }
     if plan.workers > 1 {
         return Err(TrainError::usage(format!(
-            "--workers is {}, but each simulated node of bpmf has one worker: use more --nodes",
+            "--threads is {}, but each simulated node of bpmf has one thread: use more --nodes",
             plan.workers
         )));
     }

@@ -6,7 +6,7 @@
 //! the next piece when node 0 has taken the previous one. So no memory is proportional to the results.
 
 use crate::items::{FORECAST, Items, Section};
-use intendant_bpmf::{Block, Forecast, Posterior, Side};
+use bpmf::{Block, Forecast, Posterior, Side};
 use intendant_formats::{Matrix, WriteError, write_text};
 use intendant_ratings::{Dataset, Ids};
 use intendant_train::{AppError, TrainError};

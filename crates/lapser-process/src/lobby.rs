@@ -74,7 +74,7 @@ impl Lobby {
     /// If `nodes` is 0 or more than 65,536.
     pub fn local(nodes: usize) -> Result<Vec<Self>, Error> {
         if !(1..=1 << 16).contains(&nodes) {
-            return Err(Error::Nodes { nodes }.into());
+            return Err(Error::Nodes { nodes });
         }
         let group = Group::new(nodes);
         let lobby = |rank: usize| {
@@ -189,7 +189,7 @@ impl Lobby {
         });
         let all = all.collect::<Result<Vec<_>, _>>()?;
         let settings = Settings { hints: HINTS, ..Settings::new(variant) };
-        Ok(Directory::new(settings, &all).map_err(Error::from)?)
+        Directory::new(settings, &all).map_err(Error::from)
     }
 
     /// Makes a window, by the way on which the nodes agree.
@@ -234,11 +234,10 @@ impl Lobby {
         elsewhere: Option<(NodeId, NodeId)>,
     ) -> Result<AnyWindow, Error> {
         let words = self.words(directory);
-        let mut prepared = Err(
-            "connections between hosts are encrypted (TLS), which RDMA is not; --transport verbs uses it \
+        let mut prepared =
+            Err("connections between hosts are encrypted (TLS), which RDMA is not; --memory verbs uses it \
              nevertheless"
-                .to_owned(),
-        );
+                .to_owned());
         if !self.encrypts || elsewhere.is_none() {
             prepared = rdma::prepare(words, (self.rank(), self.nodes()), run);
         }
@@ -265,10 +264,8 @@ impl Lobby {
                 self.members.check()?;
                 Ok(window?)
             }
-            (_, Some((node, what))) => {
-                Err(Error::NoRdma { node: NodeId(node as u16), what, elsewhere }.into())
-            }
-            (Err(what), None) => Err(Error::NoRdma { node: self.rank(), what, elsewhere }.into()),
+            (_, Some((node, what))) => Err(Error::NoRdma { node: NodeId(node as u16), what, elsewhere }),
+            (Err(what), None) => Err(Error::NoRdma { node: self.rank(), what, elsewhere }),
         }
     }
 
@@ -297,7 +294,7 @@ impl Lobby {
         for (from, unmapped) in (0..).zip(self.gather("intendant:unmapped", &unmapped)?) {
             if let Some(to) = unmapped.first_chunk() {
                 let (from, to) = (NodeId(from), NodeId(u16::from_le_bytes(*to)));
-                return Err(Error::Elsewhere { from, to }.into());
+                return Err(Error::Elsewhere { from, to });
             }
         }
         Ok(window)

@@ -65,7 +65,7 @@ impl Members {
         }
         for (node, (all, length)) in all.iter().zip(lengths).enumerate() {
             if all.len() as u64 != length {
-                return Err(wrong(node, format!("{} bytes after it announced {length}", all.len())).into());
+                return Err(wrong(node, format!("{} bytes after it announced {length}", all.len())));
             }
         }
         Ok(all)

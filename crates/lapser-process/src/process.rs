@@ -192,7 +192,7 @@ impl<W: Window> Process<W> {
     /// As [`Process::get_all`], and if `value` does not have the length of the item's values.
     pub fn get(&mut self, key: u64, clock: u64, slack: u64, value: &mut [u64]) -> Result<u64, Error> {
         if let Some(expected) = self.directory.value_words(key).filter(|words| *words != value.len()) {
-            return Err(Error::from(GetError::Length { key, words: value.len(), expected }).into());
+            return Err(Error::from(GetError::Length { key, words: value.len(), expected }));
         }
         let mut came = 0;
         self.get_all(&[Get { key, clock, slack }], |_, clock, words| {
@@ -267,7 +267,7 @@ impl<W: Window> Process<W> {
                 members.leave()
             }
             Err(FinishError::PeerLost { node, reason }) => Err(members.lost(node, &reason)),
-            Err(error) => Err(Error::from(error).into()),
+            Err(error) => Err(Error::from(error)),
         }
     }
 }
@@ -435,7 +435,7 @@ impl<W: Window> Driver<W> {
                 match answer {
                     Answer::Set { op: of } if of == op => return Ok(()),
                     Answer::NotSet { op: of, error } if of == op => {
-                        return Err(Error::from(error).into());
+                        return Err(Error::from(error));
                     }
                     // These belong to earlier calls that have ended with an error.
                     Answer::Set { .. }
@@ -453,7 +453,7 @@ impl<W: Window> Driver<W> {
     fn get(&mut self, members: &Members, op: u64, Get { key, clock, slack }: Get) -> Result<(), Error> {
         let wanted = clock.saturating_sub(slack);
         if let Some(last) = self.node.last_set(key).filter(|last| *last < wanted) {
-            return Err(Error::OwnNotSet { key, wanted, last }.into());
+            return Err(Error::OwnNotSet { key, wanted, last });
         }
         let now = self.now();
         let began = self.node.get(&self.segment, now, op, key, clock, slack, &mut self.effects);
@@ -557,7 +557,7 @@ impl<W: Window> Driver<W> {
                 Answer::NotGot { error: GetError::PeerLost { node, reason, .. }, .. } => {
                     return Err(members.lost(node, &reason));
                 }
-                Answer::NotGot { error, .. } => return Err(Error::from(error).into()),
+                Answer::NotGot { error, .. } => return Err(Error::from(error)),
                 // No other call waits.
                 Answer::Set { .. } | Answer::NotSet { .. } | Answer::Finished { .. } => {}
             }

@@ -1,7 +1,9 @@
 //! The way by which nodes reach each other's memory.
 
+use intendant_core::{UnknownName, by_name};
 use intendant_onesided::Window;
 use std::fmt;
+use std::str::FromStr;
 
 /// A window of the kind that the nodes chose at the start.
 pub type AnyWindow = Box<dyn Window>;
@@ -56,9 +58,26 @@ impl fmt::Display for Way {
     }
 }
 
+impl FromStr for Way {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("a way to the memory of others", name, Self::ALL)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ways_are_known_by_name() {
+        for way in Way::ALL {
+            assert_eq!(way.name().parse(), Ok(way));
+        }
+        let error = "tcp".parse::<Way>().expect_err("it is none").to_string();
+        assert_eq!(error, "'tcp' is not a way to the memory of others; use auto, shm or verbs");
+    }
 
     #[test]
     fn a_node_that_is_told_nothing_follows_the_others() {

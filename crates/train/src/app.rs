@@ -2,12 +2,12 @@
 
 use crate::error::{TrainError, exit};
 use crate::run::Outcome;
-use crate::settings::flag::{self, Attributes};
-use crate::settings::layers::{self, Environment, Settings, SettingsError};
-use crate::settings::{self, CommonArgs, Exchange, Given, Plan, Technique};
+use crate::settings::flag::Attributes;
+use crate::settings::layers::{self, Environment, SettingsError};
+use crate::settings::{CommonArgs, Given, Plan, ServerArgs, Technique};
 use crate::{launching, logging, signals};
 use clap::builder::Resettable;
-use clap::{Arg, Args, Command, FromArgMatches};
+use clap::{Args, Command, FromArgMatches};
 use intendant::{Rendezvous, RendezvousError};
 use intendant_core::{Element, ElementType};
 use std::ffi::OsString;
@@ -41,18 +41,15 @@ pub struct App {
     defaults: Vec<(&'static str, String)>,
     /// Common flags, with the value name and the help that this application gives them.
     described: Vec<(&'static str, &'static str, &'static str)>,
-    /// Whether it is a [`Program`](crate::Program).
-    exchanges: bool,
-    /// Common flags that it refuses, with the reason.
-    refused: Vec<(&'static str, &'static str)>,
+    /// Whether it has the flags about the management of parameters.
+    has_server: bool,
 }
 
 impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
     pub fn new(command: Command) -> Self {
-        let (defaults, described, refused) = (Vec::new(), Vec::new(), Vec::new());
-        Self { command, defaults, described, exchanges: false, refused }
+        Self { command, defaults: Vec::new(), described: Vec::new(), has_server: true }
     }
 
     /// Gives a common flag a default that suits this application.
@@ -69,32 +66,14 @@ impl App {
         self
     }
 
-    /// An application without a parameter server, which runs a [`Program`](crate::Program). Its nodes
-    /// exchange what they compute; the techniques are those of [`Exchange`], and the default is the first of
-    /// them. Flags about parameter management are hidden from its help, and refused.
+    /// An application that runs a [`Program`](crate::Program): it takes only those common flags that mean the
+    /// same without a parameter server, which are about data, epochs, nodes, TLS, simulation, checkpoints and
+    /// outputs. It says by [`Plan::technique`] how its nodes share what they compute, and by
+    /// [`Plan::workers`] how many threads each of them has.
     #[must_use]
-    pub fn exchanging(mut self) -> Self {
-        self.exchanges = true;
-        self.default("technique", Exchange::LapserPush.name())
-    }
-
-    /// Says why an application without a parameter server refuses a common flag.
-    #[must_use]
-    pub fn refusing(mut self, name: &'static str, reason: &'static str) -> Self {
-        self.refused.push((name, reason));
+    pub fn without_server(mut self) -> Self {
+        self.has_server = false;
         self
-    }
-
-    /// Refuses settings that would have no effect.
-    fn check_without_server(&self, settings: &Settings, attributes: &Attributes) -> Result<(), TrainError> {
-        let name = self.command.get_name();
-        if let Some(flag) = attributes.flags(flag::SERVER).find(|flag| settings.asks(flag)) {
-            if let Some((_, reason)) = self.refused.iter().find(|(refused, _)| *refused == flag) {
-                return Err(TrainError::usage(format!("--{flag}: {reason}; leave it out")));
-            }
-            return Err(TrainError::usage(format!("--{flag} has no effect with {name}: leave it out")));
-        }
-        Ok(())
     }
 
     /// The command with the application's flags and the common ones.
@@ -106,15 +85,13 @@ impl App {
         let own = command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect();
         let command = Attributes::declare(command);
         let mut command = CommonArgs::augment_args(command.next_help_heading(None::<&'static str>));
+        if self.has_server {
+            command = ServerArgs::augment_args(command.next_help_heading(None::<&'static str>));
+        }
         for (name, value_name, help) in &self.described {
             command = command.mut_arg(name, |arg| arg.value_name(*value_name).help(*help));
         }
         let attributes = Attributes::of(&command, own);
-        if self.exchanges {
-            command = command.mut_arg("technique", |arg| arg.value_parser(settings::exchange));
-            let is_hidden = |arg: &Arg| arg.get_long().is_some_and(|name| attributes.has(name, flag::SERVER));
-            command = command.mut_args(|arg| if is_hidden(&arg) { arg.hide(true) } else { arg });
-        }
         let command = command.about(about).long_about(long_about).after_help(
             "Each flag can also be given as an environment variable (--valid-every as INTENDANT_VALID_EVERY) or in the \
              --config file. Flags win over the environment, the environment over the file.\n\
@@ -135,17 +112,19 @@ impl App {
         let settings = layers::read((command, &attributes), &self.defaults, argv, environment)?;
         let flags = A::from_arg_matches(&settings.matches)?;
         let common = CommonArgs::from_arg_matches(&settings.matches)?;
+        let server = match self.has_server {
+            true => ServerArgs::from_arg_matches(&settings.matches)?,
+            false => ServerArgs::none(),
+        };
+        let technique = server.cluster.technique;
         let rendezvous = match rendezvous() {
             // A single process needs no rendezvous, so that half of one is no error.
-            Err(_) if common.cluster.technique == Technique::Single => None,
+            Err(_) if technique == Technique::Single => None,
             found => found.map_err(TrainError::usage)?,
         };
-        if self.exchanges {
-            self.check_without_server(&settings, &attributes)?;
-        }
         let is_simulated = common.simulation.simulate;
         let asks = |flag: &str| settings.asks(flag);
-        attributes.refuse_without_effect(asks, common.cluster.technique, is_simulated)?;
+        attributes.refuse_without_effect(asks, technique, is_simulated)?;
         let given = Given {
             program: self.command.get_name().to_owned(),
             version: self.command.get_version().unwrap_or_default().to_owned(),
@@ -153,11 +132,7 @@ impl App {
             inputs: settings.inputs,
             config: settings.config,
         };
-        let mut plan = Plan::new(common, given, rendezvous)?;
-        if self.exchanges {
-            plan.config.drop_all(flag::SERVER);
-        }
-        Ok((flags, plan))
+        Ok((flags, Plan::new((common, server), given, rendezvous)?))
     }
 
     /// The plan for `argv` (without the program's name), as [`App::main`] would make it in an empty

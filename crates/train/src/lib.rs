@@ -27,8 +27,10 @@ pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;
 pub use report::{
     Access, Bound, Changes, Epoch, Exchanged, Least, Made, Management, ModelSize, Replicated, Report, SCHEMA,
-    Sampling, Simulated, Validation, VirtualEpoch,
+    Sampling, Simulated, Validation, VirtualTime,
 };
-pub use run::{Costs, Outcome, Program, Saved, SavedRun, State, UnderWay, run, run_program, terms};
+pub use run::{
+    About, Computed, Costs, Outcome, Program, Saved, SavedRun, State, UnderWay, run, run_program, terms,
+};
 pub use settings::flag;
-pub use settings::{Config, DataSource, Exchange, LocalAccess, Plan, Simulation, Technique, TestSource};
+pub use settings::{Config, DataSource, LocalAccess, Plan, Simulation, Technique, TestSource};

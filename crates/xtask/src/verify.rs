@@ -20,7 +20,6 @@ const PURE: &[&str] = &[
     "intendant-views",
     "intendant-sim",
     "intendant-checkers",
-    "intendant-bpmf",
 ];
 /// Packages that they must not depend on, directly or indirectly.
 const BANNED: [&str; 5] = ["tokio", "tonic", "mio", "socket2", "intendant-transport"];
@@ -187,7 +186,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("intendant-verbs", &["segment"]),
     ("intendant-onesided", &["segment"]),
     ("intendant-formats", &["core"]),
-    ("intendant-bpmf", &["core"]),
     ("intendant-checkpoint", &["core"]),
     ("intendant-views", &["core"]),
     ("intendant-trace", &["core"]),

@@ -12,11 +12,12 @@
 
 use super::costs::Costs;
 use super::thread::{Got, Own, Thread};
-use intendant_bpmf::{Item, Model, Need, Side, Step};
+use crate::exchange::Exchange;
+use bpmf::{Item, Model, Need, Side, Step};
 use intendant_lapser::Directory;
 use intendant_segment::slot;
 use intendant_sim::onesided::{Input, OneSided};
-use intendant_train::{Exchange, TrainError};
+use intendant_train::TrainError;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -3,12 +3,10 @@
 use super::Cluster;
 use crate::chain;
 use crate::plan::Resolved;
-use intendant_bpmf::Model;
+use bpmf::Model;
 use intendant_ratings::Dataset;
 use intendant_task::{Reduction, Split};
-use intendant_train::{
-    AppError, Costs, Exchange, ModelSize, Plan, Program, Simulation, Technique, TrainError, VirtualEpoch,
-};
+use intendant_train::{About, AppError, Computed, Costs, Plan, Program, Simulation, State, TrainError};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,51 +25,42 @@ impl SimulatedChain {
         plan: &Plan,
         simulation: &Simulation,
     ) -> Result<Self, TrainError> {
-        let exchange = match plan.technique {
-            Technique::Exchange(exchange) => exchange,
-            // A single node exchanges nothing.
-            Technique::Single | Technique::Server(_) => Exchange::LapserPush,
-        };
         let model = Arc::new(chain::model(&data, resolved.config)?);
-        let cluster = Cluster::new(&model, plan.nodes, exchange, simulation, plan.seed)?;
+        let cluster = Cluster::new(&model, plan.nodes, resolved.exchange, simulation, plan.seed)?;
         Ok(Self { data, model, cluster })
+    }
+
+    /// What the program is about. It has no checkpoints.
+    pub(crate) fn about(&self) -> About {
+        About {
+            task: chain::NAME,
+            digest: self.data.digest(),
+            size: chain::size(&self.model),
+            state: State::default(),
+            aborter: None,
+        }
+    }
+
+    fn computed(&self, sums: Reduction) -> Computed {
+        let simulated = Some(self.cluster.time());
+        Computed { sums, costs: Costs { cpu_ns: 0, exchanged: self.cluster.exchanged(), simulated } }
     }
 }
 
 impl Program for SimulatedChain {
-    fn name(&self) -> &'static str {
-        chain::NAME
-    }
-
-    fn digest(&self) -> u64 {
-        self.data.digest()
-    }
-
-    fn size(&self) -> ModelSize {
-        chain::size(&self.model)
-    }
-
-    fn epoch(&mut self, stop: &AtomicBool) -> Result<Reduction, TrainError> {
+    fn epoch(&mut self, stop: &AtomicBool) -> Result<Computed, TrainError> {
         self.cluster.iterate(stop)?;
         if stop.load(Ordering::Relaxed) {
-            return Ok(Reduction::default());
+            return Ok(Computed::default());
         }
         let sums = self.cluster.blocks().flat_map(|block| block.sums(None));
-        Ok(chain::trained(&self.model.total(sums).unwrap_or_default()))
+        Ok(self.computed(chain::trained(&self.model.total(sums).unwrap_or_default())))
     }
 
-    fn evaluate(&mut self, split: Split) -> Result<Reduction, TrainError> {
+    fn evaluate(&mut self, split: Split) -> Result<Computed, TrainError> {
         let held = chain::held(split, &self.model);
         let sums = self.cluster.blocks().flat_map(|block| block.sums(Some(held)));
-        Ok(chain::tested(&self.model.total(sums).unwrap_or_default()))
-    }
-
-    fn costs(&self) -> Costs {
-        Costs { cpu_ns: 0, exchanged: self.cluster.exchanged() }
-    }
-
-    fn virtual_epoch(&mut self) -> Option<VirtualEpoch> {
-        Some(self.cluster.take())
+        Ok(self.computed(chain::tested(&self.model.total(sums).unwrap_or_default())))
     }
 
     fn export(&mut self, _folder: Option<&Path>) -> Result<Result<(), AppError>, TrainError> {

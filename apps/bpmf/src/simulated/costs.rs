@@ -1,6 +1,6 @@
 //! Durations of the operations of a node's thread, and the bytes of transfers.
 
-use intendant_bpmf::{Item, Model};
+use bpmf::{Item, Model};
 use intendant_segment::slot;
 use intendant_sim::Machine;
 use intendant_train::Simulation;

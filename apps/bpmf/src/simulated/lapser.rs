@@ -5,7 +5,7 @@
 //! is one, a get waits only for its own read, as in the source's program.
 
 use super::thread::{Got, Own, Thread};
-use intendant_bpmf::{Item, Model, Need};
+use bpmf::{Item, Model, Need};
 use intendant_lapser::{Answer, Directory, Effect, Node, Pace, Stats, Variant};
 use intendant_segment::{Segment, slot};
 use intendant_sim::onesided::{Input, OneSided};

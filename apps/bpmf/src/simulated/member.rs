@@ -4,7 +4,7 @@ use super::by_hand::ByHand;
 use super::costs::Costs;
 use super::lapser::Lapser;
 use super::thread::{Done, Got, Own, Thread};
-use intendant_bpmf::{Block, BpmfError, Item, Scratch, Side, Step};
+use bpmf::{Block, BpmfError, Item, Scratch, Side, Step};
 use intendant_lapser::Stats;
 use intendant_sim::onesided::{Input, OneSided};
 use intendant_train::TrainError;

@@ -15,17 +15,18 @@ mod lapser;
 mod member;
 mod thread;
 
+use crate::exchange::Exchange;
 use crate::items::Items;
 use crate::plan::usage;
+use bpmf::{Block, BpmfError, Item, Model};
 use by_hand::ByHand;
 pub(crate) use chain::SimulatedChain;
 use costs::Costs;
-use intendant_bpmf::{Block, BpmfError, Item, Model};
 use intendant_lapser::{Declaration, Directory, Settings};
 use intendant_segment::Segment;
 use intendant_sim::Spread;
 use intendant_sim::onesided::{OneSided, OneSidedConfig};
-use intendant_train::{Exchange, Exchanged, Simulation, TrainError, VirtualEpoch};
+use intendant_train::{Exchanged, Simulation, TrainError, VirtualTime};
 use lapser::Lapser;
 use member::{Member, Way};
 use std::sync::Arc;
@@ -45,8 +46,6 @@ pub(crate) struct Cluster {
     members: Vec<Member>,
     /// Iterations that all nodes have ended.
     iterations: u32,
-    /// The totals of all nodes at the end of the last epoch.
-    before: VirtualEpoch,
 }
 
 impl Cluster {
@@ -105,7 +104,7 @@ impl Cluster {
         for member in &mut members {
             member.start(&mut network);
         }
-        Ok(Self { network, members, iterations: 0, before: VirtualEpoch::default() })
+        Ok(Self { network, members, iterations: 0 })
     }
 
     /// The blocks, in order.
@@ -164,27 +163,19 @@ impl Cluster {
         self.members.iter().map(|member| member.ended_ns).max().unwrap_or(0)
     }
 
-    /// The time and traffic of the iterations since the last call.
-    pub(crate) fn take(&mut self) -> VirtualEpoch {
-        let mut all = VirtualEpoch {
+    /// The time and traffic of all iterations so far.
+    pub(crate) fn time(&self) -> VirtualTime {
+        let mut all = VirtualTime {
             virtual_ns: self.ended_ns(),
             events: self.network.events(),
             nic_busy_ns: (0..self.members.len()).map(|node| self.network.load(node).0.busy_ns).sum(),
-            ..VirtualEpoch::default()
+            ..VirtualTime::default()
         };
         for done in self.members.iter().map(Member::done) {
             all.compute_ns += done.compute_ns;
             all.operations += done.writes + done.reads;
             all.bytes += done.written_bytes + done.read_bytes;
         }
-        let before = std::mem::replace(&mut self.before, all);
-        VirtualEpoch {
-            virtual_ns: all.virtual_ns - before.virtual_ns,
-            compute_ns: all.compute_ns - before.compute_ns,
-            operations: all.operations - before.operations,
-            bytes: all.bytes - before.bytes,
-            events: all.events,
-            nic_busy_ns: all.nic_busy_ns - before.nic_busy_ns,
-        }
+        all
     }
 }

@@ -1,7 +1,7 @@
 //! The thread of a node, as the ways of exchange see it: its block, its costs, and its totals.
 
 use super::costs::Costs;
-use intendant_bpmf::Block;
+use bpmf::Block;
 use intendant_sim::onesided::OneSided;
 
 /// An input of a node besides those of the network.

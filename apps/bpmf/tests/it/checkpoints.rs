@@ -118,14 +118,14 @@ fn undisturbed() -> (Vec<u64>, Vec<Value>, Files) {
 #[test]
 fn a_chain_that_was_killed_goes_on_with_the_same_bits_on_any_number_of_nodes() {
     let expected = undisturbed();
-    for (before, victim, technique, after) in [
+    for (before, victim, exchange, after) in [
         (1, 0, "lapser-push", "4"),
         (2, 1, "lapser-pull", "2"),
         (4, 0, "lapser-push", "1"),
         (3, 2, "all-gather", "2"),
     ] {
         let run = Run::new();
-        let flags = [&LONG[..], &["--technique", technique, "--checkpoint-seconds", "0.05"]].concat();
+        let flags = [&LONG[..], &["--exchange", exchange, "--checkpoint-seconds", "0.05"]].concat();
         let mut nodes: Vec<Child> = if before == 1 {
             vec![start(run.command(&flags))]
         } else {
@@ -142,7 +142,7 @@ fn a_chain_that_was_killed_goes_on_with_the_same_bits_on_any_number_of_nodes() {
         let resumed = end(start(run.command(&[&LONG[..], &["--nodes", after, "--resume"]].concat())), 0);
         assert!(resumed.contains("resuming from "), "{resumed}");
         assert!(!resumed.contains("epoch  1/40"), "{resumed}");
-        let what = format!("{technique} on {before} nodes, then {after}");
+        let what = format!("{exchange} on {before} nodes, then {after}");
         let outcome = run.outcome();
         assert_eq!((&outcome.0, &outcome.1), (&expected.0, &expected.1), "{what}");
         assert!(
@@ -320,7 +320,7 @@ fn large_results_reach_node_0_in_pieces() {
     let one = model(&[]);
     assert!(one.iter().any(|(name, bytes)| name == "row_mean.npy" && bytes.len() > 9000 * 64 * 8));
     assert!(model(&["--nodes", "3"]) == one);
-    assert!(model(&["--nodes", "2", "--technique", "lapser-pull"]) == one);
+    assert!(model(&["--nodes", "2", "--exchange", "lapser-pull"]) == one);
 }
 
 /// When the export is to be written, its folder is gone. The other nodes send their results nevertheless, and

@@ -37,7 +37,7 @@ fn the_built_in_matrix_is_sampled_and_reported_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("r.json");
     let flags =
-        ["--epochs", "60", "--burn-in", "15", "--workers", "2", "-q", "--report", file.to_str().unwrap()];
+        ["--epochs", "60", "--burn-in", "15", "--threads", "2", "-q", "--report", file.to_str().unwrap()];
     let output = BPMF.output(&[&SMALL[..], &flags].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -73,9 +73,9 @@ fn any_number_of_threads_computes_the_same_bits() {
             report["epochs"].as_array().unwrap().iter().map(|epoch| number(&epoch["loss"]).to_bits());
         (losses.collect::<Vec<_>>(), report["test"].clone())
     };
-    let one = run(&["--workers", "1"]);
-    assert_eq!(one, run(&["--workers", "2", "--valid-every", "0"]));
-    assert_eq!(one, run(&["--workers", "5"]));
+    let one = run(&["--threads", "1"]);
+    assert_eq!(one, run(&["--threads", "2", "--valid-every", "0"]));
+    assert_eq!(one, run(&["--threads", "5"]));
     assert_ne!(one, run(&["--seed", "2"]));
 }
 
@@ -194,12 +194,12 @@ fn an_export_has_posteriors_and_predictions_with_intervals() {
 #[test]
 fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     for (flags, said) in [
-        (&["--channels", "2"][..], "--channels has no effect with bpmf"),
+        (&["--channels", "2"][..], "unexpected argument '--channels'"),
         (
             &["--patience", "2"],
-            "--patience: no iteration of a chain has the best model, as predictions are averages",
+            "for '--patience <PATIENCE>': no iteration of a chain has the best model, as predictions are averages",
         ),
-        (&["--checkpoint", "c", "--keep", "best"], "--keep: no iteration of a chain has the best model"),
+        (&["--checkpoint", "c", "--keep", "best"], "no iteration of a chain has the best model"),
         (&["--simulate", "--checkpoint", "c"], "cannot be used with"),
         (&["--resume"], "--checkpoint"),
         (
@@ -207,7 +207,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
             "--max-restarts: a restart continues from a checkpoint; add --checkpoint DIR",
         ),
         (&["--valid", "1e-12"], "--valid: "),
-        (&["--float", "f32"], "--float is f32, but samples are drawn and averaged in f64"),
+        (&["--float", "f32"], "samples are drawn and averaged in f64"),
         (&["--rank", "0"], "--rank is 0; it must be a number from 1 to 256"),
         (&["--burn-in", "120"], "--burn-in is 120; it must be below 120"),
         (&["--nu", "15"], "--nu is 15; it must be a number above 15"),
@@ -224,9 +224,43 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     let help = BPMF.output(&["--help"]);
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     assert!(
-        help.contains("--burn-in") && help.contains("--workers") && !help.contains("--channels"),
+        help.contains("--burn-in") && help.contains("--threads") && !help.contains("--channels"),
         "{help}"
     );
+    assert!(!help.contains("--technique") && !help.contains("--float"), "{help}");
+}
+
+/// Flags that other programs have, and this one had, with another meaning.
+#[test]
+fn flags_by_their_old_names_are_refused_with_the_new_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("old.toml");
+    let config_path = config.to_str().unwrap();
+    for (old, value, new) in [
+        ("technique", "lapser-pull", "exchange"),
+        ("workers", "2", "threads"),
+        ("transport", "shm", "memory"),
+    ] {
+        let says = |(code, error): (Option<i32>, String)| {
+            assert_eq!(code, Some(2), "{old}: {error}");
+            assert!(error.contains(old) && error.contains(&format!("give --{new} instead")), "{error}");
+        };
+        says(refused(&[&format!("--{old}"), value]));
+        fs::write(&config, format!("{old} = '{value}'\n")).unwrap();
+        says(refused(&["--config", config_path]));
+        let mut command = BPMF.command(&["--epochs", "0"]);
+        command.env(format!("INTENDANT_{}", old.to_uppercase()), value);
+        let output = intendant_apptest::finish(intendant_apptest::start(command));
+        says((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned().to_lowercase()));
+    }
+    let flags = ["--exchange", "one-sided", "--memory", "shm", "--threads", "2", "--epochs", "1"];
+    let report = report(&[&SMALL[..], &flags].concat());
+    assert_eq!((&report["technique"], &report["workers_per_node"]), (&"one-sided".into(), &2.into()));
+    let settings = ["exchange", "memory", "threads"].map(|name| report["config"][name].clone());
+    assert_eq!(settings, ["one-sided".into(), "shm".into(), Value::from(2)]);
+    for gone in ["technique", "workers", "transport", "float", "net"] {
+        assert_eq!(report["config"].get(gone), None, "{gone}");
+    }
 }
 
 #[test]
@@ -252,7 +286,7 @@ fn a_published_matrix_is_predicted_better_than_by_biases() {
         eprintln!("skipped: no mf/chembl_ic50; set INTENDANT_TEST_DATA to the folder with the data sets");
         return;
     };
-    let flags = ["--data", &train, "--test", &test, "--epochs", "120", "--burn-in", "40", "--workers", "2"];
+    let flags = ["--data", &train, "--test", &test, "--epochs", "120", "--burn-in", "40", "--threads", "2"];
     let report = report(&flags);
     assert!(number(&report["test"]["rmse"]) <= 0.91, "{}", report["test"]);
 }

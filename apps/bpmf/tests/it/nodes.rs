@@ -45,10 +45,10 @@ pub(crate) fn exchanged(report: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn any_number_of_nodes_computes_the_same_bits_with_each_technique() {
+fn any_number_of_nodes_computes_the_same_bits_with_each_exchange() {
     let one = outcome(&["--nodes", "1"]);
     assert_eq!(one.3.get("one_sided"), None, "there is no other node");
-    for (technique, nodes) in [
+    for (exchange, nodes) in [
         ("lapser-push", "2"),
         ("lapser-pull", "2"),
         ("lapser-push-by-slack", "2"),
@@ -58,8 +58,8 @@ fn any_number_of_nodes_computes_the_same_bits_with_each_technique() {
         ("lapser-push", "4"),
         ("lapser-pull", "4"),
     ] {
-        let more = outcome(&["--nodes", nodes, "--technique", technique]);
-        let what = format!("{technique} on {nodes} nodes");
+        let more = outcome(&["--nodes", nodes, "--exchange", exchange]);
+        let what = format!("{exchange} on {nodes} nodes");
         assert_eq!((&more.0, &more.1), (&one.0, &one.1), "{what}");
         let names = |files: &[(String, Vec<u8>)]| files.iter().map(|file| file.0.clone()).collect::<Vec<_>>();
         assert_eq!(names(&more.2), names(&one.2), "{what}");
@@ -69,14 +69,14 @@ fn any_number_of_nodes_computes_the_same_bits_with_each_technique() {
         schema::check(report, &QUALITY, 1);
         assert_eq!(
             (&report["technique"], &report["nodes"]),
-            (&technique.into(), &nodes.parse::<u64>().unwrap().into())
+            (&exchange.into(), &nodes.parse::<u64>().unwrap().into())
         );
         let (reads, writes) = (exchanged(report, "reads"), exchanged(report, "writes"));
-        if technique == "lapser-pull" {
+        if exchange == "lapser-pull" {
             assert!(reads > 0 && writes == 0, "{what}: {reads} reads, {writes} writes");
         } else {
             // A node that waits for long may read an item that another node was to write.
-            let pushed_only = reads == 0 || technique == "lapser-push-by-slack";
+            let pushed_only = reads == 0 || exchange == "lapser-push-by-slack";
             assert!(writes > 0 && pushed_only, "{what}: {reads} reads, {writes} writes");
         }
         let epochs = report["epochs"].as_array().unwrap();
@@ -88,8 +88,8 @@ fn any_number_of_nodes_computes_the_same_bits_with_each_technique() {
 
 #[test]
 fn more_is_written_to_more_nodes_than_need_it() {
-    let bytes = |technique: &str| {
-        let flags = ["--epochs", "3", "--burn-in", "1", "--nodes", "3", "--technique", technique];
+    let bytes = |exchange: &str| {
+        let flags = ["--epochs", "3", "--burn-in", "1", "--nodes", "3", "--exchange", exchange];
         // Few entries per row, so that few nodes need a row.
         let report =
             report(&[&["--data", "builtin:uniform:900x600x1500", "--rank", "4"][..], &flags].concat());
@@ -102,9 +102,9 @@ fn more_is_written_to_more_nodes_than_need_it() {
 
 #[test]
 fn with_slack_rows_are_read_less_often_and_quality_stays() {
-    let run = |technique: &str, slack: &str| {
+    let run = |exchange: &str, slack: &str| {
         let flags = ["--epochs", "40", "--burn-in", "10", "--nodes", "3", "--valid-every", "0"];
-        let flags = [&SMALL[..], &flags, &["--technique", technique, "--slack", slack]].concat();
+        let flags = [&SMALL[..], &flags, &["--exchange", exchange, "--slack", slack]].concat();
         let report = report(&flags);
         let rmse = report["test"]["rmse"].as_f64().unwrap();
         // The number of repeated reads depends on how long other nodes take.
@@ -125,21 +125,17 @@ fn with_slack_rows_are_read_less_often_and_quality_stays() {
 #[test]
 fn what_several_nodes_cannot_do_is_refused() {
     for (flags, said) in [
-        (&["--technique", "single", "--nodes", "2"][..], "technique single is plain memory in one process"),
-        (&["--technique", "classic"], "this program has no such technique; use one of single, lapser-push, "),
+        (&["--exchange", "classic"][..], "'classic' is not an exchange; use lapser-push, lapser-pull, "),
         (
-            &["--technique", "broadcast", "--slack", "2"],
-            "--slack is 2, but with technique broadcast all nodes meet",
+            &["--exchange", "broadcast", "--slack", "2"],
+            "--slack is 2, but with --exchange broadcast all nodes meet",
         ),
         (
             &["--hyper-slack", "1"],
             "--hyper-slack is 1; it must be 0: blocks that draw rows under hyperparameters",
         ),
         (&["--nodes", "200"], "--nodes is 200; a matrix can be divided among at most "),
-        (
-            &["--transport", "tcp"],
-            "--transport is tcp, but the nodes write and read each other's memory: use shm",
-        ),
+        (&["--memory", "tcp"], "'tcp' is not a way to the memory of others; use auto, shm or verbs"),
     ] {
         let (code, error) = refused(&[&SMALL[..], flags].concat());
         assert_eq!(code, Some(2), "{flags:?}: {error}");
@@ -151,7 +147,7 @@ fn what_several_nodes_cannot_do_is_refused() {
 #[test]
 fn nodes_that_are_told_different_ways_to_memory_refuse_each_other() {
     let run = |ways: [&str; 2]| {
-        let flags = |way| [&SMALL[..], &["--epochs", "2", "--transport", way]].concat();
+        let flags = |way| [&SMALL[..], &["--epochs", "2", "--memory", way]].concat();
         let commands = ways.map(|way| BPMF.command(&flags(way))).into();
         let children: Vec<Child> = ranks(commands).into_iter().map(start).collect();
         children
@@ -217,8 +213,8 @@ fn a_chain_that_diverges_ends_all_nodes_alike() {
 
 /// A node gets a signal in the middle of an iteration. The others end by themselves. Returns the exit codes
 /// and the output of all.
-fn ended(technique: &str, nodes: usize, victim: usize, signal: Signal) -> Vec<(Option<i32>, String)> {
-    let flags = ["--data", "builtin:zipf:6000x2000x200000", "--technique", technique];
+fn ended(exchange: &str, nodes: usize, victim: usize, signal: Signal) -> Vec<(Option<i32>, String)> {
+    let flags = ["--data", "builtin:zipf:6000x2000x200000", "--exchange", exchange];
     ended_with(&flags, nodes, victim, signal).0
 }
 
@@ -288,17 +284,17 @@ fn now() -> Instant {
 
 #[test]
 fn a_killed_node_ends_the_others_by_name() {
-    for (technique, victim, name) in [
+    for (exchange, victim, name) in [
         ("lapser-push", 1, "node 1 "),
         ("lapser-pull", 1, "node 1 "),
         ("lapser-push", 0, "node 0"),
         ("lapser-pull", 0, "node 0"),
     ] {
-        let all = ended(technique, 3, victim, Signal::KILL);
+        let all = ended(exchange, 3, victim, Signal::KILL);
         for (rank, (code, text)) in all.iter().enumerate().filter(|(rank, _)| *rank != victim) {
-            assert_eq!(*code, Some(4), "{technique}, node {rank}: {text}");
+            assert_eq!(*code, Some(4), "{exchange}, node {rank}: {text}");
             let says = |line: &&str| line.starts_with("bpmf: error: ") && line.contains(name);
-            assert_eq!(text.lines().filter(says).count(), 1, "{technique}, node {rank}: {text}");
+            assert_eq!(text.lines().filter(says).count(), 1, "{exchange}, node {rank}: {text}");
         }
     }
 }

@@ -17,27 +17,27 @@ fn results(report: &Value) -> (Vec<u64>, Value) {
     (epochs.iter().map(|epoch| number(&epoch["loss"]).to_bits()).collect(), report["test"].clone())
 }
 
-const TECHNIQUES: [&str; 6] =
+const EXCHANGES: [&str; 6] =
     ["lapser-push", "lapser-pull", "lapser-push-by-slack", "one-sided", "all-gather", "broadcast"];
 
 #[test]
-fn without_slack_all_techniques_and_numbers_of_nodes_give_the_same_bits() {
+fn without_slack_all_exchanges_and_numbers_of_nodes_give_the_same_bits() {
     let real: Vec<&str> = SIMULATED.into_iter().filter(|flag| *flag != "--simulate").collect();
-    let alone = results(&report(&[&real[..], &["--technique", "single"]].concat()));
+    let alone = results(&report(&real));
     assert_eq!(alone.0.len(), 8);
-    for technique in TECHNIQUES {
+    for exchange in EXCHANGES {
         for nodes in ["1", "2", "5", "16"] {
-            let simulated = run(&["--technique", technique, "--nodes", nodes]);
-            assert_eq!(results(&simulated), alone, "{technique} on {nodes} nodes");
+            let simulated = run(&["--exchange", exchange, "--nodes", nodes]);
+            assert_eq!(results(&simulated), alone, "{exchange} on {nodes} nodes");
         }
     }
-    let one_by_one = run(&["--technique", "lapser-pull", "--nodes", "4", "--operation-keys", "1"]);
+    let one_by_one = run(&["--exchange", "lapser-pull", "--nodes", "4", "--operation-keys", "1"]);
     assert_eq!(results(&one_by_one), alone);
 }
 
 #[test]
 fn the_same_flags_give_the_same_report_and_it_is_as_documented() {
-    let flags = ["--technique", "lapser-pull", "--nodes", "4", "--slack", "2"];
+    let flags = ["--exchange", "lapser-pull", "--nodes", "4", "--slack", "2"];
     let simulated = run(&flags);
     assert_eq!(simulated, run(&flags));
     schema::check(&simulated, &QUALITY, 1);
@@ -66,8 +66,8 @@ fn operations(report: &Value) -> Vec<f64> {
 
 #[test]
 fn slack_saves_reads_of_pull_and_writes_of_push_by_slack_but_none_of_push() {
-    let of = |technique, slack| {
-        let report = run(&["--technique", technique, "--nodes", "4", "--slack", slack]);
+    let of = |exchange, slack| {
+        let report = run(&["--exchange", exchange, "--nodes", "4", "--slack", slack]);
         operations(&report)[1..].iter().sum::<f64>()
     };
     let push = of("lapser-push", "0");
@@ -88,23 +88,22 @@ fn virtual_time_is_that_of_the_model() {
         let report = run(&[&["--nodes", "4", "--operation-keys", "1"], flags].concat());
         number(&report["epochs"][7]["seconds"])
     };
-    let pull = ["--technique", "lapser-pull"];
+    let pull = ["--exchange", "lapser-pull"];
     let usual = seconds(&pull);
     let net = ["--net", slow.to_str().unwrap(), "--machine", "xeon-e5-36-cores"];
     assert!(seconds(&[&pull[..], &net].concat()) > 5.0 * usual);
     assert!(seconds(&[&pull[..], &["--charge", "16"]].concat()) > 2.0 * usual);
     // Reads one after the other take longer than writes whose completion a node does not await one by one.
-    assert!(seconds(&["--technique", "lapser-push"]) < usual);
+    assert!(seconds(&["--exchange", "lapser-push"]) < usual);
 }
 
 #[test]
 fn what_is_not_simulated_is_refused() {
     for (flags, said) in [
-        (&["--workers", "2"][..], "each simulated node of bpmf has one worker"),
+        (&["--threads", "2"][..], "each simulated node of bpmf has one thread"),
         (&["--export", "/nonexistent/model"], "--export has no effect with --simulate"),
-        (&["--technique", "one-sided", "--slack", "1"], "it must be 0"),
-        (&["--charge-compute", "2"], "--charge-compute has no effect with bpmf"),
-        (&["--technique", "single", "--nodes", "2"], "single"),
+        (&["--exchange", "one-sided", "--slack", "1"], "it must be 0"),
+        (&["--charge-compute", "2"], "unexpected argument '--charge-compute'"),
         (&["--nodes", "129"], "129"),
     ] {
         let (code, error) = refused(&[&SIMULATED[..], flags].concat());

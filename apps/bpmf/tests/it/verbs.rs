@@ -56,14 +56,14 @@ fn nodes_over_rdma_compute_the_bits_of_one() {
         return;
     }
     let one = outcome(&["--nodes", "1"]);
-    for technique in ["lapser-push", "lapser-pull"] {
-        for transport in ["shm", "verbs"] {
-            let flags = ["--nodes", "2", "--technique", technique, "--transport", transport];
+    for exchange in ["lapser-push", "lapser-pull"] {
+        for memory in ["shm", "verbs"] {
+            let flags = ["--nodes", "2", "--exchange", exchange, "--memory", memory];
             let two = outcome(&flags);
             assert_eq!((&two.0, &two.1), (&one.0, &one.1), "{flags:?}");
             assert!(two.2 == one.2, "the files of {flags:?} differ from those of one node");
             let (reads, writes) = (exchanged(&two.3, "reads"), exchanged(&two.3, "writes"));
-            assert_eq!((reads > 0, writes > 0), (technique == "lapser-pull", technique == "lapser-push"));
+            assert_eq!((reads > 0, writes > 0), (exchange == "lapser-pull", exchange == "lapser-push"));
         }
     }
 }
@@ -73,11 +73,11 @@ fn nodes_of_one_host_use_rdma_only_if_they_are_told_to() {
     if !has_card() {
         return;
     }
-    for (transport, uses) in [("verbs", true), ("auto", false), ("shm", false)] {
-        for child in two(&["--transport", transport], |_| ()).into_iter().map(start).collect::<Vec<_>>() {
+    for (memory, uses) in [("verbs", true), ("auto", false), ("shm", false)] {
+        for child in two(&["--memory", memory], |_| ()).into_iter().map(start).collect::<Vec<_>>() {
             let output = finish(child);
             let text = text(&output);
-            assert_eq!((output.status.code(), text.contains(USED)), (Some(0), uses), "{transport}: {text}");
+            assert_eq!((output.status.code(), text.contains(USED)), (Some(0), uses), "{memory}: {text}");
         }
     }
 }
@@ -95,8 +95,8 @@ fn nodes_that_cannot_map_memory_use_rdma_unless_connections_are_encrypted() {
     }
     let certificates = tempfile::tempdir().unwrap();
     let tls = Authority::new().issue(certificates.path(), "node", Certificate::Good).flags();
-    let encrypted = "encrypted (TLS), which RDMA is not; --transport verbs uses it nevertheless";
-    let shm = ["--transport".to_owned(), "shm".to_owned()];
+    let encrypted = "encrypted (TLS), which RDMA is not; --memory verbs uses it nevertheless";
+    let shm = ["--memory".to_owned(), "shm".to_owned()];
     for (flags, code, said) in
         [(&[][..], 0, USED), (&shm, 2, "cannot map the memory of node"), (&tls, 2, encrypted)]
     {
@@ -131,16 +131,16 @@ fn a_killed_node_ends_the_others_by_name() {
     if !has_card() {
         return;
     }
-    for (technique, victim) in [("lapser-push", 1), ("lapser-pull", 1), ("lapser-push", 0)] {
-        let flags = ["--transport", "verbs", "--technique", technique];
+    for (exchange, victim) in [("lapser-push", 1), ("lapser-pull", 1), ("lapser-push", 0)] {
+        let flags = ["--memory", "verbs", "--exchange", exchange];
         let (all, took) = ended_with(&[&SMALL[..], &flags].concat(), 2, victim, Signal::KILL);
         let (code, text) = &all[1 - victim];
-        assert_eq!(*code, Some(4), "{technique}: {text}");
+        assert_eq!(*code, Some(4), "{exchange}: {text}");
         let name = format!("node {victim}");
         let says = |line: &&str| line.starts_with("bpmf: error: ") && line.contains(&name);
-        assert_eq!(text.lines().filter(says).count(), 1, "{technique}: {text}");
-        assert!(took < MISSED, "{technique}: {took:?}");
-        eprintln!("{technique}: node {victim} was missed within {took:?}");
+        assert_eq!(text.lines().filter(says).count(), 1, "{exchange}: {text}");
+        assert!(took < MISSED, "{exchange}: {took:?}");
+        eprintln!("{exchange}: node {victim} was missed within {took:?}");
     }
 }
 
@@ -171,7 +171,7 @@ fn memory_beyond_the_limit_is_refused_with_the_limit() {
         }
         set_capabilities(None, sets).unwrap();
         let size = ["--data", "builtin:zipf:3000x1000x20000", "--rank", "8"];
-        let commands = two_of(&size, &["--transport", "verbs"], |_| ());
+        let commands = two_of(&size, &["--memory", "verbs"], |_| ());
         commands.into_iter().map(with_little_locked_memory).map(start).collect::<Vec<Child>>()
     };
     let children = thread::scope(|scope| scope.spawn(starts).join().unwrap());
@@ -193,7 +193,7 @@ fn without_a_card_nodes_say_what_they_looked_for() {
         eprintln!("skipped: there is an RDMA device");
         return;
     }
-    for child in two(&["--transport", "verbs"], |_| ()).into_iter().map(start).collect::<Vec<_>>() {
+    for child in two(&["--memory", "verbs"], |_| ()).into_iter().map(start).collect::<Vec<_>>() {
         let output = finish(child);
         let text = text(&output);
         assert_eq!(output.status.code(), Some(2), "{text}");
@@ -203,6 +203,6 @@ fn without_a_card_nodes_say_what_they_looked_for() {
         );
     }
     // A single node needs no card.
-    let output = BPMF.output(&[&SMALL[..], &["--epochs", "1", "--transport", "verbs"]].concat());
+    let output = BPMF.output(&[&SMALL[..], &["--epochs", "1", "--memory", "verbs"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
 }

@@ -1,5 +1,6 @@
-//! What the nodes of a program exchanged.
+//! What the nodes of a program exchanged, and what they did in virtual time.
 
+use intendant::NetworkStats;
 use intendant_core::statistics;
 use serde::{Deserialize, Serialize};
 
@@ -31,31 +32,34 @@ statistics! {
     }
 }
 
-/// An epoch on a simulated cluster, or several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VirtualEpoch {
-    /// How long it lasted, nanoseconds.
-    pub virtual_ns: u64,
-    /// Time in which threads computed, summed over nodes, nanoseconds.
-    pub compute_ns: u64,
-    /// Operations between nodes.
-    pub operations: u64,
-    /// Bytes of the operations.
-    pub bytes: u64,
-    /// Events of the simulation since its start.
-    pub events: u64,
-    /// Time in which the sending halves of the nodes' NICs were busy, summed over nodes, nanoseconds.
-    pub nic_busy_ns: u64,
+statistics! {
+    /// What the nodes of a [`Program`](crate::Program) did on a simulated cluster.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    VirtualTime {
+        /// How long it lasted, nanoseconds.
+        virtual_ns: u64,
+        /// Time in which threads computed, summed over nodes, nanoseconds.
+        compute_ns: u64,
+        /// Operations between nodes.
+        operations: u64,
+        /// Bytes of the operations.
+        bytes: u64,
+        /// Events of the simulation.
+        events: u64,
+        /// Time in which the sending halves of the nodes' NICs were busy, summed over nodes, nanoseconds.
+        nic_busy_ns: u64,
+    }
 }
 
-impl VirtualEpoch {
-    /// Adds the next epoch.
-    pub(crate) fn continues(&mut self, next: &Self) {
-        self.virtual_ns += next.virtual_ns;
-        self.compute_ns += next.compute_ns;
-        self.operations += next.operations;
-        self.bytes += next.bytes;
-        self.events = next.events;
-        self.nic_busy_ns += next.nic_busy_ns;
+impl VirtualTime {
+    /// How long it lasted, in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.virtual_ns as f64 / 1e9
+    }
+
+    /// The operations as traffic.
+    pub(crate) fn traffic(&self) -> NetworkStats {
+        let Self { operations: messages, bytes, .. } = *self;
+        NetworkStats { messages, bytes, unpacked_bytes: bytes, ..NetworkStats::default() }
     }
 }

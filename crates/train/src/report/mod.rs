@@ -17,7 +17,7 @@ mod table;
 mod tally;
 
 pub use bound::{Bound, Least};
-pub use exchanged::{Exchanged, VirtualEpoch};
+pub use exchanged::{Exchanged, VirtualTime};
 pub(crate) use history::History;
 pub(crate) use progress::Progress;
 pub(crate) use results::finish;

@@ -2,7 +2,7 @@
 //! `docs/report.md`.
 
 use super::bound::Bound;
-use super::exchanged::{Exchanged, VirtualEpoch};
+use super::exchanged::{Exchanged, VirtualTime};
 use super::numbers::{means, number, reported, share};
 use super::sums::{EpochSum, Totals};
 use crate::settings::{Plan, Simulation};
@@ -454,10 +454,9 @@ impl Report {
     }
 
     /// Adds what only a simulation of a program measures.
-    pub(crate) fn add_simulation(&mut self, simulation: &Simulation, plan: &Plan, epochs: &VirtualEpoch) {
-        let VirtualEpoch { virtual_ns, compute_ns, operations, bytes, events, nic_busy_ns } = *epochs;
-        self.network =
-            NetworkStats { messages: operations, bytes, unpacked_bytes: bytes, ..NetworkStats::default() };
+    pub(crate) fn add_simulation(&mut self, simulation: &Simulation, plan: &Plan, time: &VirtualTime) {
+        let VirtualTime { virtual_ns, compute_ns, events, nic_busy_ns, .. } = *time;
+        self.network = time.traffic();
         self.simulation = Some(Simulated {
             net: simulation.net.clone(),
             machine: simulation.machine.clone(),

@@ -22,13 +22,15 @@ pub(crate) struct Terms(Vec<(String, String)>);
 impl Terms {
     /// Those of a [`Program`](crate::Program), whose data have this digest.
     pub(crate) fn of_program(name: &str, digest: u64, plan: &Plan) -> Self {
-        let mut terms = Self::common(name, plan);
+        let mut terms = Self::common(name, &[], plan);
         terms.0.push(("digest of the data".to_owned(), format!("{digest:016x}")));
         terms
     }
 
     pub(crate) fn new<T: Task>(task: &T, plan: &Plan) -> Self {
-        let Self(mut terms) = Self::common(task.name(), plan);
+        let (technique, workers) = (plan.technique.name().to_owned(), plan.workers.to_string());
+        let managed = [("technique", technique), ("workers", workers)];
+        let Self(mut terms) = Self::common(task.name(), &managed, plan);
         // Batches of the first epoch if one worker trained it alone: all nodes compute the same number.
         let alone = Partition::alone();
         let subepochs = if plan.epochs > 0 { task.subepochs(0, alone) } else { 0 };
@@ -43,21 +45,20 @@ impl Terms {
         Self(terms)
     }
 
-    /// The settings, under which the task of this name trains.
-    fn common(name: &str, plan: &Plan) -> Self {
+    /// The settings, under which the task of this name trains, with those about who manages parameters.
+    fn common(name: &str, managed: &[(&str, String)], plan: &Plan) -> Self {
         let export = if plan.export.is_some() { "given" } else { ABSENT };
         let checkpoint = if plan.checkpoints.folder.is_some() { "given" } else { ABSENT };
         let common = [
             ("task", name.to_owned()),
-            ("technique", plan.technique.name().to_owned()),
             ("epochs", plan.epochs.to_string()),
             ("valid-every", plan.valid_every.to_string()),
             ("seed", plan.seed.to_string()),
-            ("workers", plan.workers.to_string()),
             ("export", export.to_owned()),
             ("checkpoint", checkpoint.to_owned()),
         ];
-        let mut terms: Vec<_> = common.map(|(name, value)| (name.to_owned(), value)).into();
+        let all = common.iter().chain(managed);
+        let mut terms: Vec<_> = all.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         for (name, value) in plan.config.settings() {
             if !plan.config.is_own(name) && terms.iter().all(|term| term.0 != name) {
                 let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

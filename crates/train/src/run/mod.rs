@@ -32,5 +32,5 @@ mod worker;
 
 pub use node::run;
 pub use outcome::Outcome;
-pub use program::{Costs, Program, Saved, State, run_program, terms};
+pub use program::{About, Computed, Costs, Program, Saved, State, run_program, terms};
 pub use saved::{SavedRun, UnderWay};

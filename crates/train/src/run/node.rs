@@ -135,8 +135,8 @@ fn run_view<T: Task>(
             let trained = node_run.train(&node, workers, exporter)?;
             node_run.finish(trained)
         }
-        // Parsed for programs only.
-        Technique::Exchange(_) => Err(TrainError::usage(format!(
+        // Of programs only.
+        Technique::Own(_) => Err(TrainError::usage(format!(
             "technique {} is not one of parameter servers",
             plan.technique.name()
         ))),

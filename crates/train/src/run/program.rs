@@ -1,13 +1,12 @@
 //! Programs that train without a parameter server: epochs that they compute themselves, on threads of their
-//! own, with the command line, the report, the history and the export of all applications. A program of
-//! several nodes exchanges by itself what it computes; node 0 has the results.
+//! own, with the command line, the report, the history, the checkpoints and the export of all applications. A
+//! program of several nodes exchanges by itself what it computes; node 0 has the results.
 
 mod run;
 
 use super::agreement::Terms;
 use crate::error::{AppError, TrainError};
-use crate::report::VirtualEpoch;
-use crate::report::{Exchanged, ModelSize};
+use crate::report::{Exchanged, ModelSize, VirtualTime};
 use crate::settings::Plan;
 use intendant::Aborter;
 use intendant_checkpoint::{Checkpoint, CheckpointError, Values};
@@ -18,26 +17,18 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// What an application supplies that trains without a parameter server. See
-/// [`App::exchanging`](crate::App::exchanging).
+/// [`App::without_server`](crate::App::without_server).
 ///
 /// With several nodes, all of them call the same methods in the same order. What the methods return counts on
-/// node 0. [`Program::begin`] comes before the first epoch, [`Program::leave`] last.
+/// node 0. [`Program::begin`] comes before the first epoch, [`Program::leave`] last. Programs of one process
+/// need no methods but the required ones.
 pub trait Program {
-    /// Name of the task, as in the report.
-    fn name(&self) -> &'static str;
-
-    /// Hash of everything that is trained on, and of the order.
-    fn digest(&self) -> u64;
-
-    /// Size of the model. It is checked against the memory of the machine before the first epoch.
-    fn size(&self) -> ModelSize;
-
     /// Computes the next epoch and returns the sums `examples` and `loss`. It may return early, with any
     /// sums, once `stop` is true.
     ///
     /// # Errors
     /// Any error ends the run; [`TrainError::ProgramDiverged`] if values leave the range of numbers.
-    fn epoch(&mut self, stop: &AtomicBool) -> Result<Reduction, TrainError>;
+    fn epoch(&mut self, stop: &AtomicBool) -> Result<Computed, TrainError>;
 
     /// The quality on held-out data now: the sums `quality.NAME` and `quality.count`, as
     /// [`Evaluation::finish`](intendant_task::Evaluation::finish) has them; none without held-out data.
@@ -45,38 +36,19 @@ pub trait Program {
     ///
     /// # Errors
     /// Any error ends the run. A program of one node has none.
-    fn evaluate(&mut self, split: Split) -> Result<Reduction, TrainError>;
+    fn evaluate(&mut self, split: Split) -> Result<Computed, TrainError>;
 
-    /// What the last epoch took and sent, if it ran on a simulated cluster: called once after each epoch.
-    fn virtual_epoch(&mut self) -> Option<VirtualEpoch> {
-        None
-    }
-
-    /// The costs of all epochs so far, as [`Program::epoch`] learnt them. Nothing on one node.
-    fn costs(&self) -> Costs {
-        Costs::default()
-    }
-
-    /// What ends the run on all nodes, while another thread waits in a method. `None` on one node.
-    fn aborter(&self) -> Option<Aborter> {
-        None
-    }
-
-    /// What checkpoints have of all nodes together. Nothing by default: the program has no checkpoints.
-    fn state(&self) -> State {
-        State::default()
-    }
-
-    /// Streams this node's values of the state, between two epochs. The nodes have every key once.
-    fn save(&self, _part: &mut dyn FnMut(&[Key], &[f64])) {}
-
-    /// Waits until every node has called this with the same name; their payloads by rank.
+    /// After the last epoch, if something is exported: all nodes bring together what node 0 writes into
+    /// `folder`, which is empty. `folder` is `None` on other nodes, and on node 0 if it could not be made.
     ///
     /// # Errors
-    /// Any error ends the run. A program of one node has none.
-    fn gather(&mut self, _name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError> {
-        Ok(vec![payload])
-    }
+    /// The outer error is one of the nodes, and ends the run. The inner one is one of the export, of which
+    /// nothing is kept; the exchange with the other nodes is complete nevertheless.
+    fn export(&mut self, folder: Option<&Path>) -> Result<Result<(), AppError>, TrainError>;
+
+    /// Streams this node's values of the state ([`About::state`]), between two epochs. The nodes have every
+    /// key once.
+    fn save(&self, _part: &mut dyn FnMut(&[Key], &[f64])) {}
 
     /// Begins: at the start, after the epochs of an earlier run, or with the parameters of another one.
     ///
@@ -86,6 +58,14 @@ pub trait Program {
         Ok(())
     }
 
+    /// Waits until every node has called this with the same name; their payloads by rank.
+    ///
+    /// # Errors
+    /// Any error ends the run. A program of one node has none.
+    fn gather(&mut self, _name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError> {
+        Ok(vec![payload])
+    }
+
     /// Leaves the other nodes in order. It is called last, also if the run cannot begin, but not if it fails.
     ///
     /// # Errors
@@ -93,14 +73,52 @@ pub trait Program {
     fn leave(&mut self) -> Result<(), TrainError> {
         Ok(())
     }
+}
 
-    /// After the last epoch, if something is exported: all nodes bring together what node 0 writes into
-    /// `folder`, which is empty. `folder` is `None` on other nodes, and on node 0 if it could not be made.
-    ///
-    /// # Errors
-    /// The outer error is one of the nodes, and ends the run. The inner one is one of the export, of which
-    /// nothing is kept; the exchange with the other nodes is complete nevertheless.
-    fn export(&mut self, folder: Option<&Path>) -> Result<Result<(), AppError>, TrainError>;
+/// What a [`Program`] trains, as it is known before it begins.
+#[derive(Clone)]
+pub struct About {
+    /// Name of the task, as in the report.
+    pub task: &'static str,
+    /// Hash of everything that is trained on, and of the order.
+    pub digest: u64,
+    /// Size of the model. It is checked against the memory of the machine before the first epoch.
+    pub size: ModelSize,
+    /// What checkpoints have of all nodes together. If there are no ranges, checkpoints have no values.
+    pub state: State,
+    /// What ends the run on all nodes, while another thread waits in a method; `None` on one node.
+    pub aborter: Option<Aborter>,
+}
+
+/// What a [`Program`] has computed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Computed {
+    /// The sums of all nodes.
+    pub sums: Reduction,
+    /// The costs of everything so far.
+    pub costs: Costs,
+}
+
+/// What a [`Program`] has cost so far, beyond what node 0 sees by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Costs {
+    /// CPU time of the other nodes, nanoseconds.
+    pub cpu_ns: u64,
+    /// What all nodes exchanged; `None` if there are no others.
+    pub exchanged: Option<Exchanged>,
+    /// The epochs in virtual time, if the nodes are simulated.
+    pub simulated: Option<VirtualTime>,
+}
+
+impl Costs {
+    /// What was added since `before`.
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            exchanged: self.exchanged.map(|all| all.since(&before.exchanged.unwrap_or_default())),
+            simulated: self.simulated.map(|all| all.since(&before.simulated.unwrap_or_default())),
+        }
+    }
 }
 
 /// What checkpoints have of a program: ranges of keys, with values of f64.
@@ -113,12 +131,12 @@ pub struct State {
 }
 
 impl State {
-    fn into_ranges(self) -> (Vec<KeyRange>, usize) {
+    fn ranges(&self) -> (Vec<KeyRange>, usize) {
         let mut first = 0;
-        let ranges = self.ranges.into_iter().map(|(name, keys, len)| {
+        let ranges = self.ranges.iter().map(|(name, keys, len)| {
             let keys = first..first + keys;
             first = keys.end;
-            KeyRange::new(name, keys, len)
+            KeyRange::new(name, keys, *len)
         });
         (ranges.collect(), self.parameters)
     }
@@ -163,15 +181,6 @@ impl<'a> Saved<'a> {
         }
         Ok(())
     }
-}
-
-/// What the epochs of a [`Program`] cost beyond what node 0 sees by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Costs {
-    /// CPU time of the other nodes, nanoseconds.
-    pub cpu_ns: u64,
-    /// What all nodes exchanged; `None` if there are no others.
-    pub exchanged: Option<Exchanged>,
 }
 
 /// Settings by name that must be equal on all nodes of a program, under which it trains data of this digest.

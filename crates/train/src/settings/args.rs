@@ -1,22 +1,26 @@
-//! The flags that all applications share, as the user typed them.
+//! The flags that applications share, as the user typed them.
 //!
-//! Each flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a
+//! [`CommonArgs`] are those of all applications. [`ServerArgs`] are about the management of parameters;
+//! applications without a parameter server do not have them. Each flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a
 //! key of the `--config` file. [`super::layers`] adds both layers to all flags.
 
-use super::checkpoints::CheckpointArgs;
-use super::cluster::ClusterArgs;
-use super::flag;
+use super::checkpoints::{CheckpointArgs, ServerCheckpointArgs};
+use super::cluster::{ClusterArgs, NodeArgs};
+use super::flag::{self, Attributes};
 use super::headings::{DATA, TRAINING};
 use super::intents::IntentArgs;
-use super::outputs::OutputArgs;
+use super::outputs::{OutputArgs, ServerOutputArgs};
 use super::replication::ReplicationArgs;
 use super::sampling::SamplingArgs;
-use super::simulation::SimulationArgs;
+use super::simulation::{ServerSimulationArgs, SimulationArgs};
+use super::technique::Technique;
+use super::tls::TlsArgs;
 use super::values::{DataSource, TestSource, data};
+use clap::{Args, Command, FromArgMatches};
 use intendant_core::ElementType;
 use std::num::NonZeroU32;
 
-// The flags that all applications share. (Not a documentation comment: it would become the description of the
+// The flags of all applications. (Not a documentation comment: it would become the description of the
 // program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CommonArgs {
@@ -38,14 +42,33 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "E", default_value_t = 1, help_heading = TRAINING)]
     pub(crate) valid_every: u32,
 
-    /// End the training when so many validations in a row were not better than the best one before them
-    /// [default: never]
-    #[arg(long, group = flag::SERVER, value_name = "N", help_heading = TRAINING)]
-    pub(crate) patience: Option<NonZeroU32>,
-
     /// Seed of the initial model, the order of examples and all sampling
     #[arg(long, group = flag::DECIDES, value_name = "S", default_value_t = 1, help_heading = TRAINING)]
     pub(crate) seed: u64,
+
+    #[command(flatten)]
+    pub(crate) nodes: NodeArgs,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+
+    #[command(flatten)]
+    pub(crate) simulation: SimulationArgs,
+
+    #[command(flatten)]
+    pub(crate) checkpoints: CheckpointArgs,
+
+    #[command(flatten)]
+    pub(crate) outputs: OutputArgs,
+}
+
+// The flags about the management of parameters. (Not a documentation comment, as above.)
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ServerArgs {
+    /// End the training when so many validations in a row were not better than the best one before them
+    /// [default: never]
+    #[arg(long, value_name = "N", help_heading = TRAINING)]
+    pub(crate) patience: Option<NonZeroU32>,
 
     /// Element type of parameters: f32 or f64
     #[arg(long, group = flag::DECIDES, value_name = "TYPE", default_value = "f32", help_heading = TRAINING)]
@@ -64,11 +87,35 @@ pub(crate) struct CommonArgs {
     pub(crate) sampling: SamplingArgs,
 
     #[command(flatten)]
-    pub(crate) simulation: SimulationArgs,
+    pub(crate) simulation: ServerSimulationArgs,
 
     #[command(flatten)]
-    pub(crate) checkpoints: CheckpointArgs,
+    pub(crate) checkpoints: ServerCheckpointArgs,
 
     #[command(flatten)]
-    pub(crate) outputs: OutputArgs,
+    pub(crate) outputs: ServerOutputArgs,
+}
+
+impl ServerArgs {
+    /// In place of the flags, for a program without a parameter server: the defaults, and the technique is the
+    /// program's own. Nothing that such a program runs reads the others.
+    pub(crate) fn none() -> Self {
+        // Flags name others with which they conflict.
+        let command = CommonArgs::augment_args(Attributes::declare(Command::new("none")));
+        let matches = Self::augment_args(command).get_matches_from([""]);
+        let mut none = Self::from_arg_matches(&matches).expect("every flag is optional or has a default");
+        none.cluster.technique = Technique::Own("own");
+        none
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_parameter_server_the_flags_are_at_their_defaults() {
+        let ServerArgs { cluster, float, .. } = ServerArgs::none();
+        assert_eq!((cluster.technique, cluster.workers, float), (Technique::Own("own"), 1, ElementType::F32));
+    }
 }

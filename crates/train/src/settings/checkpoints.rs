@@ -35,14 +35,6 @@ pub(crate) struct CheckpointArgs {
     #[arg(long, group = flag::OUTPUT, requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub(crate) resume: bool,
 
-    /// The model that is tested and exported, and whose checkpoint is kept: that of the last epoch (last), or
-    /// that of the best validation (best). Needs --checkpoint
-    #[arg(
-        long, group = flag::SERVER, value_name = "last|best", default_value = "last",
-        conflicts_with = "simulate", help_heading = CHECKPOINTS,
-    )]
-    pub(crate) keep: Keep,
-
     /// Begin with the parameters of a checkpoint of another run, instead of initial ones
     #[arg(long, value_name = "DIR", conflicts_with = "simulate", help_heading = CHECKPOINTS)]
     pub(crate) from: Option<PathBuf>,
@@ -55,20 +47,6 @@ pub(crate) struct CheckpointArgs {
     )]
     pub(crate) max_restarts: u32,
 
-    /// Let so many other nodes hold a copy of what each node owns, as it was at the last cut
-    /// (--checkpoint-seconds). When up to so many nodes are lost, the others go on from there; nodes can join
-    /// (--join) and leave (`intendant scale`). It needs no --checkpoint
-    #[arg(long, group = flag::SERVER, value_name = "K", default_value_t = 0, help_heading = CHECKPOINTS)]
-    pub(crate) copies: usize,
-
-    /// Join a run with --copies: the address that its node 0 has told, or that of any other node of it. The
-    /// other flags are those of the run
-    #[arg(
-        long, groups = [flag::SERVER, flag::OWN], value_name = "HOST:PORT", conflicts_with = "simulate",
-        help_heading = CHECKPOINTS,
-    )]
-    pub(crate) join: Option<String>,
-
     /// Seconds to write a last checkpoint after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, before the run ends
     /// without. A second signal ends it at once
     #[arg(
@@ -76,6 +54,32 @@ pub(crate) struct CheckpointArgs {
         help_heading = CHECKPOINTS
     )]
     pub(crate) grace_seconds: f64,
+}
+
+// Those of runs that manage parameters. (Not a documentation comment, as above.)
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ServerCheckpointArgs {
+    /// The model that is tested and exported, and whose checkpoint is kept: that of the last epoch (last), or
+    /// that of the best validation (best). Needs --checkpoint
+    #[arg(
+        long, value_name = "last|best", default_value = "last",
+        conflicts_with = "simulate", help_heading = CHECKPOINTS,
+    )]
+    pub(crate) keep: Keep,
+
+    /// Let so many other nodes hold a copy of what each node owns, as it was at the last cut
+    /// (--checkpoint-seconds). When up to so many nodes are lost, the others go on from there; nodes can join
+    /// (--join) and leave (`intendant scale`). It needs no --checkpoint
+    #[arg(long, value_name = "K", default_value_t = 0, help_heading = CHECKPOINTS)]
+    pub(crate) copies: usize,
+
+    /// Join a run with --copies: the address that its node 0 has told, or that of any other node of it. The
+    /// other flags are those of the run
+    #[arg(
+        long, group = flag::OWN, value_name = "HOST:PORT", conflicts_with = "simulate",
+        help_heading = CHECKPOINTS,
+    )]
+    pub(crate) join: Option<String>,
 }
 
 /// The checkpoints of a run.
@@ -108,27 +112,6 @@ impl Checkpoints {
 }
 
 impl CheckpointArgs {
-    /// The best of several models needs validations, and a place.
-    pub(super) fn check_comparisons(
-        &self,
-        patience: Option<NonZeroU32>,
-        valid_every: u32,
-    ) -> Result<(), TrainError> {
-        let keeps_best = self.keep == Keep::Best;
-        let compares = [("--patience", patience.is_some()), ("--keep best", keeps_best)];
-        if let (Some((flag, _)), 0) = (compares.iter().find(|(_, is_given)| *is_given), valid_every) {
-            return Err(TrainError::usage(format!(
-                "{flag} compares validations, and --valid-every 0 asks for none; leave one of them out"
-            )));
-        }
-        if keeps_best && self.checkpoint.is_none() {
-            return Err(TrainError::usage(
-                "--keep best: the best model is kept as a checkpoint; add --checkpoint DIR",
-            ));
-        }
-        Ok(())
-    }
-
     /// Restarts are for whom starts the nodes, and need something to continue from.
     pub(super) fn check_restarts(&self, rendezvous: Option<&Rendezvous>) -> Result<(), TrainError> {
         if self.max_restarts == 0 {
@@ -146,6 +129,43 @@ impl CheckpointArgs {
             )),
             None => Ok(()),
         }
+    }
+
+    /// What the flags ask for.
+    pub(super) fn checkpoints(self, keep: Keep) -> Result<Checkpoints, TrainError> {
+        Ok(Checkpoints {
+            folder: folder_at("--checkpoint", self.checkpoint)?,
+            seconds: self.checkpoint_seconds,
+            resume: self.resume,
+            keep,
+            from: folder_at("--from", self.from)?,
+            max_restarts: self.max_restarts,
+            grace: Duration::from_secs_f64(self.grace_seconds),
+        })
+    }
+}
+
+impl ServerCheckpointArgs {
+    /// The best of several models needs validations, and a place.
+    pub(super) fn check_comparisons(
+        &self,
+        patience: Option<NonZeroU32>,
+        valid_every: u32,
+        has_folder: bool,
+    ) -> Result<(), TrainError> {
+        let keeps_best = self.keep == Keep::Best;
+        let compares = [("--patience", patience.is_some()), ("--keep best", keeps_best)];
+        if let (Some((flag, _)), 0) = (compares.iter().find(|(_, is_given)| *is_given), valid_every) {
+            return Err(TrainError::usage(format!(
+                "{flag} compares validations, and --valid-every 0 asks for none; leave one of them out"
+            )));
+        }
+        if keeps_best && !has_folder {
+            return Err(TrainError::usage(
+                "--keep best: the best model is kept as a checkpoint; add --checkpoint DIR",
+            ));
+        }
+        Ok(())
     }
 
     /// Copies are held by other nodes, of a parameter server, in processes of their own.
@@ -195,19 +215,6 @@ impl CheckpointArgs {
             );
         }
         Ok(())
-    }
-
-    /// What the flags ask for.
-    pub(super) fn checkpoints(self) -> Result<Checkpoints, TrainError> {
-        Ok(Checkpoints {
-            folder: folder_at("--checkpoint", self.checkpoint)?,
-            seconds: self.checkpoint_seconds,
-            resume: self.resume,
-            keep: self.keep,
-            from: folder_at("--from", self.from)?,
-            max_restarts: self.max_restarts,
-            grace: Duration::from_secs_f64(self.grace_seconds),
-        })
     }
 }
 

@@ -3,7 +3,6 @@
 use super::flag;
 use super::headings::CLUSTER;
 use super::technique::{Technique, technique};
-use super::tls::TlsArgs;
 use super::values::LocalAccess;
 use crate::error::TrainError;
 use clap::builder::RangedU64ValueParser;
@@ -27,12 +26,12 @@ const LOCALIZE_AHEAD: u32 = 1;
 pub(crate) struct PackingArgs {
     /// Key caching: connections remember lists of keys, and name a list that they carry again by a number.
     /// It pays where batches access the same keys in every epoch, and values are short
-    #[arg(long, groups = [flag::SERVER, flag::OWN, flag::MESSAGES], help_heading = CLUSTER)]
+    #[arg(long, groups = [flag::OWN, flag::MESSAGES], help_heading = CLUSTER)]
     pub(crate) key_caching: bool,
 
     /// Compress messages of 4 KiB or more. It pays where values are small whole numbers or mostly zero, and
     /// the network is slow
-    #[arg(long, groups = [flag::SERVER, flag::OWN, flag::MESSAGES], help_heading = CLUSTER)]
+    #[arg(long, groups = [flag::OWN, flag::MESSAGES], help_heading = CLUSTER)]
     pub(crate) compress: bool,
 }
 
@@ -43,21 +42,24 @@ impl PackingArgs {
     }
 }
 
-// The flags, as the user typed them. (Not a documentation comment: it would become the description of the
-// program.)
-#[derive(clap::Args, Clone, Debug)]
-pub(crate) struct ClusterArgs {
+// How many nodes there are. (Not a documentation comment: it would become the description of the program.)
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct NodeArgs {
     /// Node processes. Without a launcher, the program starts them on this machine, connected over loopback
     #[arg(
         long, value_name = "N", default_value = "1",
         value_parser = count(limits::NODES_MAX), help_heading = CLUSTER,
     )]
     pub(crate) nodes: usize,
+}
 
+// The flags of nodes that manage parameters, as the user typed them. (Not a documentation comment, as above.)
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ClusterArgs {
     /// First port of the data plane, for firewalls; the k-th node of a machine uses PORT + k. Any free port
     /// by default
     #[arg(
-        long, groups = [flag::SERVER, flag::OWN], value_name = "PORT", value_parser = count(65_535),
+        long, group = flag::OWN, value_name = "PORT", value_parser = count(65_535),
         help_heading = CLUSTER,
     )]
     pub(crate) data_port: Option<usize>,
@@ -70,9 +72,6 @@ pub(crate) struct ClusterArgs {
 
     #[command(flatten)]
     pub(crate) packing: PackingArgs,
-
-    #[command(flatten)]
-    pub(crate) tls: TlsArgs,
 
     /// Worker threads per node
     #[arg(
@@ -98,46 +97,46 @@ pub(crate) struct ClusterArgs {
 
     /// Channels per node: disjoint partitions of the keys, each with its own thread and connections
     #[arg(
-        long, group = flag::SERVER, value_name = "C", default_value = "1",
+        long, value_name = "C", default_value = "1",
         value_parser = count(limits::CHANNELS_MAX), help_heading = CLUSTER,
     )]
     pub(crate) channels: usize,
 
     /// How keys are assigned to their home nodes: range, hash, random or ring [default: random; with --copies
     /// ring]
-    #[arg(long, group = flag::SERVER, value_name = "ORDER", help_heading = CLUSTER)]
+    #[arg(long, value_name = "ORDER", help_heading = CLUSTER)]
     pub(crate) key_order: Option<KeyOrder>,
 
     /// How a node stores its values: dense (an array over all keys) or sparse (a hash table)
-    #[arg(long, group = flag::SERVER, value_name = "KIND", default_value = "dense", help_heading = CLUSTER)]
+    #[arg(long, value_name = "KIND", default_value = "dense", help_heading = CLUSTER)]
     pub(crate) storage: Storage,
 
     /// How workers access the values of their own node: shared (in shared memory), queue (through the queue
     /// of a channel's thread) or, with --simulate, ipc (as if each worker were a process that exchanges
     /// messages with its node)
-    #[arg(long, group = flag::SERVER, value_name = "KIND", default_value = "shared", help_heading = CLUSTER)]
+    #[arg(long, value_name = "KIND", default_value = "shared", help_heading = CLUSTER)]
     pub(crate) local_access: LocalAccess,
 
     /// Order of a worker's operations on one key: fifo or chain [default: the technique's own]
-    #[arg(long, group = flag::SERVER, value_name = "ORDER", help_heading = CLUSTER)]
+    #[arg(long, value_name = "ORDER", help_heading = CLUSTER)]
     pub(crate) order: Option<Order>,
 
     /// Whether nodes cache the locations of parameters that they accessed [default: the technique's own]
-    #[arg(long, group = flag::SERVER, value_name = "true|false", help_heading = CLUSTER)]
+    #[arg(long, value_name = "true|false", help_heading = CLUSTER)]
     pub(crate) caches: Option<bool>,
 
     /// How nodes find parameters that move on request (lapse, nups): home (the home of a parameter forwards
     /// accesses), home-cached (nodes remember locations), request (nodes ask the home first),
     /// broadcast-relocations (every node knows every location) or broadcast-operations (nodes ask all others)
     /// [default: home]
-    #[arg(long, group = flag::SERVER, value_name = "NAME", conflicts_with = "caches", help_heading = CLUSTER)]
+    #[arg(long, value_name = "NAME", conflicts_with = "caches", help_heading = CLUSTER)]
     pub(crate) location: Option<Location>,
 
     /// Batches that each worker's loader prepares ahead. With techniques that act on intents, the loader
     /// signals the keys of a batch when it has prepared it [default: 128 with such techniques on several
     /// nodes, else 8]
     #[arg(
-        long, groups = [flag::SERVER, flag::OWN], value_name = "B",
+        long, group = flag::OWN, value_name = "B",
         value_parser = count(1 << 20), help_heading = CLUSTER,
     )]
     pub(crate) look_ahead: Option<usize>,
@@ -146,7 +145,7 @@ pub(crate) struct ClusterArgs {
     /// more batches if batches are small [default: 131072 with techniques that act on intents on several nodes,
     /// 8192 on one node, else 0; 0 with --look-ahead]
     #[arg(
-        long, groups = [flag::SERVER, flag::OWN], value_name = "K",
+        long, group = flag::OWN, value_name = "K",
         value_parser = count_or_none(1 << 26), help_heading = CLUSTER,
     )]
     pub(crate) look_ahead_keys: Option<usize>,
@@ -155,13 +154,13 @@ pub(crate) struct ClusterArgs {
     /// never. It has no effect with techniques that do not move keys on request [default: 1 with lapse and
     /// nups on several nodes, else 0]
     #[arg(
-        long, group = flag::SERVER, value_name = "B",
+        long, value_name = "B",
         value_parser = clap::value_parser!(u32).range(0..=4096), help_heading = CLUSTER,
     )]
     pub(crate) localize_ahead: Option<u32>,
 
     /// Wait for the push of each batch before the next batch
-    #[arg(long, group = flag::SERVER, help_heading = CLUSTER)]
+    #[arg(long, help_heading = CLUSTER)]
     pub(crate) synchronous: bool,
 }
 
@@ -181,7 +180,7 @@ impl ClusterArgs {
     pub(super) fn settings(&self) -> ClusterSettings {
         let technique = match self.technique {
             // A node whose workers share its memory, if it is simulated.
-            Technique::Single | Technique::Exchange(_) => intendant::Technique::Classic,
+            Technique::Single | Technique::Own(_) => intendant::Technique::Classic,
             Technique::Server(technique) => technique,
         };
         ClusterSettings {
@@ -242,26 +241,20 @@ impl ClusterArgs {
             Technique::Single if self.location.is_some() => Err(TrainError::usage(
                 "technique single has no nodes that look for keys; leave --location out".to_owned(),
             )),
-            Technique::Single | Technique::Exchange(_) => Ok(()),
+            Technique::Single | Technique::Own(_) => Ok(()),
         }
     }
 
     /// Refuses kinds of connections that this program does not have.
-    pub(super) fn check_transport(&self) -> Result<(), TrainError> {
-        let transport = self.transport;
-        match (self.technique, transport) {
-            (Technique::Exchange(_), Transport::Tcp | Transport::Unix) => Err(TrainError::usage(format!(
-                "--transport is {transport}, but the nodes write and read each other's memory: use shm, verbs or auto"
-            ))),
+    pub(super) fn check_transport(&self, is_encrypted: bool) -> Result<(), TrainError> {
+        match (self.technique, self.transport) {
             (_, Transport::Verbs) if !cfg!(feature = "verbs") => Err(TrainError::usage(
                 "--transport is verbs, but this program was built without the feature verbs: build it with --features verbs \
                  (docs/rdma.md), or use another transport",
             )),
-            (Technique::Server(_), Transport::Verbs) if self.tls.files()?.is_some() => {
-                Err(TrainError::usage(
-                    "--transport is verbs, but RDMA does not encrypt: leave it out, or the flags of TLS",
-                ))
-            }
+            (Technique::Server(_), Transport::Verbs) if is_encrypted => Err(TrainError::usage(
+                "--transport is verbs, but RDMA does not encrypt: leave it out, or the flags of TLS",
+            )),
             _ => Ok(()),
         }
     }

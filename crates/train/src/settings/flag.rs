@@ -20,15 +20,15 @@ pub(super) const MACHINE: &str = "attribute: machine";
 pub(super) const COMMAND_LINE: &str = "attribute: command line";
 
 /// Each node may choose it for itself, or it is compared in another way.
-pub(super) const OWN: &str = "attribute: own";
+pub const OWN: &str = "attribute: own";
 
 /// It decides what is trained, and how: a run that is resumed must have the same. Those of applications do so
-/// without saying it.
+/// unless they say [`CLUSTER`].
 pub(super) const DECIDES: &str = "attribute: decides";
 
-/// It is for tasks. Programs that bring their own exchange instead of a parameter server hide and refuse it.
-/// The technique `single` accepts it: it is one process of a task.
-pub(crate) const SERVER: &str = "attribute: server";
+/// It says how nodes and threads work together: a run that is resumed may have another value. Common flags
+/// are so unless they say otherwise.
+pub const CLUSTER: &str = "attribute: cluster";
 
 /// It is about simulated clusters.
 pub(super) const SIMULATED: &str = "attribute: simulated";
@@ -63,7 +63,7 @@ const ATTRIBUTES: [&str; 15] = [
     COMMAND_LINE,
     OWN,
     DECIDES,
-    SERVER,
+    CLUSTER,
     SIMULATED,
     MESSAGES,
     NODES,
@@ -155,7 +155,7 @@ impl Attributes {
     }
 
     /// The flags with an attribute.
-    pub(crate) fn flags(&self, attribute: &'static str) -> impl Iterator<Item = &str> {
+    fn flags(&self, attribute: &'static str) -> impl Iterator<Item = &str> {
         self.flags.get(attribute).into_iter().flatten().map(String::as_str)
     }
 
@@ -166,7 +166,8 @@ impl Attributes {
 
     /// Whether a setting decides what is trained. One that this program does not have may have done so.
     pub(super) fn decides(&self, name: &str) -> bool {
-        !self.is_flag(name) || self.applications.contains(name) || self.has(name, DECIDES)
+        let is_own = self.applications.contains(name) && !self.has(name, CLUSTER);
+        !self.is_flag(name) || is_own || self.has(name, DECIDES)
     }
 
     /// Refuses flags that would have no effect; `asks` says whether the user asks for something by a flag.

@@ -18,19 +18,19 @@ const ROUNDS_PER_SECOND_MIN: f64 = 0.01;
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct IntentArgs {
     /// Maximum number of rounds per second in which a node processes intents and clocks [default: 1000]
-    #[arg(long, groups = [flag::SERVER, flag::INTENTS], value_name = "R", help_heading = INTENTS)]
+    #[arg(long, group = flag::INTENTS, value_name = "R", help_heading = INTENTS)]
     pub(crate) rounds_per_second: Option<f64>,
 
     /// Probability that the system acts on an intent in time, if clocks advance at random [default: 0.9999]
-    #[arg(long, groups = [flag::SERVER, flag::INTENTS], value_name = "P", help_heading = INTENTS)]
+    #[arg(long, group = flag::INTENTS, value_name = "P", help_heading = INTENTS)]
     pub(crate) intent_quantile: Option<f64>,
 
     /// Weight of the latest round in the estimate of how fast clocks advance [default: 0.1]
-    #[arg(long, groups = [flag::SERVER, flag::INTENTS], value_name = "ALPHA", help_heading = INTENTS)]
+    #[arg(long, group = flag::INTENTS, value_name = "ALPHA", help_heading = INTENTS)]
     pub(crate) intent_smoothing: Option<f64>,
 
     /// Initial estimate of the clocks that a worker advances in a round [default: 10]
-    #[arg(long, groups = [flag::SERVER, flag::INTENTS], value_name = "CLOCKS", help_heading = INTENTS)]
+    #[arg(long, group = flag::INTENTS, value_name = "CLOCKS", help_heading = INTENTS)]
     pub(crate) intent_initial: Option<f64>,
 }
 

@@ -42,10 +42,16 @@ impl Config {
         self.derived.insert(name.to_owned());
     }
 
-    /// Drops settings whose flags have an attribute: this program does not have them.
-    pub(crate) fn drop_all(&mut self, attribute: &'static str) {
-        self.values.retain(|name, _| !self.attributes.has(name, attribute));
-        self.derived.retain(|name| !self.attributes.has(name, attribute));
+    /// Drops settings that have no effect: those that are no flags of this program, and those about simulated
+    /// clusters unless there is one.
+    pub(super) fn drop_without_effect(&mut self, is_simulated: bool) {
+        let attributes = &self.attributes;
+        let stays = |name: &str| {
+            let is_flag = attributes.is_flag(name) || name == PROGRAM;
+            is_flag && (is_simulated || !attributes.has(name, flag::SIMULATED))
+        };
+        self.values.retain(|name, _| stays(name));
+        self.derived.retain(|name| stays(name));
     }
 
     /// Whether each node may choose a setting for itself.

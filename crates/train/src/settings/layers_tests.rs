@@ -2,7 +2,7 @@
 
 use super::{Environment, SettingsError};
 use crate::{App, TrainError, exit};
-use crate::{DataSource, Plan, Technique};
+use crate::{DataSource, Plan, Technique, flag};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -270,6 +270,37 @@ fn a_simulation_is_one_process_whatever_the_number_of_nodes() {
         Err(SettingsError::Train(error)) => assert!(error.to_string().contains("launcher"), "{error}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[derive(clap::Args, Debug)]
+struct OwnFlags {
+    #[arg(long, default_value_t = 64)]
+    dim: usize,
+    #[arg(long, group = flag::CLUSTER, default_value_t = 1)]
+    threads: usize,
+}
+
+#[test]
+fn without_a_parameter_server_there_are_no_flags_about_one() {
+    let parse = |argv: &[&str]| app().without_server().default("net", "56gib").parse::<OwnFlags>(argv);
+    let (flags, plan) = parse(&["--epochs", "3", "--nodes", "2", "--threads", "4"]).expect("it has these");
+    assert_eq!((plan.epochs, plan.nodes, flags.dim, flags.threads), (3, 2, 64, 4));
+    assert_eq!(plan.technique.policy(), None);
+    let has = |name: &str| plan.config.get(name).is_some();
+    let of_server = ["technique", "workers", "look-ahead", "key-order", "float", "staleness"];
+    assert!(!of_server.into_iter().any(has), "{}", plan.config.to_toml());
+    assert!(!has("net"), "nothing is simulated");
+    assert!(["program", "nodes", "seed", "dim", "threads"].into_iter().all(has));
+    let decides = ["dim", "threads", "nodes", "seed", "unknown"].map(|name| plan.config.decides(name));
+    assert_eq!(decides, [true, false, false, true, true]);
+    for flag in ["--technique", "--workers", "--channels", "--patience", "--keep", "--bound", "--trace"] {
+        let error = parse(&[flag, "1"]).expect_err("another program has it").to_string();
+        assert!(error.contains(&format!("unexpected argument '{flag}'")), "{error}");
+    }
+    let (_, plan) = parse(&["--simulate"]).expect("it can be simulated");
+    let simulation = plan.simulation.expect("it was asked for");
+    assert_eq!((simulation.net.as_str(), simulation.machine.as_str()), ("56gib", "xeon-e5-36-cores"));
+    assert_eq!(plan.config.get("net").and_then(toml::Value::as_str), Some("56gib"));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What a run is to do: the flags, and the plan that they make.
 //!
 //! `layers` merges flags, environment and file, and knows no particular flag. `args` composes the flags that
-//! all applications share of those of the other files; each of these files also checks its flags, and has the
-//! part of the [`Plan`] that they make. `plan` puts the parts together.
+//! applications share of those of the other files: those of all applications, and those about parameter
+//! management. Each of the other files also checks its flags, and has the part of the [`Plan`] that they make.
+//! `plan` puts the parts together.
 
 mod args;
 mod checkpoints;
@@ -21,14 +22,13 @@ mod technique;
 mod tls;
 mod values;
 
-pub(crate) use args::CommonArgs;
+pub(crate) use args::{CommonArgs, ServerArgs};
 pub use layers::Config;
 pub(crate) use outputs::{config_path, history_path};
 pub(crate) use plan::Given;
 pub use plan::Plan;
 pub(crate) use simulation::Bounds;
 pub use simulation::Simulation;
-pub(crate) use technique::exchange;
-pub use technique::{Exchange, Technique};
+pub use technique::Technique;
 pub(crate) use values::Keep;
 pub use values::{DataSource, LocalAccess, TestSource};

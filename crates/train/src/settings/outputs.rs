@@ -14,49 +14,9 @@ use std::path::{Path, PathBuf, absolute};
 // program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct OutputArgs {
-    /// At the end, explain the locations of these parameters: owner, replicas, intents and the latest
-    /// decisions, as each node sees them; names, key numbers and ranges of keys, as in virus,3,10..20
-    #[arg(
-        long, groups = [flag::SERVER, flag::NODES], value_name = "KEYS", value_parser = keys,
-        help_heading = OUTPUT,
-    )]
-    pub(crate) explain: Option<Keys>,
-
-    /// Record what happens to parameters: each node writes a trace to this folder, which `intendant trace`
-    /// and `intendant dashboard` read
-    #[arg(
-        long, groups = [flag::SERVER, flag::OUTPUT, flag::NODES], value_name = "DIR", help_heading = OUTPUT,
-    )]
-    pub(crate) trace: Option<PathBuf>,
-
-    /// The parameters to trace: all, keys and ranges of keys, as in 7,100..200, or sample:1/N for one of N
-    /// [default: all]
-    #[arg(
-        long, groups = [flag::SERVER, flag::OUTPUT], value_name = "KEYS", requires = "trace",
-        help_heading = OUTPUT,
-    )]
-    pub(crate) trace_keys: Option<intendant::Filter>,
-
     /// Write the report (docs/report.md) to this file, and the effective configuration next to it
     #[arg(long, group = flag::OUTPUT, value_name = "FILE.json", help_heading = OUTPUT)]
     pub(crate) report: Option<PathBuf>,
-
-    /// Serve the numbers of each node while it trains (docs/metrics.md), for Prometheus at
-    /// http://ADDR/metrics; the k-th node of a machine uses PORT + k, and 0 is any free port. A port alone is
-    /// one of 127.0.0.1; addresses that other machines reach need a token
-    #[arg(
-        long, groups = [flag::SERVER, flag::OUTPUT], value_name = "PORT|HOST:PORT",
-        conflicts_with = "simulate", help_heading = OUTPUT,
-    )]
-    pub(crate) metrics: Option<intendant_metrics::Address>,
-
-    /// Push the same numbers to this collector of OpenTelemetry, as in http://localhost:4318. Only a program
-    /// that is built with the feature otlp does so
-    #[arg(
-        long, groups = [flag::SERVER, flag::OUTPUT], value_name = "URL", conflicts_with = "simulate",
-        help_heading = OUTPUT,
-    )]
-    pub(crate) otlp: Option<String>,
 
     /// Write the trained model to this folder, which is replaced as a whole
     #[arg(long, group = flag::OUTPUT, value_name = "DIR", help_heading = OUTPUT)]
@@ -76,10 +36,59 @@ pub(crate) struct OutputArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
+// Those of nodes that manage parameters. (Not a documentation comment, as above.)
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ServerOutputArgs {
+    /// At the end, explain the locations of these parameters: owner, replicas, intents and the latest
+    /// decisions, as each node sees them; names, key numbers and ranges of keys, as in virus,3,10..20
+    #[arg(
+        long, group = flag::NODES, value_name = "KEYS", value_parser = keys,
+        help_heading = OUTPUT,
+    )]
+    pub(crate) explain: Option<Keys>,
+
+    /// Record what happens to parameters: each node writes a trace to this folder, which `intendant trace`
+    /// and `intendant dashboard` read
+    #[arg(
+        long, groups = [flag::OUTPUT, flag::NODES], value_name = "DIR", help_heading = OUTPUT,
+    )]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// The parameters to trace: all, keys and ranges of keys, as in 7,100..200, or sample:1/N for one of N
+    /// [default: all]
+    #[arg(
+        long, group = flag::OUTPUT, value_name = "KEYS", requires = "trace",
+        help_heading = OUTPUT,
+    )]
+    pub(crate) trace_keys: Option<intendant::Filter>,
+
+    /// Serve the numbers of each node while it trains (docs/metrics.md), for Prometheus at
+    /// http://ADDR/metrics; the k-th node of a machine uses PORT + k, and 0 is any free port. A port alone is
+    /// one of 127.0.0.1; addresses that other machines reach need a token
+    #[arg(
+        long, group = flag::OUTPUT, value_name = "PORT|HOST:PORT",
+        conflicts_with = "simulate", help_heading = OUTPUT,
+    )]
+    pub(crate) metrics: Option<intendant_metrics::Address>,
+
+    /// Push the same numbers to this collector of OpenTelemetry, as in http://localhost:4318. Only a program
+    /// that is built with the feature otlp does so
+    #[arg(
+        long, group = flag::OUTPUT, value_name = "URL", conflicts_with = "simulate",
+        help_heading = OUTPUT,
+    )]
+    pub(crate) otlp: Option<String>,
+}
+
 impl OutputArgs {
     /// Tells before hours of training whether report and export can be written, and that they overwrite no
     /// file that the run reads.
-    pub(super) fn check(&self, inputs: &[Input], checkpoint: Option<&Path>) -> Result<(), TrainError> {
+    pub(super) fn check(
+        &self,
+        inputs: &[Input],
+        checkpoint: Option<&Path>,
+        trace: Option<&Path>,
+    ) -> Result<(), TrainError> {
         if let Some(report) = &self.report {
             files::check("--report", "the report", report, inputs)?;
             if let Some(config) = config_path(report) {
@@ -91,16 +100,13 @@ impl OutputArgs {
         }
         let folder = checkpoint.filter(|folder| !is_address(folder));
         if let Some(folder) = folder.and_then(|folder| absolute(folder).ok()) {
-            let meets = |output: &Option<PathBuf>, meets: fn(&Path, &Path) -> bool| {
-                output
-                    .as_ref()
-                    .and_then(|output| absolute(output).ok())
-                    .is_some_and(|output| meets(&folder, &output))
+            let meets = |output: Option<&Path>, meets: fn(&Path, &Path) -> bool| {
+                output.and_then(|output| absolute(output).ok()).is_some_and(|output| meets(&folder, &output))
             };
             let clash = [
-                ("--report", meets(&self.report, |folder, report| folder == report)),
-                ("--export", meets(&self.export, |folder, export| folder.starts_with(export))),
-                ("--trace", meets(&self.trace, |folder, trace| folder == trace)),
+                ("--report", meets(self.report.as_deref(), |folder, report| folder == report)),
+                ("--export", meets(self.export.as_deref(), |folder, export| folder.starts_with(export))),
+                ("--trace", meets(trace, |folder, trace| folder == trace)),
             ];
             if let Some((flag, _)) = clash.iter().find(|(_, meets)| *meets) {
                 return Err(TrainError::usage(format!(
@@ -114,7 +120,9 @@ impl OutputArgs {
             None => Ok(()),
         }
     }
+}
 
+impl ServerOutputArgs {
     /// The collector to which metrics are pushed, if this program can do so.
     pub(super) fn collector(&self) -> Result<Option<String>, TrainError> {
         match &self.otlp {

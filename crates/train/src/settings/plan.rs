@@ -1,6 +1,6 @@
 //! The plan of a run: the common flags, checked and complete.
 
-use super::args::CommonArgs;
+use super::args::{CommonArgs, ServerArgs};
 use super::checkpoints::Checkpoints;
 use super::intents::IntentPlan;
 use super::keys::Keys;
@@ -47,9 +47,9 @@ pub struct Plan {
     pub nodes: usize,
     /// The kinds of connections between nodes.
     pub transport: Transport,
-    /// Worker threads per node.
+    /// Worker threads per node. A program without a parameter server sets it.
     pub workers: usize,
-    /// Who manages the parameters.
+    /// Who manages the parameters. A program without a parameter server sets it.
     pub technique: Technique,
     /// How the nodes manage parameters, if there are some. What is replicated follows from the task.
     pub(crate) cluster: ClusterSettings,
@@ -128,32 +128,32 @@ pub(crate) struct Given {
 impl Plan {
     /// Checks the common flags.
     pub(crate) fn new(
-        args: CommonArgs,
+        (args, server): (CommonArgs, ServerArgs),
         given: Given,
         rendezvous: Option<Rendezvous>,
     ) -> Result<Self, TrainError> {
         let Given { program, version, nodes_chosen, inputs, mut config } = given;
-        let CommonArgs { data, test, epochs, valid_every, patience, seed, float, .. } = args;
-        let CommonArgs { cluster, replication, intents, sampling, simulation, checkpoints, outputs, .. } =
-            args;
-        let technique = cluster.technique;
+        let CommonArgs { data, test, epochs, valid_every, seed, nodes, tls, .. } = args;
+        let CommonArgs { simulation, checkpoints, outputs, .. } = args;
+        let ServerArgs { patience, float, cluster, replication, intents, sampling, .. } = server;
+        let (technique, nodes) = (cluster.technique, nodes.nodes);
         let rendezvous = match (rendezvous, cluster.data_port) {
             (Some(rendezvous), Some(port)) => Some(rendezvous.data_port(port as u16)),
             (rendezvous, _) => rendezvous,
         };
+        let asked = nodes;
         let nodes = match &rendezvous {
-            Some(rendezvous) if nodes_chosen && rendezvous.nodes() != cluster.nodes => {
+            Some(rendezvous) if nodes_chosen && rendezvous.nodes() != asked => {
                 return Err(TrainError::usage(format!(
-                    "--nodes is {}, but {} says that this process is one of {}; leave --nodes out under a launcher",
-                    cluster.nodes,
+                    "--nodes is {asked}, but {} says that this process is one of {}; leave --nodes out under a launcher",
                     rendezvous.launcher().nodes_variable(),
                     rendezvous.nodes()
                 )));
             }
             Some(rendezvous) => rendezvous.nodes(),
             // One of several: how many there are, the run says.
-            None if checkpoints.join.is_some() => cluster.nodes.max(2),
-            None => cluster.nodes,
+            None if server.checkpoints.join.is_some() => asked.max(2),
+            None => asked,
         };
         cluster.check_technique(nodes)?;
         let replication = ReplicationPlan::new(&replication, technique, float, &mut config)?;
@@ -166,25 +166,27 @@ impl Plan {
         let sampling = SamplingPlan::new(&sampling, technique, technique.movement(nodes, localize_ahead))?;
         cluster.refuse_routing_that_would_be_ignored()?;
         cluster.check_local_access(simulation.simulate)?;
-        cluster.check_transport()?;
-        checkpoints.check_comparisons(patience, valid_every)?;
+        let tls = tls.files()?;
+        cluster.check_transport(tls.is_some())?;
+        server.checkpoints.check_comparisons(patience, valid_every, checkpoints.checkpoint.is_some())?;
         let names = [("--net", &simulation.net), ("--machine", &simulation.machine)];
         let named = names.map(|(flag, name)| name.as_ref().map(|name| Input::new(flag, name)));
         let simulation = Simulation::new(
             &simulation,
+            &server.simulation,
             &Simulable {
-                technique,
                 local_access: cluster.local_access,
-                nodes: cluster.nodes,
-                copies: checkpoints.copies,
+                nodes: asked,
+                copies: server.checkpoints.copies,
                 is_launched: rendezvous.is_some(),
             },
         )?;
         checkpoints.check_restarts(rendezvous.as_ref())?;
-        checkpoints.check_copies((technique, nodes), rendezvous.as_ref(), outputs.trace.is_some())?;
+        let is_traced = server.outputs.trace.is_some();
+        server.checkpoints.check_copies((technique, nodes), rendezvous.as_ref(), is_traced)?;
         // A process that starts nodes reads the files as well: one error instead of one from each node.
-        let tls = match cluster.tls.files()? {
-            Some(files) if nodes > 1 || rendezvous.is_some() || checkpoints.join.is_some() => {
+        let tls = match tls {
+            Some(files) if nodes > 1 || rendezvous.is_some() || server.checkpoints.join.is_some() => {
                 Some(tls::load(&files)?)
             }
             Some(_) | None => None,
@@ -201,13 +203,16 @@ impl Plan {
             };
             let inputs: Vec<Input> =
                 inputs.into_iter().chain(data).chain(named.into_iter().flatten()).collect();
-            outputs.check(&inputs, checkpoints.checkpoint.as_deref())?;
+            let trace = server.outputs.trace.as_deref();
+            outputs.check(&inputs, checkpoints.checkpoint.as_deref(), trace)?;
         }
         config.set("nodes", nodes as i64);
         // When nodes come and go, few keys should move.
-        let default = if checkpoints.copies > 0 { KeyOrder::Ring } else { KeyOrder::default() };
+        let default = if server.checkpoints.copies > 0 { KeyOrder::Ring } else { KeyOrder::default() };
         let key_order = cluster.key_order.unwrap_or(default);
         config.set("key-order", key_order.to_string());
+        config.drop_without_effect(simulation.is_some());
+        let (kept, served) = (server.checkpoints, server.outputs);
         Ok(Self {
             data,
             test,
@@ -233,19 +238,19 @@ impl Plan {
             replication,
             sampling,
             simulation,
-            otlp: outputs.collector()?,
-            explain: outputs.explain.unwrap_or_default(),
+            otlp: served.collector()?,
+            explain: served.explain.unwrap_or_default(),
             report: outputs.report,
-            metrics: outputs.metrics,
+            metrics: served.metrics,
             export: outputs.export,
-            trace: outputs.trace.map(|folder| (folder, outputs.trace_keys.unwrap_or_default())),
+            trace: served.trace.map(|folder| (folder, served.trace_keys.unwrap_or_default())),
             progress: !outputs.no_progress,
             verbose: outputs.verbose,
             config,
-            copies: checkpoints.copies,
+            copies: kept.copies,
             names: None,
-            join: checkpoints.join.clone(),
-            checkpoints: checkpoints.checkpoints()?,
+            checkpoints: checkpoints.checkpoints(kept.keep)?,
+            join: kept.join,
             tls,
             rendezvous,
             interrupt: Interrupt::default(),

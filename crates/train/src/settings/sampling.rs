@@ -3,7 +3,6 @@
 //! A task registers a distribution at the conformity level that it is designed for. The user may ask for
 //! another level, and may name a scheme.
 
-use super::flag;
 use super::headings::SAMPLING;
 use super::layers::Config;
 use super::technique::Technique;
@@ -23,25 +22,25 @@ pub(crate) struct SamplingArgs {
     /// some earlier draws), long-term (correct frequencies in the long run), overall (correct frequencies in
     /// the long run over all nodes together) or non-conform (no guarantee). Weaker levels can be faster
     /// [default: the level that the task is designed for]
-    #[arg(long, group = flag::SERVER, value_name = "LEVEL", help_heading = SAMPLING)]
+    #[arg(long, value_name = "LEVEL", help_heading = SAMPLING)]
     pub(crate) sampling: Option<Conformity>,
 
     /// How samples are drawn: independent, reuse (pools of keys that are used several times), postponing (as
     /// reuse, but samples that are not at this node yet come later), local (only keys at this node) or
     /// repurposing (keys that were pulled recently) [default: the system chooses a scheme of the level]
-    #[arg(long, group = flag::SERVER, value_name = "SCHEME", help_heading = SAMPLING)]
+    #[arg(long, value_name = "SCHEME", help_heading = SAMPLING)]
     pub(crate) sampling_scheme: Option<Scheme>,
 
     /// Keys of a pool (reuse, postponing) [default: 250]
     #[arg(
-        long, group = flag::SERVER, value_name = "G",
+        long, value_name = "G",
         value_parser = clap::value_parser!(u32).range(1..=POOL_KEYS_MAX), help_heading = SAMPLING,
     )]
     pub(crate) pool_keys: Option<u32>,
 
     /// How often each key of a pool is used (reuse, postponing) [default: 16]
     #[arg(
-        long, group = flag::SERVER, value_name = "U",
+        long, value_name = "U",
         value_parser = clap::value_parser!(u32).range(1..), help_heading = SAMPLING,
     )]
     pub(crate) pool_uses: Option<u32>,

@@ -4,7 +4,6 @@
 
 use super::flag;
 use super::headings::SIMULATION;
-use super::technique::Technique;
 use super::values::LocalAccess;
 use crate::error::{PathDisplay, TrainError};
 use intendant_core::Tick;
@@ -26,7 +25,7 @@ pub(crate) struct SimulationArgs {
     pub(crate) simulate: bool,
 
     /// Network of the simulated cluster: 10gbe, 100gib, 56gib, or a file with the same fields
-    /// (docs/experiments.md) [default: 10gbe; 56gib for programs that access other nodes' memory]
+    /// (docs/experiments.md) [default: 10gbe]
     #[arg(long, group = flag::SIMULATED, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) net: Option<String>,
 
@@ -41,32 +40,36 @@ pub(crate) struct SimulationArgs {
     #[arg(long, group = flag::SIMULATED, value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge: Option<f64>,
 
-    /// Charge FACTOR times for arithmetic [default: as --charge, which is right for models that are linear in
-    /// the length of values]
-    #[arg(long, groups = [flag::SERVER, flag::SIMULATED], value_name = "FACTOR", help_heading = SIMULATION)]
-    pub(crate) charge_compute: Option<f64>,
-
-    /// The arithmetic of a batch takes up to FACTOR times as long, at random [default: 1]
-    #[arg(long, groups = [flag::SERVER, flag::SIMULATED], value_name = "FACTOR", help_heading = SIMULATION)]
-    pub(crate) uneven: Option<f64>,
-
     /// Access the parameters of a batch that are at other nodes in operations of at most COUNT parameters,
     /// one after the other, as programs do that pull each parameter by itself [default: all in one operation]
     #[arg(long, group = flag::SIMULATED, value_name = "COUNT", help_heading = SIMULATION)]
     pub(crate) operation_keys: Option<NonZeroUsize>,
+}
+
+// Those of clusters that manage parameters. (Not a documentation comment, as above.)
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ServerSimulationArgs {
+    /// Charge FACTOR times for arithmetic [default: as --charge, which is right for models that are linear in
+    /// the length of values]
+    #[arg(long, group = flag::SIMULATED, value_name = "FACTOR", help_heading = SIMULATION)]
+    pub(crate) charge_compute: Option<f64>,
+
+    /// The arithmetic of a batch takes up to FACTOR times as long, at random [default: 1]
+    #[arg(long, group = flag::SIMULATED, value_name = "FACTOR", help_heading = SIMULATION)]
+    pub(crate) uneven: Option<f64>,
 
     /// Compute what a parameter manager that knows the future must send at least, beside what is sent
     /// (docs/report.md), if reads see the updates of other nodes at the end of each epoch (epoch), or also
     /// those that are older than MS milliseconds; several separated by commas, as in epoch,100
     #[arg(
-        long, groups = [flag::SERVER, flag::SIMULATED], value_name = "epoch|MS", value_parser = bounds,
+        long, group = flag::SIMULATED, value_name = "epoch|MS", value_parser = bounds,
         help_heading = SIMULATION,
     )]
     pub(crate) bound: Option<Bounds>,
 
     /// Simulate that this node dies after so many seconds; the others go on. With --simulate and --copies
     #[arg(
-        long, groups = [flag::SERVER, flag::SIMULATED], value_name = "NODE@S", value_parser = crash,
+        long, group = flag::SIMULATED, value_name = "NODE@S", value_parser = crash,
         help_heading = SIMULATION,
     )]
     pub(crate) crash: Option<Crash>,
@@ -138,7 +141,6 @@ fn factor(flag: &str, factor: f64) -> Result<f64, TrainError> {
 
 /// What decides whether a run can be simulated, and how.
 pub(crate) struct Simulable {
-    pub(crate) technique: Technique,
     pub(crate) local_access: LocalAccess,
     pub(crate) nodes: usize,
     pub(crate) copies: usize,
@@ -148,7 +150,11 @@ pub(crate) struct Simulable {
 
 impl Simulation {
     /// The simulation that the flags ask for, if any.
-    pub(crate) fn new(args: &SimulationArgs, of: &Simulable) -> Result<Option<Self>, TrainError> {
+    pub(crate) fn new(
+        args: &SimulationArgs,
+        server: &ServerSimulationArgs,
+        of: &Simulable,
+    ) -> Result<Option<Self>, TrainError> {
         if !args.simulate {
             return Ok(None);
         }
@@ -157,12 +163,7 @@ impl Simulation {
                 "--simulate runs all nodes in one process, but a launcher started this process as one of several",
             ));
         }
-        let usual = match of.technique {
-            // Nodes that access each other's memory.
-            Technique::Exchange(_) => "56gib",
-            Technique::Single | Technique::Server(_) => "10gbe",
-        };
-        let net = args.net.clone().unwrap_or_else(|| usual.to_owned());
+        let net = args.net.clone().unwrap_or_else(|| "10gbe".to_owned());
         let of_paper = match net.as_str() {
             "100gib" => "xeon-silver-4216",
             "56gib" => "xeon-e5-36-cores",
@@ -173,19 +174,19 @@ impl Simulation {
         let known = &presets::MACHINES;
         let machines = lookup("--machine", &machine, known, presets::machine, presets::machine_of)?;
         let charge = factor("--charge", args.charge.unwrap_or(1.0))?;
-        let charge_compute = factor("--charge-compute", args.charge_compute.unwrap_or(charge))?;
+        let charge_compute = factor("--charge-compute", server.charge_compute.unwrap_or(charge))?;
         let ipc = of.local_access == LocalAccess::Ipc;
         let delays = Delays { ipc, ..Delays::of(machines, network, Charge::new(charge, charge_compute)) };
-        let bounds = args.bound.clone().unwrap_or_default();
+        let bounds = server.bound.clone().unwrap_or_default();
         let operation_keys = args.operation_keys;
-        let uneven = args.uneven.unwrap_or(1.0);
+        let uneven = server.uneven.unwrap_or(1.0);
         if !(1.0..=UNEVEN_MAX).contains(&uneven) {
             return Err(TrainError::usage(format!(
                 "--uneven is {uneven}; it must be between 1 and {UNEVEN_MAX}"
             )));
         }
         let unevenness = Unevenness::up_to(uneven);
-        let crash = args.crash;
+        let crash = server.crash;
         if let Some(Crash { node, .. }) = crash {
             if of.copies == 0 {
                 return Err(TrainError::usage("--crash: the others go on only with copies; add --copies K"));

@@ -10,57 +10,9 @@ pub enum Technique {
     Single,
     /// A parameter server.
     Server(intendant::Technique),
-    /// No parameter server: the nodes of a [`Program`](crate::Program) exchange what they compute.
-    Exchange(Exchange),
-}
-
-/// How the nodes of a [`Program`](crate::Program) exchange what they compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exchange {
-    /// Lapser: a node writes each value to the nodes that need it [Lapser §3.2.2.A].
-    LapserPush,
-    /// Lapser: a node reads a value when its copy is too old [Lapser §3.2.2.B].
-    LapserPull,
-    /// Lapser: a node writes a value to those nodes whose copy would be too old for their slack.
-    LapserPushBySlack,
-    /// A node writes each value to the nodes that need it, and all nodes meet after each step [Lapser Tab.
-    /// 5.2, GPI and MPI Put].
-    OneSided,
-    /// A node writes all values of a step to all nodes at once, and all nodes meet.
-    AllGather,
-    /// A node writes each value to all nodes, and all nodes meet [Lapser Tab. 5.2, MPI Bcast].
-    Broadcast,
-}
-
-impl Exchange {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::LapserPush,
-        Self::LapserPull,
-        Self::LapserPushBySlack,
-        Self::OneSided,
-        Self::AllGather,
-        Self::Broadcast,
-    ];
-
-    /// The name on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LapserPush => "lapser-push",
-            Self::LapserPull => "lapser-pull",
-            Self::LapserPushBySlack => "lapser-push-by-slack",
-            Self::OneSided => "one-sided",
-            Self::AllGather => "all-gather",
-            Self::Broadcast => "broadcast",
-        }
-    }
-
-    /// Whether nodes may use values that are older than those of this step.
-    #[must_use]
-    pub const fn has_slack(self) -> bool {
-        matches!(self, Self::LapserPush | Self::LapserPull | Self::LapserPushBySlack)
-    }
+    /// No parameter server: a [`Program`](crate::Program) shares what it computes in a way of its own, which
+    /// has this name.
+    Own(&'static str),
 }
 
 impl Technique {
@@ -70,7 +22,7 @@ impl Technique {
         match self {
             Self::Single => "single",
             Self::Server(technique) => technique.policy().name,
-            Self::Exchange(exchange) => exchange.name(),
+            Self::Own(name) => name,
         }
     }
 
@@ -78,7 +30,7 @@ impl Technique {
     #[must_use]
     pub const fn policy(self) -> Option<Policy> {
         match self {
-            Self::Single | Self::Exchange(_) => None,
+            Self::Single | Self::Own(_) => None,
             Self::Server(technique) => Some(technique.policy()),
         }
     }
@@ -107,18 +59,6 @@ pub(crate) fn technique(text: &str) -> Result<Technique, String> {
             .map(Technique::Server)
             .map_err(|_| format!("no such technique; use one of {}", techniques())),
     }
-}
-
-/// The techniques of a [`Program`](crate::Program) that runs on several nodes.
-pub(crate) fn exchange(text: &str) -> Result<Technique, String> {
-    if text == Technique::Single.name() {
-        return Ok(Technique::Single);
-    }
-    let found = Exchange::ALL.into_iter().find(|exchange| exchange.name() == text);
-    found.map(Technique::Exchange).ok_or_else(|| {
-        let names = Exchange::ALL.map(Exchange::name).join(", ");
-        format!("this program has no such technique; use one of single, {names}")
-    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Measures how long an iteration takes on one thread:
-//! `cargo run --release -p intendant-bpmf --example iteration_speed -- RANK ENTRIES`. The matrix has 4,000
+//! `cargo run --release -p bpmf --example iteration_speed -- RANK ENTRIES`. The matrix has 4,000
 //! rows and 1,000 columns; its known cells are drawn evenly.
 #![allow(clippy::print_stdout, reason = "the result")]
 
-use intendant_bpmf::{Block, Config, Model, Scratch};
+use bpmf::{Block, Config, Model, Scratch};
 use intendant_core::random::{stream, unit};
 use std::sync::Arc;
 use std::time::Instant;
