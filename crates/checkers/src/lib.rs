@@ -24,7 +24,9 @@
 //! temporary folder. All randomness comes from the seed.
 #![forbid(unsafe_code)]
 
+pub mod checker;
 pub mod history;
+mod invariants;
 pub mod lanes;
 pub mod lapser;
 pub mod muster;

@@ -1,13 +1,15 @@
 //! Calls that programs issue on behalf of workers: accesses, localize, decisions of nodes, snapshots,
 //! computation time and wake-ups.
 
-use super::{Cluster, Event, InboxItem};
+use super::event::Event;
+use super::station::InboxItem;
+use super::{Call, Cluster, Probe};
 use crate::core::Core;
 use crate::invariants::Violation;
 use crate::machine::scaled;
 use crate::reach::Marker;
-use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
-use intendant_engine::{AccessError, LocalAccess, Row, SnapshotAsk, Started, Submission};
+use intendant_core::{Element, Key, NodeId, Tick};
+use intendant_engine::{AccessError, LocalAccess, Row, SnapshotAsk, Started};
 use intendant_techniques::Role;
 use intendant_wire::OpId;
 
@@ -33,7 +35,7 @@ pub struct CallOutcome<E> {
     pub values: Vec<E>,
 }
 
-impl<E: Element> Cluster<E> {
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
     /// Outstanding bytes that a call for `keys` is charged: its values, and a constant per key.
     pub fn value_bytes(&self, keys: &[Key]) -> usize {
         self.row_elements(keys) * size_of::<E>() + keys.len() * intendant_core::limits::OUTSTANDING_KEY_BYTES
@@ -55,7 +57,7 @@ impl<E: Element> Cluster<E> {
     #[inline(never)]
     pub fn admits(&self, worker: usize, keys: &[Key]) -> bool {
         let outstanding = self.worker_states[worker].local.outstanding_bytes();
-        self.invariants.bounded.admits(outstanding, self.value_bytes(keys))
+        self.bounded.admits(outstanding, self.value_bytes(keys))
     }
 
     /// Starts a pull. At most one [`Wait::Blocking`] pull of a worker may be outstanding.
@@ -227,17 +229,6 @@ impl<E: Element> Cluster<E> {
         self.pending_decisions
     }
 
-    /// The owner of a key, or its next owner while the key moves.
-    pub fn owner(&self, key: Key) -> NodeId {
-        self.invariants.ledger.place(key).node
-    }
-
-    /// Whether `node` owns the key and has its value.
-    pub fn is_at(&self, key: Key, node: NodeId) -> bool {
-        let place = self.invariants.ledger.place(key);
-        place.node == node && !place.in_flight
-    }
-
     /// Whether an operation of a worker is done.
     pub fn is_done(&self, worker: usize, op: OpId) -> bool {
         self.worker_states[worker].local.is_done(op)
@@ -394,7 +385,7 @@ impl<E: Element> Cluster<E> {
     pub(super) fn started(
         &mut self,
         worker: usize,
-        what: &'static str,
+        name: &'static str,
         keys: &[Key],
         call: usize,
         started: Result<Started, AccessError>,
@@ -405,55 +396,15 @@ impl<E: Element> Cluster<E> {
         };
         self.trace.line(self.queue.now_ns(), || {
             let deferred: Vec<_> = submissions.iter().flat_map(|(_, s)| s.keys()).collect();
-            format!("worker {worker} {what} {keys:?}: {op:?}, deferred {deferred:?}")
+            format!("worker {worker} {name} {keys:?}: {op:?}, deferred {deferred:?}")
         });
         let after = self.worker_states[worker].local.outstanding_bytes();
-        self.invariants.bounded.called(after, call).map_err(|finding| self.violation(finding))?;
-        if self.checks_all() {
-            self.record_call(worker, what, keys, &submissions);
-        }
+        self.bounded.called(after, call).map_err(|finding| self.violation(finding))?;
+        let (probe, mut seen) = self.observed();
+        probe.called(&mut seen, Call { worker, name, keys, submissions: &submissions });
         for (channel, submission) in submissions {
             self.send_to_channel(worker, channel.index(), InboxItem::Access(submission));
         }
         Ok(op)
-    }
-
-    /// Records a call and its submissions for the checks, and marks what was reached.
-    fn record_call(
-        &mut self,
-        worker: usize,
-        what: &'static str,
-        keys: &[Key],
-        submissions: &[(ChannelId, Submission)],
-    ) {
-        let node = self.node_of(worker);
-        let mut deferred = 0;
-        let mut owners = 0u64;
-        for (channel, submission) in submissions {
-            let station = self.station(node, channel.index());
-            let keys = submission.keys();
-            self.invariants.replies.submitted(station, worker, submission.op, keys, submission.positions());
-            deferred += keys.len();
-            let short = &keys[..keys.len().min(16)];
-            for (at, key) in short.iter().enumerate() {
-                owners |= 1 << (self.layout.home(*key).index() % 64);
-                if short[..at].contains(key) {
-                    self.reach.mark(Marker::DuplicateKey);
-                }
-            }
-        }
-        let marks = [
-            (deferred == 0, Marker::LocalServed),
-            (deferred > 0 && deferred < keys.len(), Marker::MixedCall),
-            (owners.count_ones() > 1, Marker::SeveralOwners),
-            (submissions.len() > 1, Marker::SeveralChannels),
-            (
-                keys.windows(2).any(|pair| self.layout.len(pair[0]) != self.layout.len(pair[1])),
-                Marker::SeveralLengths,
-            ),
-        ];
-        let access = !matches!(what, "localize" | "synchronize");
-        let reached = marks.into_iter().filter(|(reached, _)| *reached && access);
-        reached.for_each(|(_, marker)| self.reach.mark(marker));
     }
 }

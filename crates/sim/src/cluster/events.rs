@@ -1,9 +1,12 @@
 //! The events between the calls of workers: channels handle inputs and execute the actions that follow, and
 //! workers take completions.
 
+use super::event::{Event, Happened};
 use super::messages::describe_message;
-use super::{Cluster, Delivery, Event, Happened, InboxItem};
-use crate::invariants::{Invariants, Violation, check_mirrors};
+use super::station::InboxItem;
+use super::worker::Delivery;
+use super::{Cluster, Probe};
+use crate::invariants::Violation;
 use crate::reach::Marker;
 use intendant_core::{Element, Tick, WorkerId};
 use intendant_engine::{Action, Input, LocalAccess};
@@ -13,11 +16,11 @@ use intendant_wire::Message;
 enum Source {
     Timer,
     Inbox,
-    /// The node at this place of [`Station::senders`](super::Station::senders).
+    /// The node at this place of [`Station::senders`](super::station::Station::senders).
     Sender(usize),
 }
 
-impl<E: Element> Cluster<E> {
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
     /// Executes the next event and checks the invariants. `None` if only timers without effect are left.
     ///
     /// # Errors
@@ -46,16 +49,10 @@ impl<E: Element> Cluster<E> {
         };
         self.trace.event(self.queue.now_ns(), kind, who, what);
         self.note_activity(event);
-        let mut checked = self.invariants.progress.step(self.trace.events() - self.ticks, self.ticks);
-        if self.checks_all() {
-            checked = checked.and_then(|()| {
-                let Invariants { owners, ledger, .. } = &mut self.invariants;
-                owners.step(&self.nodes, ledger)
-            });
-            if self.has_windows {
-                checked = checked.and_then(|()| check_mirrors(&self.layout, &self.nodes));
-            }
-        }
+        let checked = self.progress.step(self.trace.events() - self.ticks, self.ticks).and_then(|()| {
+            let (probe, mut seen) = self.observed();
+            probe.event(&mut seen)
+        });
         checked.map_err(|finding| self.violation(finding))?;
         let happened = match event {
             Event::Awake { worker } => Happened::Awake(worker as usize),
@@ -95,7 +92,7 @@ impl<E: Element> Cluster<E> {
         let item = self.worker_states[worker].to_channels[channel].arrive().expect("an item per event");
         let station = self.station(self.node_of(worker), channel);
         let now_ns = self.now_ns();
-        self.stations[station].inbox.push_back((now_ns, worker, item));
+        self.stations[station].inbox.push_back((now_ns, item));
         self.begin_turn(station)?;
         Ok(Happened::Internal)
     }
@@ -139,7 +136,7 @@ impl<E: Element> Cluster<E> {
                 (self.now_ns(), machine.input(0, 0), Input::Tick)
             }
             Source::Inbox => {
-                let (came_ns, worker, item) =
+                let (came_ns, item) =
                     self.stations[station].inbox.pop_front().expect("the inbox has something");
                 let mut received_ns = 0;
                 let input = match item {
@@ -147,9 +144,6 @@ impl<E: Element> Cluster<E> {
                         if self.delays.ipc {
                             let values = self.delays.charge.bytes(submission.value_bytes());
                             received_ns = machine.input(0, values);
-                        }
-                        if self.checks_all() {
-                            self.invariants.replies.handled(station, worker, submission.op);
                         }
                         submitted = submission.keys().len();
                         Input::Submit(submission)
@@ -165,12 +159,7 @@ impl<E: Element> Cluster<E> {
                     InboxItem::Clock(clock) => Input::Clock(clock),
                     InboxItem::Wake => Input::Wake,
                     InboxItem::Report => Input::Settle,
-                    InboxItem::Snapshot(ask) => {
-                        if ask.owner.index() != node {
-                            self.invariants.bounded.snapshot(station, true);
-                        }
-                        Input::Snapshot(ask)
-                    }
+                    InboxItem::Snapshot(ask) => Input::Snapshot(ask),
                 };
                 // The worker has copied the values; the channel does not copy them again before it sends
                 // them.
@@ -186,7 +175,7 @@ impl<E: Element> Cluster<E> {
                 let message = self.links[link].unpacker.unpack(frame).map_err(|error| {
                     self.violation(("protocol", format!("{from:?} sent an invalid frame: {error}")))
                 })?;
-                self.received(station, &message);
+                self.received(&message);
                 let (keys, value_bytes) = (message.key_count(), message.value_bytes());
                 // Values that are compressed are as long as others when they are handled.
                 let other_bytes = frame_bytes.saturating_sub(value_bytes) as u64;
@@ -237,10 +226,8 @@ impl<E: Element> Cluster<E> {
         let input = self.stations[station].current.take().expect("a turn per input");
         self.trace.line(self.queue.now_ns(), || format!("n{node}/c{channel} takes {}", describe(&input)));
         let mut actions = std::mem::take(&mut self.actions);
-        let checks_all = self.checks_all();
-        if checks_all {
-            self.before_input(station, &input);
-        }
+        let (probe, mut seen) = self.observed();
+        probe.before_input(&mut seen, station, &input);
         let synced_before = self.stations[station].engine.management().synced_keys;
         let held_back_before = self.stations[station].engine.management().held_back;
         let syncs_itself = keys_to_synchronise(&input);
@@ -259,13 +246,9 @@ impl<E: Element> Cluster<E> {
             self.idle_timers = 0;
             self.last_activity_ns = self.queue.now_ns();
         }
-        if checks_all {
-            self.after_input(station, &actions)?;
-            self.check_intents(station).map_err(|finding| self.violation(finding))?;
-            if is_tick {
-                self.check_urgent(station).map_err(|finding| self.violation(finding))?;
-            }
-        }
+        let (probe, mut seen) = self.observed();
+        let checked = probe.after_input(&mut seen, station, &actions);
+        checked.map_err(|finding| self.violation(finding))?;
         let synced = self.stations[station].engine.management().synced_keys - synced_before;
         if self.stations[station].engine.management().held_back > held_back_before {
             self.reach.mark(Marker::HeldBack);
@@ -280,18 +263,8 @@ impl<E: Element> Cluster<E> {
         }
         self.actions = actions;
         let mut happened = Happened::Internal;
-        if reports || checks_all {
-            let report = self.stations[station].engine.report();
-            if checks_all {
-                let waiting = self.invariants.replies.waiting(station);
-                let awaited = self.invariants.ledger.awaited_by(station);
-                let arrivals = (self.stations[station].engine.arriving(), awaited);
-                let checked = self.invariants.bounded.handled(station, report, waiting, arrivals);
-                checked.map_err(|finding| self.violation(finding))?;
-            }
-            if reports {
-                happened = Happened::Reported(report);
-            }
+        if reports {
+            happened = Happened::Reported(self.stations[station].engine.report());
         }
         self.ends_look(station, round);
         self.set_timer(station);
@@ -299,15 +272,14 @@ impl<E: Element> Cluster<E> {
         Ok(happened)
     }
 
-    fn received(&mut self, station: usize, message: &Message) {
+    fn received(&mut self, message: &Message) {
         if let Message::Response(_) = message {
             self.reach.mark(Marker::RemoteServed);
         }
-        if let Message::SnapshotPart(part) = message {
-            self.invariants.bounded.snapshot(station, false);
-            if part.next.is_some() {
-                self.reach.mark(Marker::SnapshotParts);
-            }
+        if let Message::SnapshotPart(part) = message
+            && part.next.is_some()
+        {
+            self.reach.mark(Marker::SnapshotParts);
         }
     }
 
@@ -328,11 +300,6 @@ impl<E: Element> Cluster<E> {
             Action::Complete { worker, completion } => {
                 let station = self.station(node, channel);
                 let worker = self.worker_number(node, worker)?;
-                if self.checks_all() {
-                    let (op, positions) = (completion.op, &completion.positions);
-                    let answered = self.invariants.replies.answered(station, worker, op, positions);
-                    answered.map_err(|finding| self.violation(finding))?;
-                }
                 let mut done_ns = at_ns;
                 if self.delays.ipc {
                     let bytes = self.delays.charge.bytes(completion.values.len());

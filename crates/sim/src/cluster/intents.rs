@@ -1,15 +1,13 @@
-//! Intents: signalling them, waking the channels that wait for them, and checking how channels act on them.
+//! Intents: signalling them, and waking the channels that wait for them.
 
-use super::watched::WatchedInput;
-use super::{Cluster, Event, Happened, InboxItem};
-use crate::invariants::{Finding, Violation, choice};
+use super::event::{Event, Happened};
+use super::station::InboxItem;
+use super::{Cluster, Probe};
+use crate::invariants::Violation;
 use crate::reach::Marker;
-use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId};
-use intendant_techniques::{Decider, Role};
-use intendant_wire::{HolderRow, ReplicaRequestKind};
+use intendant_core::{ChannelId, Clock, Element, Key, WorkerId};
+use intendant_techniques::Role;
 use std::ops::Range;
-
-use super::replicas::NO_WORKER;
 
 /// Upper bound of the ticks per channel that [`Cluster::idle`] executes. Channels with replicas tick
 /// periodically to find keys that workers changed.
@@ -24,7 +22,7 @@ pub enum Caller {
     Loader,
 }
 
-impl<E: Element> Cluster<E> {
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
     /// Signals that a worker will access `keys` while its clock is in `window`.
     ///
     /// # Errors
@@ -52,16 +50,7 @@ impl<E: Element> Cluster<E> {
         if !wake.is_empty() {
             self.reach.mark(Marker::WokenBySignal);
         }
-        let first = self.station(node, 0);
-        if let Some(intents) = &mut self.invariants.intents {
-            for channel in 0..self.layout.channels() {
-                let own = |key: &Key| self.layout.channel(*key).index() == channel;
-                let keys: Vec<Key> = keys.iter().copied().filter(own).collect();
-                if !keys.is_empty() {
-                    intents.signalled(first + channel, worker, keys, window.start.0..window.end.0);
-                }
-            }
-        }
+        self.probe.signalled(worker, keys, window.start.0..window.end.0);
         self.wake_channels(node, &wake);
         Ok(())
     }
@@ -72,9 +61,7 @@ impl<E: Element> Cluster<E> {
         let node = self.node_of(worker);
         let advanced = self.nodes[node].retire(&self.worker_states[worker].local);
         self.trace.line(self.queue.now_ns(), || format!("worker {worker} has finished: {advanced:?}"));
-        if let Some(intents) = &mut self.invariants.intents {
-            intents.advanced(worker, crate::invariants::intents::FINISHED);
-        }
+        self.probe.finished(worker);
         self.send_clock(worker, advanced.clock);
         self.wake_channels(node, &advanced.wake);
     }
@@ -113,158 +100,9 @@ impl<E: Element> Cluster<E> {
     /// The wake-up of a channel by a worker or loader reaches its inbox.
     pub(super) fn woken(&mut self, station: usize) -> Result<Happened, Violation> {
         let now_ns = self.now_ns();
-        self.stations[station].inbox.push_back((now_ns, NO_WORKER, InboxItem::Wake));
+        self.stations[station].inbox.push_back((now_ns, InboxItem::Wake));
         self.begin_turn(station)?;
         Ok(Happened::Internal)
-    }
-
-    /// Checks the intents of a channel that has handled an input: if it ran an intent round, all its keys;
-    /// otherwise the keys of the input.
-    pub(super) fn check_intents(&mut self, station: usize) -> Result<(), Finding> {
-        let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
-        let Self { invariants, stations, watch, reach, nodes, layout, .. } = self;
-        let Some(intents) = &mut invariants.intents else { return Ok(()) };
-        if let WatchedInput::IntentReport { from, begun } = watch.input {
-            let keys = watch.keys.iter().enumerate();
-            keys.for_each(|(at, key)| intents.report_received(from, *key, at < begun));
-        }
-        let engine = &stations[station].engine;
-        let all = engine.intent_rounds() > intents.rounds(station);
-        if all {
-            let round = intents.round(station, node, |worker| engine.horizon(worker).unwrap_or(0));
-            if engine.intent_rounds() != intents.rounds(station) {
-                return Err(("intents", format!("channel {station} ran two intent rounds for one input")));
-            }
-            let marks = [
-                (round.on_time, Marker::IntentBegan),
-                (round.early, Marker::IntentEarly),
-                (round.late, Marker::IntentLate),
-                (round.extended, Marker::IntentExtended),
-                (round.past, Marker::IntentPast),
-                (round.empty, Marker::IntentEmpty),
-                (round.ended, Marker::IntentEnded),
-                (usize::from(engine.is_asleep()), Marker::Slept),
-            ];
-            marks.into_iter().filter(|(count, _)| *count > 0).for_each(|(_, marker)| reach.mark(marker));
-        }
-        let check = |key: Key| {
-            let (state, node) = (nodes[node].slot(key), NodeId(node as u16));
-            if intents.decider().is_home() && layout.home(key) == node {
-                let (wanted, ordered) = engine.reported(key);
-                let owner = if state.role.is_owner() { Some(node) } else { state.hint() };
-                choice::check_home_keeps(key, node, &wanted, owner, ordered)?;
-                intents.knows(station, node, key, wanted)?;
-            }
-            intents.handled(station, node, key, state.role, engine.active(key), engine.wants(key))?;
-            let holders: Vec<NodeId> =
-                engine.hub(key).map_or_else(Vec::new, |hub| hub.holders().iter().map(|h| h.node).collect());
-            if state.role.is_owner() && intents.decider() == Decider::Owner {
-                return choice::check_keeps(
-                    intents.choice(),
-                    key,
-                    (node, state.role, engine.active(key)),
-                    &holders,
-                );
-            }
-            Ok(())
-        };
-        if all {
-            let keys = (0..layout.keys()).map(Key).filter(|key| layout.channel(*key).index() == channel);
-            keys.into_iter().try_for_each(check)
-        } else {
-            watch.keys.iter().copied().try_for_each(check)
-        }
-    }
-
-    /// Checks that the technique lets a node hand `key` with these holders over to `to`.
-    pub(super) fn check_departure<'a>(
-        &mut self,
-        station: usize,
-        key: Key,
-        to: NodeId,
-        rows: impl Iterator<Item = &'a HolderRow>,
-    ) -> Result<(), Finding> {
-        let Some(intents) = &self.invariants.intents else { return Ok(()) };
-        let here = NodeId((station / self.layout.channels()) as u16);
-        if intents.decider().is_home() {
-            if self.layout.home(key) == here {
-                self.reach.mark(Marker::SentByHome);
-                return self.check_decision(station, key, to);
-            }
-            self.reach.mark(Marker::SentByOrder);
-            if self.active(here.index(), key) > 0 {
-                self.reach.mark(Marker::LostWanted);
-            }
-            if matches!(self.watch.input, WatchedInput::Relocate) {
-                return Ok(());
-            }
-            let what = format!("{here:?} hands {key:?} over to {to:?}, without an order of its home");
-            return Err(("choice", what));
-        }
-        let holders: Vec<NodeId> = rows.map(|row| row.node).collect();
-        let request = if let WatchedInput::ReplicaRequest { kind, holder } = self.watch.input {
-            Some((kind, holder))
-        } else {
-            None
-        };
-        let (requester, marker) = match request {
-            Some((ReplicaRequestKind::Ask, holder)) => (Some(holder), Marker::RelocatedByIntent),
-            Some((ReplicaRequestKind::Drop, _)) => (None, Marker::RelocatedByDrop),
-            Some((ReplicaRequestKind::Delta, _)) | None => (None, Marker::RelocatedByExpiry),
-        };
-        self.reach.mark(marker);
-        // The count at the time of the decision; an intent round in the same input may have changed it.
-        let own = self.active(here.index(), key);
-        choice::check_hands_over(intents.choice(), key, (here, own), &holders, to, requester)
-    }
-
-    /// The home of a key orders its owner to hand it over to `to`.
-    pub(super) fn check_relocation_order(
-        &mut self,
-        station: usize,
-        key: Key,
-        to: NodeId,
-    ) -> Result<(), Finding> {
-        match &self.invariants.intents {
-            Some(intents) if intents.decider().is_home() => self.check_decision(station, key, to),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Checks that a home that sends a key to `to` knows of intents at `to` only. Skipped where homes handle
-    /// intents one by one: a decision on the first may look wrong after the last.
-    fn check_decision(&self, station: usize, key: Key, to: NodeId) -> Result<(), Finding> {
-        let aggregated = self.invariants.intents.as_ref().is_some_and(|i| i.decider() == Decider::Home);
-        let home = NodeId((station / self.layout.channels()) as u16);
-        let (wanted, _) = self.stations[station].engine.reported(key);
-        if aggregated { choice::check_home_sends(key, home, &wanted, to) } else { Ok(()) }
-    }
-
-    /// At rest, replicas exist exactly where the technique asks for them.
-    pub(super) fn check_replicas_match_intents(&self, key: Key) -> Result<(), Finding> {
-        let Some(policy) = self.policy.intents.filter(|_| self.nodes.len() > 1) else { return Ok(()) };
-        let workers = |node: usize| node * self.workers_per_node..(node + 1) * self.workers_per_node;
-        let intents = &self.invariants.intents;
-        let finished = |node: usize| {
-            intents.as_ref().is_some_and(|intents| workers(node).all(|worker| intents.is_finished(worker)))
-        };
-        let seen = |node: usize| (self.nodes[node].slot(key).role, self.active(node, key));
-        crate::invariants::intents::at_rest(policy.choice, key, (0..self.nodes.len()).map(seen), finished)
-    }
-
-    /// Number of active intents of `node` for `key`.
-    fn active(&self, node: usize, key: Key) -> u32 {
-        let station = node * self.layout.channels() + self.layout.channel(key).index();
-        self.stations[station].engine.active(key)
-    }
-
-    /// Checks, when no event is left, that channels that may act have acted on all intents.
-    ///
-    /// # Errors
-    /// If an intent has been signalled, begun or ended unnoticed.
-    pub fn check_settled(&self) -> Result<(), Violation> {
-        let settled = self.invariants.intents.as_ref().map_or(Ok(()), crate::invariants::Intents::settled);
-        settled.map_err(|finding| self.violation(finding))
     }
 
     /// Lets `for_ns` pass without any call of a worker. Checks that the cluster sends no message and that its

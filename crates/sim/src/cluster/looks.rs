@@ -1,6 +1,7 @@
 //! Rests of channels between their looks, as threads of nodes take them ([`LookTimer`]).
 
-use super::{Cluster, Station};
+use super::station::Station;
+use super::{Cluster, Probe};
 use intendant_core::{Element, Tick};
 use intendant_engine::Input;
 #[cfg(doc)]
@@ -13,7 +14,7 @@ pub(super) enum LookOrInput {
     Input,
 }
 
-impl<E: Element> Cluster<E> {
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
     /// When a channel's tick is due, its rest included.
     pub(super) fn tick_due(&self, station: usize) -> Option<Tick> {
         let Station { engine, looks, .. } = &self.stations[station];

@@ -16,313 +16,66 @@
 //! its previous call is over.
 
 mod calls;
+mod config;
+mod event;
 mod events;
 mod explain;
 mod instances;
 mod intents;
+mod links;
 mod looks;
 mod messages;
+mod probe;
 mod recorded;
 mod recording;
 mod replicas;
 mod rest;
+mod station;
 mod transit;
-mod watch;
-mod watch_replicas;
-mod watched;
+mod worker;
 
 pub use calls::{CallOutcome, Wait};
+pub use config::{ClusterConfig, Hosts};
+pub use event::Happened;
 pub use intents::Caller;
+pub use probe::{Call, Probe, Seen};
 
 use crate::core::Core;
 use crate::delays::Delays;
 use crate::dice::Dice;
 use crate::facility::{Facility, Load};
 use crate::faults::Faults;
-use crate::invariants::{
-    Bounded, Fifo, Finding, Hops, Intents, Invariants, Knowledge, Ledger, Merged, Owners, Progress, Queued,
-    Replies, Rounds, Violation,
-};
+use crate::invariants::{Bounded, Fifo, Finding, Progress, Violation};
 use crate::lane::Lane;
 use crate::machine::Sharing;
 use crate::network::Nic;
 use crate::queue::Queue;
 use crate::reach::Reach;
 use crate::trace::Trace;
-use bytes::Bytes;
-use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, WorkerId, random};
+use event::Event;
+use intendant_core::{ChannelId, Element, Key, Layout, NodeId, WorkerId, random};
 use intendant_engine::{
-    AccessStats, Action, Channel, ChannelReport, Completion, Input, Local, LocalAccess, LookTimer,
-    ManagementStats, NetworkStats, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Submission,
-    WindowConfig, Windows,
+    AccessStats, Action, Channel, Local, LocalAccess, ManagementStats, NetworkStats, Shared, SharedConfig,
+    Windows,
 };
 use intendant_sampling::{NearKeys, Sampler};
 use intendant_segment::{Segment, View};
-use intendant_techniques::clocks::NodeClock;
-use intendant_techniques::{KeyTechnique, Policy, StaticReplicas};
-use intendant_wire::{OpId, Packer, Packing, SnapshotPart, Unpacker};
+use intendant_techniques::Policy;
+use links::Link;
 use recorded::Recording;
+use station::{Station, Timer};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use watched::Watch;
-
-/// Configuration of a cluster. The layout holds the numbers of nodes and channels.
-#[derive(Clone)]
-pub struct ClusterConfig<E> {
-    /// Keys, nodes, channels.
-    pub layout: Arc<Layout>,
-    /// Initial values.
-    pub init: Initialiser<E>,
-    /// Dense or sparse stores.
-    pub storage: Storage,
-    /// How workers access values of their node.
-    pub access: LocalAccess,
-    /// The policy of the technique.
-    pub policy: Policy,
-    /// Configuration of replicas; ignored by techniques without replicas.
-    pub replication: ReplicationConfig,
-    /// Which nodes read in each other's windows; `None` if none does. Ignored by techniques without windows.
-    pub hosts: Option<Hosts>,
-    /// Workers per node.
-    pub workers: usize,
-    /// Upper bound of the value bytes that a worker may have outstanding.
-    pub outstanding_bytes_max: usize,
-    /// Whether nodes start with cached locations that are mostly wrong.
-    pub stale_hints: bool,
-    /// Durations of all steps.
-    pub delays: Delays,
-    /// Faults and their intervals.
-    pub faults: Faults,
-    /// What is checked.
-    pub checks: Checks,
-    /// Upper bound of events; a run that exceeds it fails.
-    pub events_max: u64,
-    /// How nodes shorten the messages that they send.
-    pub packing: Packing,
-    /// Seed of all random choices.
-    pub seed: u64,
-    /// Whether to keep a readable trace.
-    pub trace: bool,
-}
-
-/// Hosts whose nodes read values in each other's windows, at the moment of a pull.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hosts {
-    /// Nodes per host. Consecutive nodes share one.
-    pub nodes: usize,
-    /// The size of windows and loans.
-    pub windows: WindowConfig,
-}
-
-/// What is checked beside what engines check themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checks {
-    /// All invariants, for runs that search for defects: those on messages and calls when the message or call
-    /// happens, those on the state of nodes at every event.
-    EveryStep,
-    /// What costs next to nothing, for runs that measure: a cluster that claims to be quiescent has nothing
-    /// in flight, snapshots are complete, connections keep order, workers respect their limit of outstanding
-    /// bytes, and the run ends. Most reach markers are not set, and [`Cluster::owner`] and [`Cluster::is_at`]
-    /// know no moves.
-    Quiet,
-}
-
-/// An event of the event queue. Its content waits in a [`Lane`], which keeps order by construction.
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    /// A worker's program continues.
-    Awake { worker: u32 },
-    /// A worker's loader continues.
-    Loaded { worker: u32 },
-    /// An item of a worker reaches the inbox of a channel.
-    Enqueue { worker: u32, channel: u32 },
-    /// The first byte of a frame reaches the receiver's NIC.
-    Front { link: u32 },
-    /// The last byte of a frame is received.
-    Arrive { link: u32 },
-    /// A channel has finished its current input.
-    Turn { station: u32 },
-    /// A completion reaches the queue of a worker.
-    Deliver { worker: u32, channel: u32 },
-    /// A worker takes a completion from its queue.
-    Intake { worker: u32 },
-    /// A request for a report reaches a channel's inbox.
-    Report { station: u32 },
-    /// A wake-up reaches a channel's inbox.
-    Woken { station: u32 },
-    /// A channel's timer expires.
-    Due { station: u32 },
-}
-
-/// The outcome of an event for programs.
-#[derive(Debug)]
-pub enum Happened {
-    /// Nothing: the event was internal to the cluster.
-    Internal,
-    /// A wake-up that [`Cluster::wake`] scheduled for this worker.
-    Awake(usize),
-    /// A wake-up that [`Cluster::wake_loader`] scheduled for this worker's loader.
-    Loaded(usize),
-    /// A worker took the completion of a part of an operation.
-    Answered {
-        /// The worker.
-        worker: usize,
-        /// Its operation.
-        op: OpId,
-        /// Whether the whole operation is done.
-        done: bool,
-    },
-    /// A worker received a part of a snapshot.
-    Part {
-        /// The worker.
-        worker: usize,
-        /// The part.
-        part: SnapshotPart,
-    },
-    /// A channel answered [`Cluster::ask_reports`].
-    Reported(ChannelReport),
-}
-
-/// An item that a worker or the simulator puts into a channel's inbox.
-enum InboxItem {
-    Access(Submission),
-    /// The node decides to relocate keys to another node.
-    Relocate(Vec<Key>, NodeId),
-    /// The node decides to acquire replicas of keys (`true`) or to drop them.
-    Replicate(Vec<Key>, bool),
-    Snapshot(SnapshotAsk),
-    Clock(NodeClock),
-    /// Wakes a sleeping channel.
-    Wake,
-    /// Synchronise replicas, then report.
-    Report,
-}
-
-/// What a channel puts into a worker's queue.
-enum Delivery {
-    Access(Completion),
-    Part(SnapshotPart),
-}
-
-/// A worker, and the queues between it and the channels of its node.
-struct WorkerState<E> {
-    local: Local<E>,
-    /// To each channel.
-    to_channels: Vec<Lane<InboxItem>>,
-    /// From each channel.
-    from_channels: Vec<Lane<Delivery>>,
-    queue: VecDeque<Delivery>,
-    /// The pull that the worker blocks on, and the buffer for its values.
-    sink: Option<(OpId, Vec<E>)>,
-    /// Time at which the worker finishes its work so far.
-    free_ns: u64,
-    /// Busy time so far, without waiting.
-    busy_ns: u64,
-    /// Busy time of the node's channels that has already been charged to this worker as delay.
-    charged_channel_ns: u64,
-}
-
-/// A channel of a node with its waiting inputs. Stations are numbered by node, then channel.
-struct Station<E> {
-    engine: Channel<E>,
-    /// Per item: arrival time and sending worker.
-    inbox: VecDeque<(u64, usize, InboxItem)>,
-    /// Received frames with their arrival times, by sending node.
-    received: Vec<VecDeque<(u64, Bytes)>>,
-    /// The nodes of which frames wait in `received`, in ascending order.
-    senders: Vec<u16>,
-    thread: Facility,
-    /// The input that the thread works on.
-    current: Option<Input>,
-    timer: Timer,
-    /// When the thread looks for work that no input announces, as threads of nodes do.
-    looks: LookTimer,
-    /// The part of the thread's busy time that `looks` knows, in µs.
-    known_busy: u64,
-    /// Messages sent.
-    sent: u64,
-}
-
-impl<E> Station<E> {
-    /// A frame of node `from` is received.
-    fn receive(&mut self, from: usize, at_ns: u64, frame: Bytes) {
-        let received = &mut self.received[from];
-        if received.is_empty() {
-            let from = from as u16;
-            let at = self.senders.partition_point(|sender| *sender < from);
-            self.senders.insert(at, from);
-        }
-        received.push_back((at_ns, frame));
-    }
-
-    /// Takes the next frame of the sender at `at` of `senders`: the sender, the time of arrival, the frame.
-    fn take_received(&mut self, at: usize) -> (NodeId, u64, Bytes) {
-        let from = self.senders[at];
-        let received = &mut self.received[usize::from(from)];
-        let (came_ns, frame) = received.pop_front().expect("a sender has a frame here");
-        if received.is_empty() {
-            self.senders.remove(at);
-        }
-        (NodeId(from), came_ns, frame)
-    }
-
-    /// Whether an input waits, ticks aside.
-    fn has_input(&self) -> bool {
-        !self.inbox.is_empty() || !self.senders.is_empty()
-    }
-}
-
-/// A channel's timer, set to [`Channel::due`].
-#[derive(Default)]
-struct Timer {
-    /// Expiry time; [`Event::Due`] events of other times are void.
-    at_ns: Option<u64>,
-    /// It has expired, and the channel has not handled the tick yet.
-    is_due: bool,
-}
-
-/// A connection: one direction between two nodes, for one channel.
-struct Link {
-    /// Its two ends.
-    packer: Packer,
-    unpacker: Unpacker,
-    /// Frames on their way to the receiver's NIC.
-    under_way: Lane<Frame>,
-    /// Frames that the receiver's NIC takes in.
-    coming_in: Lane<Frame>,
-}
-
-impl Link {
-    fn new(packing: Packing, element_bytes: usize) -> Self {
-        Self {
-            packer: Packer::new(packing, element_bytes),
-            unpacker: Unpacker::new(element_bytes),
-            under_way: Lane::default(),
-            coming_in: Lane::default(),
-        }
-    }
-}
-
-/// A frame in flight on a connection.
-struct Frame {
-    /// Number of the frame on its connection.
-    number: u64,
-    frame: Bytes,
-    /// Charged length.
-    bytes: u64,
-    /// Time at which its last byte reaches the receiver's NIC.
-    sent_ns: u64,
-}
+use worker::WorkerState;
 
 /// A cluster in virtual time.
-pub struct Cluster<E> {
+pub struct Cluster<E, P = ()> {
     layout: Arc<Layout>,
     workers_per_node: usize,
     delays: Delays,
     faults: Faults,
     access: LocalAccess,
     policy: Policy,
-    checks: Checks,
     sharing: Sharing,
     /// The cores that nodes share; none if they do not.
     cores: Vec<Core>,
@@ -339,16 +92,14 @@ pub struct Cluster<E> {
     trace: Trace,
     recording: Option<Recording>,
     reach: Reach,
-    invariants: Invariants,
-    watch: Watch,
+    probe: P,
+    fifo: Fifo,
+    bounded: Bounded,
+    progress: Progress,
     /// Decisions of nodes (relocate, replicate) that no channel has handled yet.
     pending_decisions: usize,
     /// The cluster is quiescent, and no worker has continued since.
     resting: bool,
-    /// First key whose copies the next check at rest compares.
-    compared: u64,
-    /// By station, then node: the last clock received.
-    clocks_received: Vec<u32>,
     /// Pending timer events.
     timers: usize,
     /// Timer events and ticks that have happened.
@@ -358,8 +109,6 @@ pub struct Cluster<E> {
     /// Timer events without effect since the last activity, and the time of that activity.
     idle_timers: usize,
     last_activity_ns: u64,
-    /// Whether nodes read in each other's windows.
-    has_windows: bool,
     /// Mean bytes per value.
     value_bytes_mean: usize,
     actions: Vec<Action>,
@@ -368,10 +117,20 @@ pub struct Cluster<E> {
 }
 
 impl<E: Element> Cluster<E> {
-    /// A cluster at virtual time 0.
+    /// A cluster at virtual time 0, without observer.
     #[must_use]
     #[inline(never)]
     pub fn new(config: ClusterConfig<E>) -> Self {
+        Self::with_probe(config, ())
+    }
+}
+
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
+    /// A cluster at virtual time 0 that `probe` observes.
+    #[must_use]
+    #[inline(never)]
+    pub fn with_probe(config: ClusterConfig<E>, probe: P) -> Self {
+        let hosts = config.windows();
         let ClusterConfig { layout, init, storage, access, policy, replication, workers, .. } = config;
         let mut dice = Dice::new(random::stream(config.seed, &[1]));
         let (nodes, channels) = (layout.nodes(), layout.channels());
@@ -392,7 +151,6 @@ impl<E: Element> Cluster<E> {
                 })
             })
             .collect();
-        let hosts = config.hosts.filter(|hosts| hosts.nodes > 1 && Windows::are_used(&policy, &layout));
         let shared: Vec<_> = match hosts {
             Some(hosts) => open_windows(&layout, hosts, shared).into_iter().map(Arc::new).collect(),
             None => shared.into_iter().map(Arc::new).collect(),
@@ -432,11 +190,6 @@ impl<E: Element> Cluster<E> {
             0 => 0,
             share => nodes.div_ceil(share),
         };
-        let static_replicas = keys_with_static_replicas(&layout, &policy, &replication);
-        let has_copies = policy.replicas.is_some() || policy.static_replicas.is_some();
-        let slack = has_copies.then_some(3 * layout.keys() + 2 * workers as u64 + 3);
-        let choice = policy.intents.filter(|_| config.checks == Checks::EveryStep && nodes > 1);
-        let intents = choice.map(|intents| Intents::new(intents, nodes, channels, workers));
         let mut cluster = Self {
             workers_per_node: workers,
             sharing: config.delays.machine.sharing(workers, channels),
@@ -445,7 +198,6 @@ impl<E: Element> Cluster<E> {
             faults: config.faults,
             access,
             policy,
-            checks: config.checks,
             nics: vec![Nic::default(); nodes],
             nodes: shared,
             worker_states,
@@ -455,29 +207,15 @@ impl<E: Element> Cluster<E> {
             trace: Trace::new(config.trace),
             recording: None,
             reach: Reach::default(),
-            invariants: Invariants {
-                ledger: Ledger::new(&layout),
-                owners: Owners::new(&layout, storage, policy.replicas.is_some(), static_replicas),
-                knowledge: Knowledge::new(&layout, storage, &policy),
-                queued: Queued::default(),
-                replies: Replies::new(stations.len()),
-                hops: Hops::new(&policy),
-                fifo: Fifo::new(links),
-                bounded: Bounded::new(stations.len(), config.outstanding_bytes_max, slack),
-                merged: Merged::default(),
-                rounds: Rounds::new(nodes, channels),
-                intents,
-                progress: Progress::new(config.events_max),
-            },
+            probe,
+            fifo: Fifo::new(links),
+            bounded: Bounded::new(config.outstanding_bytes_max),
+            progress: Progress::new(config.events_max),
             stations,
-            has_windows: hosts.is_some(),
             value_bytes_mean: (layout.elements() / layout.keys()) as usize * size_of::<E>(),
             layout,
-            watch: Watch::default(),
             pending_decisions: 0,
             resting: false,
-            compared: 0,
-            clocks_received: Vec::new(),
             timers: 0,
             ticks: 0,
             ticking: 0,
@@ -635,9 +373,15 @@ impl<E: Element> Cluster<E> {
         self.violation(Progress::stuck(who))
     }
 
-    /// Whether the run searches for defects.
-    fn checks_all(&self) -> bool {
-        self.checks == Checks::EveryStep
+    /// The observer.
+    pub fn probe(&self) -> &P {
+        &self.probe
+    }
+
+    /// The observer, and what it sees.
+    fn observed(&mut self) -> (&mut P, Seen<'_, E>) {
+        let Self { probe, nodes, reach, resting, stations, worker_states, .. } = self;
+        (probe, Seen { nodes, reach, rests: *resting, stations, workers: worker_states })
     }
 
     fn node_of(&self, worker: usize) -> usize {
@@ -701,15 +445,4 @@ fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut
             }
         }
     }
-}
-
-/// Per key, whether it has static replicas; empty if none has.
-fn keys_with_static_replicas(layout: &Layout, policy: &Policy, replication: &ReplicationConfig) -> Vec<bool> {
-    let has_static = |key| match policy.static_replicas {
-        Some(StaticReplicas::All) => true,
-        Some(StaticReplicas::Assigned) => replication.assignment.technique(key) == KeyTechnique::Replicate,
-        None => false,
-    };
-    let several = layout.nodes() > 1 && policy.static_replicas.is_some();
-    if several { (0..layout.keys()).map(|key| has_static(Key(key))).collect() } else { Vec::new() }
 }

@@ -1,14 +1,14 @@
 //! Traces: what happens to parameters, in virtual time.
 
-use super::Cluster;
 use super::recorded::Recording;
+use super::{Cluster, Probe};
 use intendant_core::{ChannelId, Element, NodeId, Tick};
 use intendant_trace::{Event, Filter, Header, What};
 
 /// How often, in virtual time, is recorded how many bytes each node has sent to each.
 const SENT_EVERY_NS: u64 = 50_000_000;
 
-impl<E: Element> Cluster<E> {
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
     /// Records from now on what happens to the keys that `filter` accepts. Returns the headers of the nodes'
     /// traces.
     #[inline(never)]

@@ -3,26 +3,23 @@
 //! Timers alone do not keep a run alive. When no other event is left, each timer expires once or twice more;
 //! if that has no effect, the run is over.
 
-use super::{CallOutcome, Cluster, Event, Happened, InboxItem};
+use super::event::{Event, Happened};
+use super::station::InboxItem;
+use super::{CallOutcome, Cluster, Probe};
 use crate::invariants::Violation;
 use crate::reach::Marker;
 use intendant_core::{Clock, Element, Key, NodeId, Tick, limits};
 use intendant_techniques::Role;
-use intendant_techniques::clocks::{NodeClock, RESTING};
+use intendant_techniques::clocks::NodeClock;
 
-/// The worker number of inbox items that come from no worker.
-pub(super) const NO_WORKER: usize = usize::MAX;
-
-impl<E: Element> Cluster<E> {
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
     /// A worker advances its clock, or leaves a meeting with the latest clock of all workers.
     #[inline(never)]
     pub fn advance_clock(&mut self, worker: usize, clock: Clock) {
         let node = self.node_of(worker);
         let advanced = self.nodes[node].advance_clock(&mut self.worker_states[worker].local, clock);
         self.trace.line(self.queue.now_ns(), || format!("worker {worker} is at {clock:?}: {advanced:?}"));
-        if let Some(intents) = &mut self.invariants.intents {
-            intents.advanced(worker, clock.0.min(RESTING - 1));
-        }
+        self.probe.advanced(worker, clock.0);
         if !advanced.wake.is_empty() {
             self.reach.mark(Marker::WokenByClock);
         }
@@ -71,7 +68,7 @@ impl<E: Element> Cluster<E> {
     #[inline(never)]
     pub fn admits_synchronize(&self, worker: usize) -> bool {
         let outstanding = self.worker_states[worker].local.outstanding_bytes();
-        self.invariants.bounded.admits(outstanding, limits::OUTSTANDING_KEY_BYTES)
+        self.bounded.admits(outstanding, limits::OUTSTANDING_KEY_BYTES)
     }
 
     /// The node of a worker decides to acquire replicas of `keys` (`wanted`) or to drop them. As with
@@ -107,7 +104,7 @@ impl<E: Element> Cluster<E> {
     /// its replicas synchronised.
     pub(super) fn report(&mut self, station: usize) -> Result<Happened, Violation> {
         let now_ns = self.now_ns();
-        self.stations[station].inbox.push_back((now_ns, NO_WORKER, InboxItem::Report));
+        self.stations[station].inbox.push_back((now_ns, InboxItem::Report));
         self.begin_turn(station)?;
         Ok(Happened::Internal)
     }

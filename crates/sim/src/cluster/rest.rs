@@ -1,37 +1,16 @@
-//! Checks of a cluster that claims to be quiescent: nothing is in flight, and all copies of a key agree.
+//! Checks of a cluster that claims to be quiescent: nothing is in flight.
 
-use super::{Cluster, InboxItem, Station, WorkerState};
-use crate::invariants::{Finding, InFlight, Invariants, ReplicasAtRest, Violation, check_quiet};
+use super::station::{InboxItem, Station};
+use super::worker::WorkerState;
+use super::{Cluster, Probe};
+use crate::invariants::{InFlight, Violation, check_quiet};
 use crate::lane::Lane;
-use crate::reach::Marker;
-use intendant_core::{Element, Key};
-use intendant_engine::{AccessStats, ChannelReport, Input};
+use intendant_core::Element;
+use intendant_engine::{ChannelReport, Input};
 use std::collections::VecDeque;
 
-/// Upper bound of the keys whose copies one check compares. It covers all keys of the runs that search for
-/// defects.
-const COMPARED_AT_REST_MAX: u64 = 1 << 14;
-
-impl<E: Element> Cluster<E> {
-    /// Checks that every key of a finished access is counted once, as local or as remote.
-    fn check_accesses(&self) -> Result<(), Finding> {
-        for (worker, state) in self.worker_states.iter().enumerate() {
-            let AccessStats { pull_keys, push_keys, local, remote, .. } = state.local.stats();
-            if local + remote != pull_keys + push_keys {
-                return Err((
-                    "accesses",
-                    format!(
-                        "worker {worker} has pulled {pull_keys} and pushed {push_keys} keys, but counts {local} local \
-                         and {remote} remote accesses"
-                    ),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that nothing is in flight. A run that searches for defects also checks the invariants that are
-    /// too expensive for every event.
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
+    /// Checks that nothing is in flight. The probe may check more ([`Probe::at_rest`]).
     ///
     /// # Errors
     /// The first violation.
@@ -78,53 +57,12 @@ impl<E: Element> Cluster<E> {
                     }
                 })
                 .count(),
-            unanswered: self.invariants.replies.open(),
         };
         check_quiet(&found).map_err(|finding| self.violation(finding))?;
-        if self.checks_all() {
-            self.check_state_at_rest().map_err(|finding| self.violation(finding))?;
-            self.check_accesses().map_err(|finding| self.violation(finding))?;
-        }
+        let (probe, mut seen) = self.observed();
+        let checked = probe.at_rest(&mut seen);
+        checked.map_err(|finding| self.violation(finding))?;
         self.resting = true;
-        if self.invariants.owners.lazy() && self.nodes.iter().any(|node| node.held() > 0) {
-            self.reach.mark(Marker::SparseMaterialised);
-        }
-        Ok(())
-    }
-
-    /// Checks what nodes hold and know.
-    fn check_state_at_rest(&mut self) -> Result<(), Finding> {
-        let Invariants { owners, ledger, .. } = &mut self.invariants;
-        owners.at_rest(&self.nodes, ledger)?;
-        let stats = self.management();
-        self.invariants.ledger.counted(stats.relocations, stats.relocation.count())?;
-        self.check_copies()
-    }
-
-    /// Compares the copies of every key; of large models, a different part of the keys each time.
-    fn check_copies(&mut self) -> Result<(), Finding> {
-        let replicas = self.policy.replicas;
-        if replicas.is_none() && self.policy.static_replicas.is_none() {
-            return Ok(());
-        }
-        self.invariants.rounds.settled()?;
-        let keys = self.layout.keys();
-        let channels = self.layout.channels();
-        let merged = &self.invariants.merged;
-        let mut hubs = Vec::with_capacity(self.nodes.len());
-        for key in (0..keys.min(COMPARED_AT_REST_MAX)).map(|at| Key((self.compared + at) % keys)) {
-            let channel = self.layout.channel(key).index();
-            hubs.clear();
-            hubs.extend(
-                (0..self.nodes.len()).map(|at| self.stations[at * channels + channel].engine.hub(key)),
-            );
-            self.check_replicas_match_intents(key)?;
-            let owner = self.invariants.ledger.place(key).node;
-            let has_static = self.invariants.owners.has_static_replicas(key);
-            ReplicasAtRest { key, nodes: &self.nodes, owner, has_static, replicas, hubs: &hubs, merged }
-                .check()?;
-        }
-        self.compared = (self.compared + COMPARED_AT_REST_MAX) % keys;
         Ok(())
     }
 }
@@ -136,5 +74,5 @@ fn is_busy<E>(station: &Station<E>) -> bool {
 
 /// Requests in a channel's inbox, without wake-ups.
 fn waiting<E>(station: &Station<E>) -> usize {
-    station.inbox.iter().filter(|(_, _, item)| !matches!(item, InboxItem::Wake)).count()
+    station.inbox.iter().filter(|(_, item)| !matches!(item, InboxItem::Wake)).count()
 }

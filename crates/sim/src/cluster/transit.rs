@@ -1,15 +1,17 @@
 //! The way of a frame: through the sender's NIC, over the connection, through the receiver's NIC.
 
+use super::event::{Event, Happened};
+use super::links::Frame;
 use super::messages::describe_message;
-use super::{Cluster, Event, Frame, Happened};
+use super::{Cluster, Probe};
 use crate::invariants::Violation;
 use crate::reach::Marker;
 use bytes::Bytes;
 use intendant_core::Element;
 use intendant_engine::NetworkStats;
-use intendant_wire::{Message, ReplicaRequestKind, Saved};
+use intendant_wire::{Message, Saved};
 
-impl<E: Element> Cluster<E> {
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
     /// A channel sends a message at `at_ns`, which is not in the past.
     pub(super) fn send(
         &mut self,
@@ -19,9 +21,6 @@ impl<E: Element> Cluster<E> {
         channel: usize,
         message: &Message,
     ) -> Result<(), Violation> {
-        if self.checks_all() {
-            self.check_hops(from, message)?;
-        }
         let link = self.link(from, to, channel);
         let value_bytes = message.value_bytes();
         let (frame, bytes) = self.pack(link, message, value_bytes);
@@ -31,7 +30,7 @@ impl<E: Element> Cluster<E> {
         });
         self.sent_value_bytes += value_bytes as u64;
         self.record_frame(link, bytes);
-        let number = self.invariants.fifo.sent(link);
+        let number = self.fifo.sent(link);
         let latency_ns =
             self.delays.network.latency.draw(&mut self.dice) + self.faults.more_latency_ns(at_ns, from, to);
         let occupied_ns = self.occupied_ns(at_ns, from, bytes);
@@ -83,29 +82,6 @@ impl<E: Element> Cluster<E> {
         (frame, frame_bytes)
     }
 
-    /// Checks how often a message that leaves a node has been forwarded.
-    fn check_hops(&mut self, from: usize, message: &Message) -> Result<(), Violation> {
-        if let Message::Request(request) = message {
-            let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
-            let checked = self.invariants.hops.sent(request, ledger, |key| node.slot(key).counter);
-            checked.map_err(|finding| self.violation(finding))?;
-        }
-        if let Message::ReplicaRequest(request) = message {
-            let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
-            // A request that goes over the home is bounded by what the home knows.
-            let checked = if self.policy.homes_decide() && request.kind == ReplicaRequestKind::Ask {
-                let home = |key| &self.nodes[self.layout.home(key).index()];
-                self.invariants
-                    .hops
-                    .replica_request_sent(request, ledger, 1, |key| home(key).slot(key).counter)
-            } else {
-                self.invariants.hops.replica_request_sent(request, ledger, 0, |key| node.slot(key).counter)
-            };
-            checked.map_err(|finding| self.violation(finding))?;
-        }
-        Ok(())
-    }
-
     fn occupied_ns(&self, at_ns: u64, node: usize, bytes: u64) -> u64 {
         self.delays.network.occupied_ns(bytes) * self.faults.nic_slowdown(at_ns, node)
     }
@@ -138,7 +114,7 @@ impl<E: Element> Cluster<E> {
     /// The last byte of a frame is received.
     pub(super) fn arrive(&mut self, link: usize) -> Result<Happened, Violation> {
         let item = self.links[link].coming_in.arrive().expect("a frame per event");
-        self.invariants.fifo.arrived(link, item.number).map_err(|finding| self.violation(finding))?;
+        self.fifo.arrived(link, item.number).map_err(|finding| self.violation(finding))?;
         let (from, to) = self.ends(link);
         let station = self.station(to, link % self.layout.channels());
         let now_ns = self.now_ns();

@@ -15,7 +15,7 @@ use super::observer::Observer;
 use super::outcome::TaskOutcome;
 use super::rows::Copies;
 use crate::bound::Bounds;
-use crate::cluster::{Cluster, Happened};
+use crate::cluster::{Cluster, Happened, Probe};
 use crate::meeting::{Quiescence, Stream};
 use intendant_core::{Key, NodeId};
 use intendant_engine::{AccessStats, Explanation};
@@ -88,8 +88,8 @@ pub(super) struct TaskWorker<T: Task> {
     pub(super) leaves_meeting: bool,
 }
 
-pub(super) struct TaskRun<'a, T: Task> {
-    pub(super) cluster: Cluster<T::Element>,
+pub(super) struct TaskRun<'a, T: Task, P> {
+    pub(super) cluster: Cluster<T::Element, P>,
     pub(super) workers: Vec<TaskWorker<T>>,
     pub(super) config: &'a TaskConfig,
     /// One per node.
@@ -108,11 +108,11 @@ pub(super) struct TaskRun<'a, T: Task> {
     pub(super) dies: Option<NodeId>,
 }
 
-impl<'a, T: Task> TaskRun<'a, T> {
+impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
     pub(super) fn new(
         task: &Arc<T>,
         config: &'a TaskConfig,
-        cluster: Cluster<T::Element>,
+        cluster: Cluster<T::Element, P>,
         origin: Option<&Origin<T::Element>>,
         observer: &'a mut dyn Observer,
     ) -> Self {

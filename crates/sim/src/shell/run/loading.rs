@@ -2,19 +2,19 @@
 //! trained.
 
 use super::{TaskRun, Waiting};
-use crate::cluster::{Caller, Cluster};
+use crate::cluster::{Caller, Cluster, Probe};
 use crate::shell::TaskFailure;
 use intendant_core::{Element, Key, Tick};
 use intendant_sampling::{Locality, NearKeys, SampleError};
 use intendant_task::{Announcement, Event, LoaderEvent, LoaderOp, LookAhead, Task};
 
 /// Which keys are local to a node, for its sampling manager.
-pub(super) struct NodeLocality<'a, E> {
-    pub(super) cluster: &'a Cluster<E>,
+pub(super) struct NodeLocality<'a, E, P> {
+    pub(super) cluster: &'a Cluster<E, P>,
     pub(super) node: usize,
 }
 
-impl<E: Element> Locality for NodeLocality<'_, E> {
+impl<E: Element, P: Probe<E>> Locality for NodeLocality<'_, E, P> {
     fn is_local(&self, key: Key) -> bool {
         self.cluster.is_local(self.node, key)
     }
@@ -40,7 +40,7 @@ impl<E: Element> Locality for NodeLocality<'_, E> {
     }
 }
 
-impl<T: Task> TaskRun<'_, T> {
+impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
     pub(super) fn sample_error(worker: usize) -> impl Fn(SampleError) -> TaskFailure {
         move |source| TaskFailure::Sample { worker, source }
     }

@@ -3,7 +3,7 @@
 
 use super::loading::NodeLocality;
 use super::{SNAPSHOT_BYTES, TaskRun, Waiting};
-use crate::cluster::Wait;
+use crate::cluster::{Probe, Wait};
 use crate::delays::Delays;
 use crate::meeting::Stream;
 use crate::shell::TaskFailure;
@@ -13,7 +13,7 @@ use intendant_core::{Clock, Element, Key, copy_from_bytes};
 use intendant_task::{Cost, Event, LookAhead, Op, Task};
 use intendant_wire::{OpId, SnapshotPart};
 
-impl<T: Task> TaskRun<'_, T> {
+impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
     /// Runs a worker's program until it waits or its next operation lies in the future.
     pub(super) fn step(&mut self, worker: usize) -> Result<(), TaskFailure> {
         self.leave_meeting(worker);
