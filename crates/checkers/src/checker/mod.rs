@@ -32,7 +32,7 @@ use intendant_sim::Finding;
 use intendant_sim::cluster::{Call, Cluster, ClusterConfig, Probe, Seen};
 use intendant_sim::reach::Marker;
 use intendant_techniques::clocks::RESTING;
-use intendant_techniques::{KeyTechnique, Policy, StaticReplicas};
+use intendant_techniques::{KeyTechnique, Policy, Role, StaticReplicas};
 use std::ops::Range;
 use std::sync::Arc;
 use watched::{Watch, WatchedInput};
@@ -178,6 +178,13 @@ impl<E: Element> Probe<E> for Checker {
         }
         Ok(())
     }
+}
+
+/// The nodes that hold a replica of `key`.
+#[must_use]
+pub fn holders<E: Element>(cluster: &Checked<E>, key: Key) -> Vec<NodeId> {
+    let nodes = cluster.nodes().iter().filter(|node| node.slot(key).role == Role::Replica);
+    nodes.map(|node| node.node()).collect()
 }
 
 /// Per key, whether it has static replicas; empty if none has.

@@ -109,7 +109,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
     let sampler = samples(&config.layout);
     let checker = Checker::new(&config);
     let mut cluster = Cluster::with_probe(config, checker);
-    cluster.keep_near(&sampler);
+    cluster.nodes().iter().for_each(|node| node.keep_near(&sampler));
     cluster.note(|| format!("{scenario:?}"));
     let result = drive(&mut cluster, scenario);
     if scenario.double {

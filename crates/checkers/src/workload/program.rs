@@ -338,7 +338,7 @@ impl<E: Element> Programs<E> {
             cluster.reach().mark(Marker::KeyOverlap);
         }
         outstanding.push(OutstandingOp { op, keys, records });
-        if cluster.is_done(worker, op) {
+        if cluster.local(worker).is_done(op) {
             // A pull that completed at once, but keeps its values until the worker takes them.
             self.complete(cluster, worker, op)?;
         }

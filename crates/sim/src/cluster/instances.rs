@@ -6,10 +6,6 @@ use super::Cluster;
 intendant_core::instances! {
     E:
     Cluster::<E>::new as fn(_) -> _,
-    Cluster::<E, ()>::is_local as fn(_, _, _) -> _,
-    Cluster::<E, ()>::part as fn(_, _, _) -> _,
-    Cluster::<E, ()>::find_parts as fn(_, _, _, _) -> _,
-    Cluster::<E, ()>::accesses as fn(_, _) -> _,
     Cluster::<E, ()>::management as fn(_) -> _,
     Cluster::<E, ()>::load as fn(_) -> _,
     Cluster::<E, ()>::values as fn(_) -> _,
@@ -19,7 +15,6 @@ intendant_core::instances! {
     Cluster::<E, ()>::pull_into as fn(_, _, _, _, _) -> _,
     Cluster::<E, ()>::push as fn(_, _, _, _) -> _,
     Cluster::<E, ()>::localize as fn(_, _, _) -> _,
-    Cluster::<E, ()>::is_flushed as fn(_, _) -> _,
     Cluster::<E, ()>::take_pulled as fn(_, _, _) -> _,
     Cluster::<E, ()>::meeting_ns as fn(_) -> _,
     Cluster::<E, ()>::ask_reports as fn(_) -> _,

@@ -4,10 +4,11 @@
 use super::event::Event;
 use crate::facility::Facility;
 use bytes::Bytes;
-use intendant_core::{Key, NodeId};
-use intendant_engine::{Channel, Input, LookTimer, SnapshotAsk, Submission};
+use intendant_core::{ChannelId, Element, Key, NodeId};
+use intendant_engine::{Channel, Input, LookTimer, Shared, SnapshotAsk, Submission};
 use intendant_techniques::clocks::NodeClock;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// An item that a worker or the simulator puts into a channel's inbox.
 pub(super) enum InboxItem {
@@ -45,7 +46,24 @@ pub(super) struct Station<E> {
     pub(super) sent: u64,
 }
 
-impl<E> Station<E> {
+impl<E: Element> Station<E> {
+    /// The station of a channel of `node`, without inputs.
+    pub(super) fn new(channel: usize, node: &Arc<Shared<E>>, looks: LookTimer) -> Self {
+        let nodes = node.layout().nodes();
+        Self {
+            engine: Channel::new(ChannelId(channel as u16), Arc::clone(node)),
+            inbox: VecDeque::new(),
+            received: (0..nodes).map(|_| VecDeque::new()).collect(),
+            senders: Vec::with_capacity(nodes),
+            thread: Facility::default(),
+            current: None,
+            timer: Timer::default(),
+            looks,
+            known_busy: 0,
+            sent: 0,
+        }
+    }
+
     /// A frame of node `from` is received.
     pub(super) fn receive(&mut self, from: usize, at_ns: u64, frame: Bytes) {
         let received = &mut self.received[from];
@@ -66,6 +84,19 @@ impl<E> Station<E> {
             self.senders.remove(at);
         }
         (NodeId(from), came_ns, frame)
+    }
+
+    /// Number of received frames.
+    pub(super) fn frames(&self) -> usize {
+        self.received.iter().map(VecDeque::len).sum()
+    }
+
+    /// Number of requests of workers or other nodes that the channel works on or that wait in its inbox.
+    /// Ticks and wake-ups do not count.
+    pub(super) fn requests(&self) -> usize {
+        let current = self.current.as_ref().is_some_and(|input| !matches!(input, Input::Tick | Input::Wake));
+        let waiting = self.inbox.iter().filter(|(_, item)| !matches!(item, InboxItem::Wake)).count();
+        waiting + usize::from(current)
     }
 
     /// Whether an input waits, ticks aside.

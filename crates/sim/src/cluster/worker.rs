@@ -2,6 +2,7 @@
 
 use super::station::InboxItem;
 use crate::lane::Lane;
+use intendant_core::{Element, Layout, WorkerId};
 use intendant_engine::{Completion, Local};
 use intendant_wire::{OpId, SnapshotPart};
 use std::collections::VecDeque;
@@ -28,4 +29,21 @@ pub(super) struct WorkerState<E> {
     pub(super) busy_ns: u64,
     /// Busy time of the node's channels that has already been charged to this worker as delay.
     pub(super) charged_channel_ns: u64,
+}
+
+impl<E: Element> WorkerState<E> {
+    /// A worker of a node that has done nothing yet.
+    pub(super) fn new(worker: usize, layout: &Layout) -> Self {
+        let channels = layout.channels();
+        Self {
+            local: Local::new(WorkerId(worker as u16), layout),
+            to_channels: (0..channels).map(|_| Lane::default()).collect(),
+            from_channels: (0..channels).map(|_| Lane::default()).collect(),
+            queue: VecDeque::new(),
+            sink: None,
+            free_ns: 0,
+            busy_ns: 0,
+            charged_channel_ns: 0,
+        }
+    }
 }

@@ -96,7 +96,7 @@ impl Meter {
         // Samples that were prepared before the epoch belong to it.
         (self.start, self.end) = (Counters::now(cluster, self.sampled), None);
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
-            let now = cluster.accesses(worker);
+            let now = cluster.local(worker).stats();
             *accesses = Accesses { start: now, late: now, end: now };
         }
         self.late.fill(false);
@@ -111,7 +111,7 @@ impl Meter {
     ) {
         let starts = progress.batches < (progress.batches_total as f64 * START_UP).ceil() as u64;
         if !starts && !std::mem::replace(&mut self.late[worker], true) {
-            self.workers[worker].late = cluster.accesses(worker);
+            self.workers[worker].late = cluster.local(worker).stats();
         }
     }
 
@@ -126,7 +126,7 @@ impl Meter {
         }
         self.end = Some(Counters::now(cluster, sampling));
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
-            accesses.end = cluster.accesses(worker);
+            accesses.end = cluster.local(worker).stats();
         }
     }
 

@@ -146,7 +146,7 @@ impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
         };
         let movement = config.cluster.technique.policy().movement(config.nodes);
         let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(movement);
-        cluster.keep_near(&sampler);
+        cluster.nodes().iter().for_each(|node| node.keep_near(&sampler));
         let manager = |node| Manager::new(sampler.clone(), config.layout_seed, node);
         let sampling = (0..config.nodes as u16).map(manager).collect();
         let (layout, element) = (cluster.layout(), size_of::<T::Element>());
@@ -218,7 +218,7 @@ impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
         let combined = self.workers[0].driver.combined().to_vec();
         let explanations = self.explanations();
         let mut accesses = AccessStats::default();
-        (0..self.workers.len()).for_each(|worker| accesses.merge(&self.cluster.accesses(worker)));
+        (0..self.workers.len()).for_each(|worker| accesses.merge(&self.cluster.local(worker).stats()));
         Ok(TaskOutcome {
             epochs: self.epochs,
             test: self.test,

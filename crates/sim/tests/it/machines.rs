@@ -127,7 +127,7 @@ fn a_local_access_costs_a_queue_or_messages_if_memory_is_not_shared() {
         cluster.pull(0, &[key(0, 0), key(0, 1)], Wait::Blocking).unwrap();
         finish(&mut cluster);
         assert_eq!(cluster.traffic().messages, 0, "none of this goes over the network");
-        let accesses = cluster.accesses(0);
+        let accesses = cluster.local(0).stats();
         assert_eq!((accesses.local, accesses.remote), (2, 0));
         let load = cluster.load();
         (load.workers.busy_ns, load.channels.busy_ns)

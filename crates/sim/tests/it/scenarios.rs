@@ -9,7 +9,7 @@
 //! all pushes.
 
 use crate::still;
-use intendant_checkers::checker::Checked;
+use intendant_checkers::checker::{Checked, holders};
 use intendant_core::{Clock, Key, Layout, NodeId};
 use intendant_sim::cluster::{Caller, ClusterConfig, Wait};
 use intendant_sim::{Network, Spread};
@@ -123,7 +123,7 @@ fn run(scenario: &Scenario, technique: Technique) -> (Vec<String>, Vec<String>, 
         if clock < WARM_UP || clock % PHASE != PHASE / 2 {
             continue;
         }
-        let (owner, holders) = (cluster.probe().owner(key), cluster.holders(key));
+        let (owner, holders) = (cluster.probe().owner(key), holders(&cluster, key));
         for (node, window) in &scenario.intents {
             let local = owner.index() == *node || holders.contains(&NodeId(*node as u16));
             if window.contains(&clock) {

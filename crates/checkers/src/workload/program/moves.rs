@@ -1,7 +1,7 @@
 //! Calls that relocate keys or depend on their location, and relocations that owners decide.
 
 use super::{OutstandingOp, Programs, Waiting};
-use crate::checker::Checked;
+use crate::checker::{Checked, holders};
 use crate::workload::Failure;
 use intendant_core::{Element, Key, NodeId};
 use intendant_sim::cluster::CallOutcome;
@@ -20,7 +20,7 @@ impl<E: Element> Programs<E> {
     /// first key goes to `via` first: it may then reach the holder before the owner's earlier messages to
     /// that holder. Without a holder, the keys move to `via`.
     pub(super) fn promote(&mut self, cluster: &mut Checked<E>, keys: &[Key], via: NodeId) {
-        let holders = cluster.holders(keys[0]);
+        let holders = holders(cluster, keys[0]);
         if holders.is_empty() {
             return self.relocate(cluster, keys, via);
         }

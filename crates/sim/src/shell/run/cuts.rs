@@ -107,7 +107,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
             }
             CutOp::GiveUp { cut, .. } => cuts.disk.remove(now_ns, cut),
             CutOp::Rest => {
-                if !self.cluster.is_flushed(worker) {
+                if !self.cluster.local(worker).is_flushed() {
                     self.workers[worker].cut = Some(CutTask::Op(CutOp::Rest));
                     self.workers[worker].waiting = Waiting::CutFlush;
                 } else if self.meet(worker, Waiting::Rest) {
