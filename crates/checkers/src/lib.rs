@@ -11,8 +11,8 @@
 //! | [`registers`] | a pull returns one whole value that was set, never one known to be overwritten |
 //! | `staleness` | a pull sees every push that its staleness bound, a synchronisation or a rest guarantees |
 //!
-//! The simulated cluster ([`intendant_sim::cluster`]) checks invariants of nodes and messages itself, because
-//! they need access to the engines' state.
+//! [`checker::Checker`] checks invariants of nodes and messages. It is a probe of a simulated cluster
+//! ([`intendant_sim::cluster::Probe`]), because these checks need access to the engines' state.
 //!
 //! [`lapser::run`] is one seed of nodes that share items by one-sided operations.
 //!
@@ -24,7 +24,9 @@
 //! temporary folder. All randomness comes from the seed.
 #![forbid(unsafe_code)]
 
+pub mod checker;
 pub mod history;
+mod invariants;
 pub mod lanes;
 pub mod lapser;
 pub mod muster;

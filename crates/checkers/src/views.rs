@@ -12,6 +12,7 @@
 //! | `cover`, `loaded` | the parts that are left have every key once, with the values of the cut |
 //! | `state` | what was trained until then is what the cut says |
 
+use crate::checker::{resume_task, run_task};
 use crate::restart::scenario::{Attempt, When, draw_start, draw_when};
 use crate::restart::task::{Marks, Shape};
 use crate::restart::{Failure, Run, check_cut, check_model, check_outcome};
@@ -19,8 +20,7 @@ use intendant_checkpoint::Folder;
 use intendant_core::{Element, NodeId, random};
 use intendant_sim::reach::{Marker, Reach};
 use intendant_sim::{
-    Cut, Dice, Finding, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained, resume_task,
-    run_task,
+    Cut, Dice, Finding, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained,
 };
 use intendant_task::{Progress, Schedule, Task};
 use intendant_techniques::Technique;

@@ -12,7 +12,8 @@
 //! | [`Faults`] | slow connections, slow nodes, partitions, crashes |
 //! | [`CutConfig`], [`Origin`] | checkpoints of simulated training, and runs that continue from one |
 //! | `bound/` | what a parameter manager that knows the future must send ([`Staleness`]) |
-//! | `invariants/` | invariants of messages, calls and nodes ([`cluster::Checks`]: at events or at rest) |
+//! | [`cluster::Probe`] | observers of a cluster, which see what happens and may object |
+//! | `invariants/` | what the simulator checks of itself |
 //! | [`reach`] | counts of the situations that a run has reached |
 //! | [`onesided`] | segments that nodes read and write one-sidedly: torn reads, lost hints, nodes that end |
 //! | [`muster`] | processes that agree on the next view of a run whose nodes change |
@@ -54,6 +55,6 @@ pub use machine::{Charge, Machine};
 pub use network::Network;
 pub use shell::{
     Cut, CutConfig, EpochOutcome, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained,
-    Unevenness, resume_task, run_task,
+    Unevenness, observe_task, resume_task, run_task,
 };
 pub use spread::Spread;

@@ -1,7 +1,7 @@
 //! Collective operations of workers: detecting quiescence, and reading a snapshot. Programs that drive a
 //! [`Cluster`] use them.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Probe};
 use crate::invariants::{Cover, Violation};
 use intendant_core::{Element, Key, NodeId, WorkerId};
 use intendant_engine::quiesce::Waves;
@@ -21,13 +21,13 @@ pub struct Quiescence {
 
 impl Quiescence {
     /// Starts the first wave. All workers must have reached the meeting.
-    pub fn begin<E: Element>(&mut self, cluster: &mut Cluster<E>) {
+    pub fn begin<E: Element, P: Probe<E>>(&mut self, cluster: &mut Cluster<E, P>) {
         *self = Self::default();
         self.awaited = cluster.ask_reports();
     }
 
     /// As [`Quiescence::begin`], of workers that have flushed: see [`Cluster::check_quiescent_flushed`].
-    pub fn begin_flushed<E: Element>(&mut self, cluster: &mut Cluster<E>) {
+    pub fn begin_flushed<E: Element, P: Probe<E>>(&mut self, cluster: &mut Cluster<E, P>) {
         self.begin(cluster);
         self.flushed = true;
     }
@@ -37,9 +37,9 @@ impl Quiescence {
     ///
     /// # Errors
     /// If the reports say that the cluster is quiescent, but something is still in flight.
-    pub fn reported<E: Element>(
+    pub fn reported<E: Element, P: Probe<E>>(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Cluster<E, P>,
         report: ChannelReport,
     ) -> Result<bool, Violation> {
         self.sum.merge(report);
@@ -76,8 +76,8 @@ pub struct Stream {
 
 impl Stream {
     /// Requests the first part.
-    pub fn begin<E: Element>(
-        cluster: &mut Cluster<E>,
+    pub fn begin<E: Element, P: Probe<E>>(
+        cluster: &mut Cluster<E, P>,
         worker: usize,
         range: Range<u64>,
         bytes_max: u32,
@@ -89,8 +89,8 @@ impl Stream {
     }
 
     /// Requests the first part of what `node` owns.
-    pub fn begin_of_node<E: Element>(
-        cluster: &mut Cluster<E>,
+    pub fn begin_of_node<E: Element, P: Probe<E>>(
+        cluster: &mut Cluster<E, P>,
         worker: usize,
         node: usize,
         range: Range<u64>,
@@ -101,7 +101,7 @@ impl Stream {
         stream
     }
 
-    fn ask<E: Element>(&self, cluster: &mut Cluster<E>, cursor: Option<Cursor>) {
+    fn ask<E: Element, P: Probe<E>>(&self, cluster: &mut Cluster<E, P>, cursor: Option<Cursor>) {
         let ask = SnapshotAsk {
             // `Cluster::ask_snapshot` sets these two.
             worker: WorkerId(0),
@@ -119,9 +119,9 @@ impl Stream {
     ///
     /// # Errors
     /// If a key is delivered twice or not at all.
-    pub fn part<E: Element>(
+    pub fn part<E: Element, P: Probe<E>>(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Cluster<E, P>,
         part: &SnapshotPart,
     ) -> Result<bool, Violation> {
         if let Some(cover) = &mut self.cover {

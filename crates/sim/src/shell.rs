@@ -23,7 +23,7 @@ pub use meter::EpochOutcome;
 pub use observer::{Moment, Observer};
 pub use outcome::TaskOutcome;
 
-use crate::cluster::{Cluster, ClusterConfig};
+use crate::cluster::{Cluster, ClusterConfig, Probe};
 use intendant_task::Task;
 use run::TaskRun;
 use std::sync::Arc;
@@ -51,11 +51,25 @@ pub fn resume_task<T: Task>(
     origin: Option<&Origin<T::Element>>,
     observer: &mut dyn Observer,
 ) -> Result<TaskOutcome<T::Element>, TaskFailure> {
+    observe_task(task, config, origin, observer, |_| ())
+}
+
+/// As [`resume_task`], on a cluster that the probe of `probe_of` observes.
+///
+/// # Errors
+/// See [`TaskFailure`].
+pub fn observe_task<T: Task, P: Probe<T::Element>>(
+    task: &Arc<T>,
+    config: &TaskConfig,
+    origin: Option<&Origin<T::Element>>,
+    observer: &mut dyn Observer,
+    probe_of: impl FnOnce(&ClusterConfig<T::Element>) -> P,
+) -> Result<TaskOutcome<T::Element>, TaskFailure> {
     let model = task.model();
     let builder = model.layout().combine(task.combine());
     let builder = builder.nodes(config.nodes).channels(config.channels).shards(config.shards);
     let layout = Arc::new(builder.order(config.key_order).seed(config.layout_seed).build()?);
-    let mut cluster = Cluster::new(ClusterConfig {
+    let cluster = ClusterConfig {
         layout,
         init: origin.map_or_else(|| Arc::clone(&model.init), Origin::init),
         storage: config.cluster.storage,
@@ -68,12 +82,13 @@ pub fn resume_task<T: Task>(
         stale_hints: false,
         delays: config.delays,
         faults: config.faults.clone(),
-        checks: config.checks,
         events_max: config.events_max,
         packing: config.cluster.packing,
         seed: config.seed,
         trace: false,
-    });
+    };
+    let probe = probe_of(&cluster);
+    let mut cluster = Cluster::with_probe(cluster, probe);
     if let Some(filter) = &config.trace {
         observer.traces(cluster.record(filter));
     }

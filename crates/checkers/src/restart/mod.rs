@@ -18,13 +18,11 @@
 pub(crate) mod scenario;
 pub(crate) mod task;
 
+use crate::checker::{resume_task, run_task};
 use intendant_checkpoint::Folder;
 use intendant_core::{Element, NodeId};
 use intendant_sim::reach::{Marker, Reach};
-use intendant_sim::{
-    Cut, Finding, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained, resume_task,
-    run_task,
-};
+use intendant_sim::{Cut, Finding, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained};
 use intendant_task::{Reduction, Schedule};
 use scenario::{Attempt, Scenario, When};
 use std::collections::BTreeMap;

@@ -17,13 +17,14 @@ pub use mode::Mode;
 pub(crate) use scenario::draw_delays;
 pub use scenario::{IntentSettings, Scenario, Stop};
 
+use crate::checker::{Checked, Checker};
 use crate::history::Summary;
 use crate::lanes;
 use crate::registers::Registers;
 use intendant_core::{Clock, Combine, Element, Key, Layout, Timing, copy_from_bytes};
 use intendant_sampling::{Conformity, Distribution, Sampler, Scheme};
 use intendant_sim::Violation;
-use intendant_sim::cluster::{Caller, Checks, Cluster, ClusterConfig, Happened};
+use intendant_sim::cluster::{Caller, Cluster, ClusterConfig, Happened};
 use intendant_sim::meeting::{Quiescence, Stream};
 use intendant_sim::reach::{Marker, Reach};
 use intendant_wire::SnapshotPart;
@@ -100,15 +101,15 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
         stale_hints: scenario.stale_hints,
         delays: scenario.delays,
         faults: scenario.faults.clone(),
-        checks: Checks::EveryStep,
         events_max: 10_000 + scenario.calls * EVENTS_PER_CALL_MAX,
         packing: scenario.packing,
         seed: scenario.seed,
         trace,
     };
     let sampler = samples(&config.layout);
-    let mut cluster = Cluster::new(config);
-    cluster.keep_near(&sampler);
+    let checker = Checker::new(&config);
+    let mut cluster = Cluster::with_probe(config, checker);
+    cluster.nodes().iter().for_each(|node| node.keep_near(&sampler));
     cluster.note(|| format!("{scenario:?}"));
     let result = drive(&mut cluster, scenario);
     if scenario.double {
@@ -152,7 +153,7 @@ enum Phase {
     Over,
 }
 
-fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Summary, Failure> {
+fn drive<E: Element>(cluster: &mut Checked<E>, scenario: &Scenario) -> Result<Summary, Failure> {
     let mut programs = Programs::<E>::new(scenario, cluster);
     let mut phase = Phase::Working;
     while let Some(happened) = cluster.next()? {
@@ -216,8 +217,8 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
 /// Checks intents after the last call, when clocks no longer advance. First, channels must act on all
 /// signalled intents and then fall asleep. Then all workers signal intents without end for the same keys,
 /// which must wake the channels. At last all workers retire, and no intent may remain active.
-fn check_wind_down<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<(), Failure> {
-    let run_to_rest = |cluster: &mut Cluster<E>| {
+fn check_wind_down<E: Element>(cluster: &mut Checked<E>, scenario: &Scenario) -> Result<(), Failure> {
+    let run_to_rest = |cluster: &mut Checked<E>| {
         while cluster.next()?.is_some() {}
         // Copies that rounds alone have brought in step are rounded. Nodes that continue may act on intents
         // that were held at rest, after which nothing is left to act on.
@@ -232,20 +233,25 @@ fn check_wind_down<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) ->
     run_to_rest(cluster)?;
     (0..cluster.layout().nodes()).for_each(|node| cluster.resume(node));
     run_to_rest(cluster)?;
-    cluster.check_settled()?;
+    check_settled(cluster)?;
     let keys: Vec<Key> = (0..cluster.layout().keys().min(KEYS_AT_LAST)).map(Key).collect();
     for worker in 0..cluster.workers() {
         cluster.intend(worker, &keys, Clock(0)..Clock(u32::MAX), Caller::Loader)?;
     }
     run_to_rest(cluster)?;
-    cluster.check_settled()?;
+    check_settled(cluster)?;
     (0..cluster.workers()).for_each(|worker| cluster.retire(worker));
     run_to_rest(cluster)?;
-    Ok(cluster.check_settled()?)
+    Ok(check_settled(cluster)?)
+}
+
+/// Checks that channels have acted on all intents.
+fn check_settled<E: Element>(cluster: &Checked<E>) -> Result<(), Violation> {
+    cluster.probe().check_settled().map_err(|finding| cluster.violation(finding))
 }
 
 /// Brings all copies in step.
-fn settle<E: Element>(cluster: &mut Cluster<E>) -> Result<(), Violation> {
+fn settle<E: Element>(cluster: &mut Checked<E>) -> Result<(), Violation> {
     let mut quiescence = Quiescence::default();
     quiescence.begin(cluster);
     while let Some(happened) = cluster.next()? {
@@ -260,7 +266,7 @@ fn settle<E: Element>(cluster: &mut Cluster<E>) -> Result<(), Violation> {
 
 /// Records a part of the snapshot as final values.
 fn record_part<E: Element>(
-    cluster: &mut Cluster<E>,
+    cluster: &mut Checked<E>,
     programs: &mut Programs<E>,
     part: &SnapshotPart,
 ) -> Result<(), Failure> {

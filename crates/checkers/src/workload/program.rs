@@ -8,13 +8,14 @@ mod stops;
 
 use super::call::{Call, CallKind};
 use super::{Failure, Scenario, tally};
+use crate::checker::Checked;
 use crate::history::{History, RecordId, Summary};
 use crate::lanes;
 use crate::registers::{ReadId, Registers};
 use crate::staleness::{Need, Staleness};
 use intendant_core::{Combine, Element, Key, NodeId, Timing, random};
 use intendant_sim::Dice;
-use intendant_sim::cluster::{CallOutcome, Caller, Cluster, Wait};
+use intendant_sim::cluster::{CallOutcome, Caller, Wait};
 use intendant_sim::reach::Marker;
 use intendant_wire::{AccessKind, OpId};
 use std::collections::BTreeMap;
@@ -105,7 +106,7 @@ pub(super) struct Programs<E> {
 }
 
 impl<E: Element> Programs<E> {
-    pub(super) fn new(scenario: &Scenario, cluster: &mut Cluster<E>) -> Self {
+    pub(super) fn new(scenario: &Scenario, cluster: &mut Checked<E>) -> Self {
         let workers = scenario.all_workers();
         let programs = (0..workers as u64)
             .map(|worker| {
@@ -165,7 +166,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Continues a worker: it leaves a meeting, visits a stop, or makes its next call.
-    pub(super) fn step(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<(), Failure> {
+    pub(super) fn step(&mut self, cluster: &mut Checked<E>, worker: usize) -> Result<(), Failure> {
         if std::mem::replace(&mut self.programs[worker].waiting, Waiting::No) == Waiting::Return {
             self.leave_meeting(cluster, worker);
         }
@@ -192,7 +193,7 @@ impl<E: Element> Programs<E> {
         self.call(cluster, worker, call)
     }
 
-    fn call(&mut self, cluster: &mut Cluster<E>, worker: usize, call: Call) -> Result<(), Failure> {
+    fn call(&mut self, cluster: &mut Checked<E>, worker: usize, call: Call) -> Result<(), Failure> {
         match call.kind {
             CallKind::Access(AccessKind::Push) if self.is_in_place(worker) => {
                 self.update_in_place(cluster, worker, call.keys)
@@ -289,7 +290,7 @@ impl<E: Element> Programs<E> {
 
     fn access(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Checked<E>,
         worker: usize,
         kind: AccessKind,
         keys: Vec<Key>,
@@ -337,7 +338,7 @@ impl<E: Element> Programs<E> {
             cluster.reach().mark(Marker::KeyOverlap);
         }
         outstanding.push(OutstandingOp { op, keys, records });
-        if cluster.is_done(worker, op) {
+        if cluster.local(worker).is_done(op) {
             // A pull that completed at once, but keeps its values until the worker takes them.
             self.complete(cluster, worker, op)?;
         }
@@ -361,7 +362,7 @@ impl<E: Element> Programs<E> {
     /// Records a completed operation, and continues its worker if it waits for it.
     pub(super) fn answered(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Checked<E>,
         worker: usize,
         op: OpId,
     ) -> Result<(), Failure> {
@@ -391,7 +392,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Lets the worker wait, or schedules its wake-up if there is nothing to wait for.
-    fn wait_or_wake(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
+    fn wait_or_wake(&mut self, cluster: &mut Checked<E>, worker: usize, waiting: Waiting) {
         let program = &mut self.programs[worker];
         let waits = match waiting {
             Waiting::For(op) | Waiting::Synchronised(op) => {
@@ -409,7 +410,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Records the results of a completed operation.
-    fn complete(&mut self, cluster: &mut Cluster<E>, worker: usize, op: OpId) -> Result<(), Failure> {
+    fn complete(&mut self, cluster: &mut Checked<E>, worker: usize, op: OpId) -> Result<(), Failure> {
         let outstanding = &mut self.programs[worker].outstanding;
         let at = outstanding
             .iter()
@@ -423,7 +424,7 @@ impl<E: Element> Programs<E> {
     /// Passes the values of pulls to the checkers.
     fn record_results(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Checked<E>,
         worker: usize,
         keys: &[Key],
         records: &[KeyRecord],
@@ -459,7 +460,7 @@ impl<E: Element> Programs<E> {
     /// Records the final row of a key.
     pub(super) fn record_final(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Checked<E>,
         key: Key,
         row: &[E],
     ) -> Result<(), Failure> {

@@ -1,13 +1,14 @@
 //! Calls that programs issue on behalf of workers: accesses, localize, decisions of nodes, snapshots,
 //! computation time and wake-ups.
 
-use super::{Cluster, Event, InboxItem};
-use crate::core::Core;
+use super::event::Event;
+use super::machinery::Machinery;
+use super::station::InboxItem;
+use super::{Call, Cluster, Probe};
 use crate::invariants::Violation;
-use crate::machine::scaled;
 use crate::reach::Marker;
-use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
-use intendant_engine::{AccessError, LocalAccess, Row, SnapshotAsk, Started, Submission};
+use intendant_core::{Element, Key, NodeId};
+use intendant_engine::{AccessError, LocalAccess, Row, SnapshotAsk, Started};
 use intendant_techniques::Role;
 use intendant_wire::OpId;
 
@@ -33,29 +34,25 @@ pub struct CallOutcome<E> {
     pub values: Vec<E>,
 }
 
-impl<E: Element> Cluster<E> {
+impl<E: Element, P: Probe<E>> Cluster<E, P> {
     /// Outstanding bytes that a call for `keys` is charged: its values, and a constant per key.
-    pub fn value_bytes(&self, keys: &[Key]) -> usize {
-        self.row_elements(keys) * size_of::<E>() + keys.len() * intendant_core::limits::OUTSTANDING_KEY_BYTES
+    fn value_bytes(&self, keys: &[Key]) -> usize {
+        let elements: usize = keys.iter().map(|key| self.machinery.layout.len(*key)).sum();
+        elements * size_of::<E>() + keys.len() * intendant_core::limits::OUTSTANDING_KEY_BYTES
     }
 
     /// Total number of elements of the values of `keys`, as pulls return them.
     #[inline(never)]
     pub fn elements(&self, keys: &[Key]) -> usize {
-        keys.iter().map(|key| self.layout.visible(*key)).sum()
-    }
-
-    /// Total number of elements of the rows of `keys`.
-    pub fn row_elements(&self, keys: &[Key]) -> usize {
-        keys.iter().map(|key| self.layout.len(*key)).sum()
+        keys.iter().map(|key| self.machinery.layout.visible(*key)).sum()
     }
 
     /// Whether a worker's outstanding bytes admit a call for `keys`. If not, one of its operations must
     /// complete first.
     #[inline(never)]
     pub fn admits(&self, worker: usize, keys: &[Key]) -> bool {
-        let outstanding = self.worker_states[worker].local.outstanding_bytes();
-        self.invariants.bounded.admits(outstanding, self.value_bytes(keys))
+        let outstanding = self.machinery.workers[worker].local.outstanding_bytes();
+        self.bounded.admits(outstanding, self.value_bytes(keys))
     }
 
     /// Starts a pull. At most one [`Wait::Blocking`] pull of a worker may be outstanding.
@@ -83,22 +80,22 @@ impl<E: Element> Cluster<E> {
         values: &mut [E],
         wait: Wait,
     ) -> Result<Option<OpId>, Violation> {
-        let node = self.node_of(worker);
-        let state = &mut self.worker_states[worker];
+        let node = self.machinery.workers.node_of(worker);
+        let state = &mut self.machinery.workers[worker];
         let before = state.local.stats().windows;
         let started = match wait {
-            Wait::Later => self.nodes[node].pull_kept(&mut state.local, keys),
-            Wait::Blocking => self.nodes[node].pull(&mut state.local, keys, values),
+            Wait::Later => self.machinery.nodes[node].pull_kept(&mut state.local, keys),
+            Wait::Blocking => self.machinery.nodes[node].pull(&mut state.local, keys, values),
         };
         if state.local.stats().windows > before {
-            self.reach.mark(Marker::WindowRead);
+            self.machinery.reach.mark(Marker::WindowRead);
         }
-        self.charge_call(worker, keys.len(), size_of_val(values));
+        self.machinery.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "pull", keys, self.value_bytes(keys), started)?;
         if wait == Wait::Blocking
             && let Some(op) = op
         {
-            self.worker_states[worker].sink = Some((op, values.to_vec()));
+            self.machinery.workers[worker].sink = Some((op, values.to_vec()));
         }
         Ok(op)
     }
@@ -109,9 +106,10 @@ impl<E: Element> Cluster<E> {
     /// If the engine refuses the call, or it breaks an invariant.
     #[inline(never)]
     pub fn push(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<CallOutcome<E>, Violation> {
-        let node = self.node_of(worker);
-        let started = self.nodes[node].push(&mut self.worker_states[worker].local, keys, values);
-        self.charge_call(worker, keys.len(), size_of_val(values));
+        let node = self.machinery.workers.node_of(worker);
+        let started =
+            self.machinery.nodes[node].push(&mut self.machinery.workers[worker].local, keys, values);
+        self.machinery.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "push", keys, self.value_bytes(keys), started)?;
         Ok(CallOutcome { op, values: Vec::new() })
     }
@@ -121,11 +119,11 @@ impl<E: Element> Cluster<E> {
     /// # Errors
     /// If the engine refuses the call, or it breaks an invariant.
     pub fn set(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<CallOutcome<E>, Violation> {
-        let node = self.node_of(worker);
-        let started = self.nodes[node].set(&mut self.worker_states[worker].local, keys, values);
-        self.charge_call(worker, keys.len(), size_of_val(values));
+        let node = self.machinery.workers.node_of(worker);
+        let started = self.machinery.nodes[node].set(&mut self.machinery.workers[worker].local, keys, values);
+        self.machinery.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "set", keys, self.value_bytes(keys), started)?;
-        self.reach.mark(Marker::SetServed);
+        self.machinery.reach.mark(Marker::SetServed);
         Ok(CallOutcome { op, values: Vec::new() })
     }
 
@@ -134,13 +132,17 @@ impl<E: Element> Cluster<E> {
     /// # Errors
     /// If the engine refuses the call.
     pub fn find_absent(&mut self, worker: usize, keys: &[Key]) -> Result<Vec<u32>, Violation> {
-        let (local, mut absent) = (&self.worker_states[worker].local, Vec::new());
-        let found = self.nodes[self.node_of(worker)].find_absent(local, keys, &mut absent);
+        let (local, mut absent) = (&self.machinery.workers[worker].local, Vec::new());
+        let found = self.machinery.nodes[self.machinery.workers.node_of(worker)].find_absent(
+            local,
+            keys,
+            &mut absent,
+        );
         found.map_err(|error| self.violation(("access", error.to_string())))?;
-        let node = &self.nodes[self.node_of(worker)];
-        let lends = self.access == LocalAccess::Shared;
+        let node = &self.machinery.nodes[self.machinery.workers.node_of(worker)];
+        let lends = self.machinery.access == LocalAccess::Shared;
         if lends && absent.iter().any(|at| node.slot(keys[*at as usize]).role == Role::Owner) {
-            self.reach.mark(Marker::LentNotYet);
+            self.machinery.reach.mark(Marker::LentNotYet);
         }
         Ok(absent)
     }
@@ -148,12 +150,17 @@ impl<E: Element> Cluster<E> {
     /// Lends a row to a worker, to be changed in place; `None` if the worker has to pull and push.
     /// [`Cluster::updated`] follows.
     pub fn lend(&self, worker: usize, key: Key) -> Option<Row<'_, E>> {
-        self.nodes[self.node_of(worker)].lend(&self.worker_states[worker].local, key)
+        self.machinery.nodes[self.machinery.workers.node_of(worker)]
+            .lend(&self.machinery.workers[worker].local, key)
     }
 
     /// Hints that the row of `key` is about to be lent, and that of `later` a few rows after it.
     pub fn prefetch_row(&self, worker: usize, key: Key, later: Option<Key>) {
-        self.nodes[self.node_of(worker)].prefetch_row(&self.worker_states[worker].local, key, later);
+        self.machinery.nodes[self.machinery.workers.node_of(worker)].prefetch_row(
+            &self.machinery.workers[worker].local,
+            key,
+            later,
+        );
     }
 
     /// Lends a row to `act`. Returns whether there was one.
@@ -162,22 +169,22 @@ impl<E: Element> Cluster<E> {
             Some(mut row) => act(&mut row),
             None => return false,
         }
-        if self.nodes[self.node_of(worker)].slot(key).role == Role::Replica {
-            self.reach.mark(Marker::LentReplica);
+        if self.machinery.nodes[self.machinery.workers.node_of(worker)].slot(key).role == Role::Replica {
+            self.machinery.reach.mark(Marker::LentReplica);
         }
-        self.updated(worker, 1, self.layout.len(key), 0);
+        self.updated(worker, 1, self.machinery.layout.len(key), 0);
         true
     }
 
     /// A worker has changed `keys` lent rows of `elements` elements, of which it pulled `pulled` before:
     /// counts them, and charges one call and one pass over the values, which a pull and a push pass twice.
     pub fn updated(&mut self, worker: usize, keys: usize, elements: usize, pulled: usize) {
-        self.worker_states[worker].local.count_updates(keys, pulled);
-        self.charge_call(worker, keys, elements * size_of::<E>());
+        self.machinery.workers[worker].local.count_updates(keys, pulled);
+        self.machinery.charge_call(worker, keys, elements * size_of::<E>());
         if keys > 0 {
-            self.reach.mark(Marker::Lent);
+            self.machinery.reach.mark(Marker::Lent);
         }
-        self.trace.line(self.queue.now_ns(), || format!("worker {worker} changed {keys} rows in place"));
+        self.machinery.agenda.note(|| format!("worker {worker} changed {keys} rows in place"));
     }
 
     /// Starts to relocate keys to the worker's node.
@@ -186,10 +193,11 @@ impl<E: Element> Cluster<E> {
     /// If the engine refuses the call, or it breaks an invariant.
     #[inline(never)]
     pub fn localize(&mut self, worker: usize, keys: &[Key]) -> Result<CallOutcome<E>, Violation> {
-        let node = self.node_of(worker);
-        let now = Tick(self.now_ns() / 1000);
-        let started = self.nodes[node].localize(&mut self.worker_states[worker].local, keys, now);
-        self.charge_call(worker, keys.len(), 0);
+        let node = self.machinery.workers.node_of(worker);
+        let now = self.machinery.agenda.now();
+        let started =
+            self.machinery.nodes[node].localize(&mut self.machinery.workers[worker].local, keys, now);
+        self.machinery.charge_call(worker, keys.len(), 0);
         let op = self.started(worker, "localize", keys, self.value_bytes(keys), started)?;
         Ok(CallOutcome { op, values: Vec::new() })
     }
@@ -200,59 +208,37 @@ impl<E: Element> Cluster<E> {
     /// # Errors
     /// If the engine refuses the call.
     pub fn pull_if_local(&mut self, worker: usize, keys: &[Key]) -> Result<(Vec<E>, Vec<bool>), Violation> {
-        let node = self.node_of(worker);
+        let node = self.machinery.workers.node_of(worker);
         let (mut values, mut here) = (vec![E::ZERO; self.elements(keys)], Vec::new());
-        let local = &mut self.worker_states[worker].local;
-        let pulled = self.nodes[node].pull_if_local(local, keys, &mut values, &mut here);
+        let local = &mut self.machinery.workers[worker].local;
+        let pulled = self.machinery.nodes[node].pull_if_local(local, keys, &mut values, &mut here);
         pulled.map_err(|error| self.violation(("access", error.to_string())))?;
-        self.charge_call(worker, keys.len(), size_of_val(&values[..]));
+        self.machinery.charge_call(worker, keys.len(), size_of_val(&values[..]));
         for served in &here {
-            self.reach.mark(if *served { Marker::IfLocalHit } else { Marker::IfLocalMiss });
+            self.machinery.reach.mark(if *served { Marker::IfLocalHit } else { Marker::IfLocalMiss });
         }
-        self.trace.line(self.queue.now_ns(), || format!("worker {worker} pull_if_local {keys:?}: {here:?}"));
+        self.machinery.agenda.note(|| format!("worker {worker} pull_if_local {keys:?}: {here:?}"));
         Ok((values, here))
     }
 
     /// The node of a worker decides to relocate keys that it owns to node `to`. Channels must have handled
     /// the decision before the cluster rests: see [`Cluster::pending_decisions`].
     pub fn relocate(&mut self, worker: usize, keys: &[Key], to: NodeId) {
-        self.trace.line(self.queue.now_ns(), || {
-            format!("worker {worker}'s node decides to relocate {keys:?} to {to:?}")
-        });
+        self.machinery
+            .agenda
+            .note(|| format!("worker {worker}'s node decides to relocate {keys:?} to {to:?}"));
         self.decide(worker, keys, |keys| InboxItem::Relocate(keys, to));
     }
 
     /// Decisions of nodes (relocate, replicate) that no channel has handled yet.
     pub fn pending_decisions(&self) -> usize {
-        self.pending_decisions
-    }
-
-    /// The owner of a key, or its next owner while the key moves.
-    pub fn owner(&self, key: Key) -> NodeId {
-        self.invariants.ledger.place(key).node
-    }
-
-    /// Whether `node` owns the key and has its value.
-    pub fn is_at(&self, key: Key, node: NodeId) -> bool {
-        let place = self.invariants.ledger.place(key);
-        place.node == node && !place.in_flight
-    }
-
-    /// Whether an operation of a worker is done.
-    pub fn is_done(&self, worker: usize, op: OpId) -> bool {
-        self.worker_states[worker].local.is_done(op)
-    }
-
-    /// Whether all accesses of a worker are done. Localized keys may still be in flight.
-    #[inline(never)]
-    pub fn is_flushed(&self, worker: usize) -> bool {
-        self.worker_states[worker].local.is_flushed()
+        self.machinery.pending_decisions
     }
 
     /// Takes the values of a completed pull; `None` if it is not complete or was taken before.
     #[inline(never)]
     pub fn take_pulled(&mut self, worker: usize, op: OpId) -> Option<Vec<E>> {
-        let state = &mut self.worker_states[worker];
+        let state = &mut self.machinery.workers[worker];
         if !state.local.is_done(op) {
             return None;
         }
@@ -260,7 +246,7 @@ impl<E: Element> Cluster<E> {
             Some((_, values)) => Some(values),
             None => {
                 let mut values = vec![E::ZERO; state.local.kept(op)?];
-                state.local.take(op, &self.layout, &mut values);
+                state.local.take(op, &self.machinery.layout, &mut values);
                 Some(values)
             }
         }
@@ -268,88 +254,53 @@ impl<E: Element> Cluster<E> {
 
     /// Counts `keys` pulled keys of a worker as samples.
     pub fn count_sampled(&mut self, worker: usize, keys: usize) {
-        self.worker_states[worker].local.count_sampled(keys);
+        self.machinery.workers[worker].local.count_sampled(keys);
     }
 
     /// Requests a part of a snapshot from a channel of the worker's node. It arrives as
     /// [`super::Happened::Part`].
     pub fn ask_snapshot(&mut self, worker: usize, channel: usize, mut ask: SnapshotAsk) {
-        ask.worker = self.worker_states[worker].local.worker();
-        ask.op = self.worker_states[worker].local.fresh_op();
-        self.send_to_channel(worker, channel, InboxItem::Snapshot(ask));
+        ask.worker = self.machinery.workers[worker].local.worker();
+        ask.op = self.machinery.workers[worker].local.fresh_op();
+        self.machinery.send_to_channel(worker, channel, InboxItem::Snapshot(ask));
     }
 
     /// Draws the duration of a meeting: the time until all workers know that all of them have arrived.
     #[inline(never)]
     pub fn meeting_ns(&mut self) -> u64 {
-        if self.nodes.len() == 1 {
+        let Machinery { nodes, agenda, delays, .. } = &mut self.machinery;
+        if nodes.len() == 1 {
             return 0;
         }
-        (0..2).map(|_| self.delays.network.latency.draw(&mut self.dice)).sum()
+        (0..2).map(|_| agenda.draw(delays.network.latency)).sum()
     }
 
     /// Requests a report from every channel of every node. Each arrives at its own time, as
     /// [`super::Happened::Reported`]. Returns the number of channels.
     #[inline(never)]
     pub fn ask_reports(&mut self) -> usize {
-        for station in 0..self.stations.len() {
-            let after_ns = REPORT_NS_MIN + self.delays.network.latency.draw(&mut self.dice);
+        let Machinery { stations, workers, agenda, delays, .. } = &mut self.machinery;
+        let count = stations.all().len();
+        for station in 0..count {
+            let after_ns = REPORT_NS_MIN + agenda.draw(delays.network.latency);
             // The request follows everything that the node's workers sent before they came to rest.
-            let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
-            let worker_states =
-                &self.worker_states[node * self.workers_per_node..(node + 1) * self.workers_per_node];
-            let sent_ns = worker_states
-                .iter()
-                .map(|state| state.to_channels[channel].last_due_ns() + 1)
-                .max()
-                .unwrap_or(0);
-            let at_ns = sent_ns.max(self.now_ns()) + after_ns;
-            self.queue.schedule(at_ns, Event::Report { station: station as u32 }, &mut self.dice);
+            let (node, channel) = stations.place(station);
+            let sent_ns = workers.last_due_ns(node, channel).map_or(0, |due_ns| due_ns + 1);
+            let at_ns = sent_ns.max(agenda.now_ns()) + after_ns;
+            agenda.schedule(at_ns, Event::Report { station: station as u32 });
         }
-        self.stations.len()
+        count
     }
 
     /// Occupies a worker for `work_ns`, after its work so far.
     #[inline(never)]
     pub fn work(&mut self, worker: usize, work_ns: u64) {
-        let node = self.node_of(worker);
-        let start_ns = self.worker_states[worker].free_ns.max(self.now_ns());
-        let work_ns = scaled(self.at_pace(start_ns, node, work_ns), self.sharing.work);
-        let stolen_ns = if self.sharing.steal > 0.0 { self.stolen_ns(worker) } else { 0 };
-        let end_ns = match self.shared_core(node) {
-            Some(core) => core.work(start_ns, work_ns),
-            None => start_ns + work_ns + stolen_ns,
-        };
-        let state = &mut self.worker_states[worker];
-        state.free_ns = end_ns;
-        state.busy_ns += work_ns;
-    }
-
-    /// The core that a node shares with others, or whose threads share it.
-    pub(super) fn shared_core(&mut self, node: usize) -> Option<&mut Core> {
-        let at = node.checked_rem(self.cores.len())?;
-        self.cores.get_mut(at)
-    }
-
-    /// Delay of a worker by the channels of its node since the previous call of this function.
-    fn stolen_ns(&mut self, worker: usize) -> u64 {
-        let first = self.station(self.node_of(worker), 0);
-        let channels = &self.stations[first..first + self.layout.channels()];
-        let busy_ns: u64 = channels.iter().map(|station| station.thread.load().busy_ns).sum();
-        let charged_channel_ns =
-            std::mem::replace(&mut self.worker_states[worker].charged_channel_ns, busy_ns);
-        scaled(busy_ns - charged_channel_ns, self.sharing.steal)
-    }
-
-    pub(super) fn charge_call(&mut self, worker: usize, keys: usize, bytes: usize) {
-        self.resting = false;
-        let work_ns = self.delays.machine.call(keys as u64, self.delays.charge.bytes(bytes));
-        self.work(worker, work_ns);
+        self.machinery.work(worker, work_ns);
     }
 
     /// Time at which a worker has finished its work so far; not before now.
     pub fn free_ns(&self, worker: usize) -> u64 {
-        let state = &self.worker_states[worker];
+        let state = &self.machinery.workers[worker];
         // A call ends when its submissions have reached the inboxes.
         let handed_ns = state.to_channels.iter().map(|lane| lane.last_due_ns()).max().unwrap_or(0);
         state.free_ns.max(handed_ns).max(self.now_ns())
@@ -358,43 +309,26 @@ impl<E: Element> Cluster<E> {
     /// Schedules the wake-up of a worker's program `after_ns` after it has finished its work so far.
     #[inline(never)]
     pub fn wake(&mut self, worker: usize, after_ns: u64) {
-        let pause_ns = self.delays.worker.draw(&mut self.dice) + after_ns;
+        let Machinery { agenda, delays, .. } = &mut self.machinery;
+        let pause_ns = agenda.draw(delays.worker) + after_ns;
         let at_ns = self.free_ns(worker) + pause_ns;
-        self.queue.schedule(at_ns, Event::Awake { worker: worker as u32 }, &mut self.dice);
+        self.machinery.agenda.schedule(at_ns, Event::Awake { worker: worker as u32 });
     }
 
     /// Schedules the wake-up of a worker's loader when it has worked for `work_ns`.
     #[inline(never)]
     pub fn wake_loader(&mut self, worker: usize, work_ns: u64) {
-        let (node, now_ns) = (self.node_of(worker), self.now_ns());
-        let done_ns = self.shared_core(node).map_or(now_ns + work_ns, |core| core.work(now_ns, work_ns));
-        let pause_ns = self.delays.worker.draw(&mut self.dice);
-        self.schedule(done_ns - now_ns + pause_ns, Event::Loaded { worker: worker as u32 });
-    }
-
-    pub(super) fn schedule(&mut self, after_ns: u64, event: Event) {
-        self.queue.schedule(self.queue.now_ns() + after_ns, event, &mut self.dice);
-    }
-
-    pub(super) fn send_to_channel(&mut self, worker: usize, channel: usize, item: InboxItem) {
-        if let InboxItem::Access(submission) = &item
-            && self.delays.ipc
-        {
-            self.work(worker, self.delays.machine.send(self.delays.charge.bytes(submission.value_bytes())));
-        }
-        // A call submits its deferred keys at its end.
-        let at_ns =
-            self.worker_states[worker].free_ns.max(self.now_ns()) + self.delays.enqueue.draw(&mut self.dice);
-        let due_ns = self.worker_states[worker].to_channels[channel].send(item, at_ns);
-        let event = Event::Enqueue { worker: worker as u32, channel: channel as u32 };
-        self.queue.schedule(due_ns, event, &mut self.dice);
+        let Machinery { workers, processors, agenda, delays, .. } = &mut self.machinery;
+        let done_ns = processors.load(workers.node_of(worker), agenda.now_ns(), work_ns);
+        let pause_ns = agenda.draw(delays.worker);
+        agenda.schedule(done_ns + pause_ns, Event::Loaded { worker: worker as u32 });
     }
 
     /// Records a call, and sends its submissions to the channels.
     pub(super) fn started(
         &mut self,
         worker: usize,
-        what: &'static str,
+        name: &'static str,
         keys: &[Key],
         call: usize,
         started: Result<Started, AccessError>,
@@ -403,57 +337,17 @@ impl<E: Element> Cluster<E> {
             Ok(started) => started,
             Err(error) => return Err(self.violation(("access", error.to_string()))),
         };
-        self.trace.line(self.queue.now_ns(), || {
+        self.machinery.agenda.note(|| {
             let deferred: Vec<_> = submissions.iter().flat_map(|(_, s)| s.keys()).collect();
-            format!("worker {worker} {what} {keys:?}: {op:?}, deferred {deferred:?}")
+            format!("worker {worker} {name} {keys:?}: {op:?}, deferred {deferred:?}")
         });
-        let after = self.worker_states[worker].local.outstanding_bytes();
-        self.invariants.bounded.called(after, call).map_err(|finding| self.violation(finding))?;
-        if self.checks_all() {
-            self.record_call(worker, what, keys, &submissions);
-        }
+        let after = self.machinery.workers[worker].local.outstanding_bytes();
+        self.bounded.called(after, call).map_err(|finding| self.violation(finding))?;
+        let (probe, mut seen) = self.machinery.observed();
+        probe.called(&mut seen, Call { worker, name, keys, submissions: &submissions });
         for (channel, submission) in submissions {
-            self.send_to_channel(worker, channel.index(), InboxItem::Access(submission));
+            self.machinery.send_to_channel(worker, channel.index(), InboxItem::Access(submission));
         }
         Ok(op)
-    }
-
-    /// Records a call and its submissions for the checks, and marks what was reached.
-    fn record_call(
-        &mut self,
-        worker: usize,
-        what: &'static str,
-        keys: &[Key],
-        submissions: &[(ChannelId, Submission)],
-    ) {
-        let node = self.node_of(worker);
-        let mut deferred = 0;
-        let mut owners = 0u64;
-        for (channel, submission) in submissions {
-            let station = self.station(node, channel.index());
-            let keys = submission.keys();
-            self.invariants.replies.submitted(station, worker, submission.op, keys, submission.positions());
-            deferred += keys.len();
-            let short = &keys[..keys.len().min(16)];
-            for (at, key) in short.iter().enumerate() {
-                owners |= 1 << (self.layout.home(*key).index() % 64);
-                if short[..at].contains(key) {
-                    self.reach.mark(Marker::DuplicateKey);
-                }
-            }
-        }
-        let marks = [
-            (deferred == 0, Marker::LocalServed),
-            (deferred > 0 && deferred < keys.len(), Marker::MixedCall),
-            (owners.count_ones() > 1, Marker::SeveralOwners),
-            (submissions.len() > 1, Marker::SeveralChannels),
-            (
-                keys.windows(2).any(|pair| self.layout.len(pair[0]) != self.layout.len(pair[1])),
-                Marker::SeveralLengths,
-            ),
-        ];
-        let access = !matches!(what, "localize" | "synchronize");
-        let reached = marks.into_iter().filter(|(reached, _)| *reached && access);
-        reached.for_each(|(_, marker)| self.reach.mark(marker));
     }
 }

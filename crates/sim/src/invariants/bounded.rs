@@ -1,21 +1,15 @@
-//! Bounds: a channel has nothing outstanding but admitted submissions, requested snapshot parts and requested
-//! keys; and workers respect their limit of outstanding bytes.
+//! Bounds: workers respect their limit of outstanding bytes.
 
 use super::finding::Finding;
-use intendant_engine::ChannelReport;
 
-/// The limit per worker, and the outstanding snapshot parts per channel.
+/// The limit per worker.
 pub(crate) struct Bounded {
     outstanding_bytes_max: usize,
-    /// Upper bound of what channels with replicas may report as outstanding beyond what the simulator can
-    /// count: unsynchronised updates. `None` without replicas.
-    slack: Option<u64>,
-    snapshots: Vec<usize>,
 }
 
 impl Bounded {
-    pub(crate) fn new(stations: usize, outstanding_bytes_max: usize, slack: Option<u64>) -> Self {
-        Self { outstanding_bytes_max, slack, snapshots: vec![0; stations] }
+    pub(crate) fn new(outstanding_bytes_max: usize) -> Self {
+        Self { outstanding_bytes_max }
     }
 
     /// Whether a call of `call` bytes may start. A call above the limit may start only alone.
@@ -32,36 +26,5 @@ impl Bounded {
             "bounded",
             format!("{after} bytes are outstanding; the limit is {}", self.outstanding_bytes_max),
         ))
-    }
-
-    /// A channel requests a snapshot part from another node (`true`), or receives one.
-    pub(crate) fn snapshot(&mut self, station: usize, requested: bool) {
-        if requested {
-            self.snapshots[station] += 1;
-        } else {
-            self.snapshots[station] = self.snapshots[station].saturating_sub(1);
-        }
-    }
-
-    /// Checks a channel's report. `waiting` operations have been taken and not answered; `awaited` keys have
-    /// been requested and have not arrived; the channel itself counts `arriving` keys.
-    pub(crate) fn handled(
-        &self,
-        station: usize,
-        report: ChannelReport,
-        waiting: usize,
-        (arriving, awaited): (usize, usize),
-    ) -> Result<(), Finding> {
-        let outstanding = report.outstanding;
-        if arriving != awaited {
-            let what = format!("channel {station} counts {arriving} arriving keys; it requested {awaited}");
-            return Err(("bounded", what));
-        }
-        let admitted = (waiting + self.snapshots[station] + awaited) as u64;
-        if (admitted..=admitted + self.slack.unwrap_or(0)).contains(&outstanding) {
-            return Ok(());
-        }
-        let what = format!("channel {station} reports {outstanding} outstanding items; there are {admitted}");
-        Err(("bounded", what))
     }
 }

@@ -1,82 +1,26 @@
-//! Invariants of simulated clusters; one file each. Each file keeps its own account of what the engines do,
-//! and returns a [`Finding`] when the engines deviate from it.
+//! What the simulator checks of itself, and of any run, because it costs next to nothing; one file each.
 //!
 //! | file | invariant |
 //! | --- | --- |
-//! | `ledger` | the hand-overs of a key form one chain, in the order in which homes decided |
-//! | `owners` | a key has one owner, which alone holds its main copy, or the main copy is in flight |
-//! | `knowledge` | a location that a node knows was true once, and never gives way to an older one |
-//! | `queued` | an access that arrives before its key waits for the key, and is served on arrival |
-//! | `replies` | every deferred key of an operation is answered exactly once, to the requesting worker |
-//! | `hops` | a request is forwarded a bounded number of times |
-//! | `fifo` | a connection keeps order (this checks the simulator itself) |
-//! | `bounded` | a channel has nothing outstanding but submissions, snapshot requests and requested keys |
+//! | `fifo` | a connection keeps order |
+//! | `bounded` | workers respect their limit of outstanding bytes |
 //! | `progress` | a run ends within a bounded number of events, and all workers are done then |
 //! | `quiet` | when the channels report quiescence, nothing is in flight |
-//! | `mirrors` | a mirror in a window is the value of a main copy that its node owns alone |
-//! | `merged` | the owner of a key merges every delta of a replica once, and a version names one value |
-//! | `echo` | an owner does not send a holder a value that the holder already has |
-//! | `rounds` | after each round of an all-reduce, all nodes have bitwise equal values |
-//! | `replicas` | at rest, all copies of a key are bitwise equal, and its owner knows all holders |
-//! | `urgent` | after a look, no replica is left whose allowance is used up, unless it waits for an answer |
-//! | `choice` | owners and homes apply the technique's rule to the active intents that they know |
-//! | `intents` | nodes count their workers' active intents, request these keys, and release them afterwards |
 //! | `cover` | a snapshot contains every key of its range exactly once |
 //!
-//! The crate `intendant-checkers` checks the values that workers see, from calls and their results alone.
+//! A [`Probe`](crate::cluster::Probe) may check more: the crate `intendant-checkers` has invariants of
+//! messages, calls and nodes.
 
 mod bounded;
-pub(crate) mod choice;
 mod cover;
-mod echo;
 mod fifo;
 mod finding;
-mod hops;
-pub(crate) mod intents;
-mod knowledge;
-mod ledger;
-mod merged;
-mod mirrors;
-mod owners;
 mod progress;
-mod queued;
 mod quiet;
-mod replicas;
-mod replies;
-mod rounds;
-pub(crate) mod urgent;
 
 pub(crate) use bounded::Bounded;
 pub(crate) use cover::Cover;
 pub(crate) use fifo::Fifo;
 pub use finding::{Finding, Violation};
-pub(crate) use hops::Hops;
-pub(crate) use intents::Intents;
-pub(crate) use knowledge::Knowledge;
-pub(crate) use ledger::Ledger;
-pub(crate) use merged::{Merged, Promoted, Registered, SentUpdate};
-pub(crate) use mirrors::check as check_mirrors;
-pub(crate) use owners::Owners;
 pub(crate) use progress::Progress;
-pub(crate) use queued::Queued;
 pub(crate) use quiet::{InFlight, check as check_quiet};
-pub(crate) use replicas::ReplicasAtRest;
-pub(crate) use replies::Replies;
-pub(crate) use rounds::Rounds;
-
-/// The state of all checks.
-pub(crate) struct Invariants {
-    pub(crate) ledger: Ledger,
-    pub(crate) owners: Owners,
-    pub(crate) knowledge: Knowledge,
-    pub(crate) queued: Queued,
-    pub(crate) replies: Replies,
-    pub(crate) hops: Hops,
-    pub(crate) fifo: Fifo,
-    pub(crate) bounded: Bounded,
-    pub(crate) merged: Merged,
-    pub(crate) rounds: Rounds,
-    /// `None` if the technique ignores intents, or the run does not search for defects.
-    pub(crate) intents: Option<Intents>,
-    pub(crate) progress: Progress,
-}

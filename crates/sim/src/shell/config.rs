@@ -1,7 +1,6 @@
 //! What a simulated run is to do.
 
 use crate::bound::Staleness;
-use crate::cluster::Checks;
 use crate::delays::Delays;
 use crate::faults::Faults;
 use crate::machine::Charge;
@@ -16,7 +15,7 @@ use intendant_techniques::Technique;
 use intendant_trace::Filter;
 use std::num::NonZeroUsize;
 
-/// Configuration of a simulated training run: cluster, machines, network, faults and checks.
+/// Configuration of a simulated training run: cluster, machines, network and faults.
 #[derive(Clone, Debug)]
 pub struct TaskConfig {
     /// Number of nodes.
@@ -53,8 +52,6 @@ pub struct TaskConfig {
     pub cuts: Option<CutConfig>,
     /// What is recorded, if anything: see [`Observer::traces`].
     pub trace: Option<Filter>,
-    /// What is checked.
-    pub checks: Checks,
     /// What reads must see in the bounds of what is sent ([`EpochOutcome::bounds`]); each takes some time.
     pub bounds: Vec<Staleness>,
     /// Seed of random homes.
@@ -98,7 +95,7 @@ impl Unevenness {
 const UNEVENNESS: u64 = 17;
 
 impl TaskConfig {
-    /// The machines and the network of Lapse [thesis §3.3.1], static allocation, all checks at every event.
+    /// The machines and the network of Lapse [thesis §3.3.1], static allocation.
     ///
     /// # Panics
     /// Never: the presets exist.
@@ -123,7 +120,6 @@ impl TaskConfig {
             faults: Faults::none(),
             cuts: None,
             trace: None,
-            checks: Checks::EveryStep,
             bounds: Vec::new(),
             layout_seed: 0,
             seed: 0,

@@ -8,7 +8,7 @@
 use super::config::CutConfig;
 use super::failure::TaskFailure;
 use super::observer::{Moment, Observer};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Probe};
 use crate::dice::Dice;
 use crate::invariants::Finding;
 use intendant_checkpoint::protocol::{Unwritten, Written};
@@ -297,6 +297,8 @@ fn part_name(node: usize) -> String {
 }
 
 /// Adds time and event to what was found.
-pub(super) fn violation<E: Element>(cluster: &Cluster<E>) -> impl Fn(Finding) -> TaskFailure + '_ {
+pub(super) fn violation<E: Element, P: Probe<E>>(
+    cluster: &Cluster<E, P>,
+) -> impl Fn(Finding) -> TaskFailure + '_ {
     |finding| cluster.violation(finding).into()
 }

@@ -3,7 +3,7 @@
 //! An epoch lasts from the moment at which all workers may train until the cluster is quiescent again.
 //! Evaluation happens between epochs and is not counted.
 
-use crate::cluster::{Cluster, ClusterLoad};
+use crate::cluster::{Cluster, ClusterLoad, Probe};
 use intendant_core::Element;
 use intendant_engine::{AccessStats, ManagementStats, NetworkStats};
 use intendant_sampling::SamplingStats;
@@ -51,7 +51,7 @@ struct Counters {
 }
 
 impl Counters {
-    fn now<E: Element>(cluster: &Cluster<E>, sampling: SamplingStats) -> Self {
+    fn now<E: Element, P: Probe<E>>(cluster: &Cluster<E, P>, sampling: SamplingStats) -> Self {
         let traffic = cluster.traffic();
         let management = cluster.management();
         let value_bytes = cluster.sent_value_bytes();
@@ -92,32 +92,41 @@ impl Meter {
     }
 
     /// Starts an epoch: all workers may train.
-    pub(super) fn begin<E: Element>(&mut self, cluster: &Cluster<E>) {
+    pub(super) fn begin<E: Element, P: Probe<E>>(&mut self, cluster: &Cluster<E, P>) {
         // Samples that were prepared before the epoch belong to it.
         (self.start, self.end) = (Counters::now(cluster, self.sampled), None);
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
-            let now = cluster.accesses(worker);
+            let now = cluster.local(worker).stats();
             *accesses = Accesses { start: now, late: now, end: now };
         }
         self.late.fill(false);
     }
 
     /// Called after a worker has trained a batch.
-    pub(super) fn step<E: Element>(&mut self, cluster: &Cluster<E>, worker: usize, progress: &Progress) {
+    pub(super) fn step<E: Element, P: Probe<E>>(
+        &mut self,
+        cluster: &Cluster<E, P>,
+        worker: usize,
+        progress: &Progress,
+    ) {
         let starts = progress.batches < (progress.batches_total as f64 * START_UP).ceil() as u64;
         if !starts && !std::mem::replace(&mut self.late[worker], true) {
-            self.workers[worker].late = cluster.accesses(worker);
+            self.workers[worker].late = cluster.local(worker).stats();
         }
     }
 
     /// Called when the cluster is quiescent. The first call after [`Meter::begin`] ends the epoch.
-    pub(super) fn quiesced<E: Element>(&mut self, cluster: &Cluster<E>, sampling: SamplingStats) {
+    pub(super) fn quiesced<E: Element, P: Probe<E>>(
+        &mut self,
+        cluster: &Cluster<E, P>,
+        sampling: SamplingStats,
+    ) {
         if self.end.is_some() {
             return;
         }
         self.end = Some(Counters::now(cluster, sampling));
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
-            accesses.end = cluster.accesses(worker);
+            accesses.end = cluster.local(worker).stats();
         }
     }
 

@@ -1,6 +1,6 @@
 //! The rows of a batch that a simulated worker trains in place.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Probe};
 use intendant_core::{Element, Key, Layout};
 use intendant_task::{Row, Rows};
 
@@ -120,16 +120,16 @@ impl<E: Element> Copies<E> {
 }
 
 /// The rows of a batch: those of the worker's node, and copies of the others.
-pub(super) struct ClusterRows<'a, E> {
-    cluster: &'a Cluster<E>,
+pub(super) struct ClusterRows<'a, E, P> {
+    cluster: &'a Cluster<E, P>,
     worker: usize,
     keys: &'a [Key],
     copies: &'a mut Copies<E>,
 }
 
-impl<'a, E: Element> ClusterRows<'a, E> {
+impl<'a, E: Element, P: Probe<E>> ClusterRows<'a, E, P> {
     pub(super) fn new(
-        cluster: &'a Cluster<E>,
+        cluster: &'a Cluster<E, P>,
         worker: usize,
         keys: &'a [Key],
         copies: &'a mut Copies<E>,
@@ -138,7 +138,7 @@ impl<'a, E: Element> ClusterRows<'a, E> {
     }
 }
 
-impl<E: Element> Rows<E> for ClusterRows<'_, E> {
+impl<E: Element, P: Probe<E>> Rows<E> for ClusterRows<'_, E, P> {
     fn row(&mut self, at: usize) -> Row<'_, E> {
         let (key, place) = (self.keys[at], self.copies.places[at]);
         if place == LENT {

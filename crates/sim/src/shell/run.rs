@@ -15,7 +15,7 @@ use super::observer::Observer;
 use super::outcome::TaskOutcome;
 use super::rows::Copies;
 use crate::bound::Bounds;
-use crate::cluster::{Cluster, Happened};
+use crate::cluster::{Cluster, Happened, Probe};
 use crate::meeting::{Quiescence, Stream};
 use intendant_core::{Key, NodeId};
 use intendant_engine::{AccessStats, Explanation};
@@ -88,8 +88,8 @@ pub(super) struct TaskWorker<T: Task> {
     pub(super) leaves_meeting: bool,
 }
 
-pub(super) struct TaskRun<'a, T: Task> {
-    pub(super) cluster: Cluster<T::Element>,
+pub(super) struct TaskRun<'a, T: Task, P> {
+    pub(super) cluster: Cluster<T::Element, P>,
     pub(super) workers: Vec<TaskWorker<T>>,
     pub(super) config: &'a TaskConfig,
     /// One per node.
@@ -108,11 +108,11 @@ pub(super) struct TaskRun<'a, T: Task> {
     pub(super) dies: Option<NodeId>,
 }
 
-impl<'a, T: Task> TaskRun<'a, T> {
+impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
     pub(super) fn new(
         task: &Arc<T>,
         config: &'a TaskConfig,
-        cluster: Cluster<T::Element>,
+        cluster: Cluster<T::Element, P>,
         origin: Option<&Origin<T::Element>>,
         observer: &'a mut dyn Observer,
     ) -> Self {
@@ -146,7 +146,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         };
         let movement = config.cluster.technique.policy().movement(config.nodes);
         let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(movement);
-        cluster.keep_near(&sampler);
+        cluster.nodes().iter().for_each(|node| node.keep_near(&sampler));
         let manager = |node| Manager::new(sampler.clone(), config.layout_seed, node);
         let sampling = (0..config.nodes as u16).map(manager).collect();
         let (layout, element) = (cluster.layout(), size_of::<T::Element>());
@@ -218,7 +218,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         let combined = self.workers[0].driver.combined().to_vec();
         let explanations = self.explanations();
         let mut accesses = AccessStats::default();
-        (0..self.workers.len()).for_each(|worker| accesses.merge(&self.cluster.accesses(worker)));
+        (0..self.workers.len()).for_each(|worker| accesses.merge(&self.cluster.local(worker).stats()));
         Ok(TaskOutcome {
             epochs: self.epochs,
             test: self.test,

@@ -2,9 +2,10 @@
 //! clusters.
 
 use crate::still;
+use intendant_checkers::checker::Checked;
 use intendant_core::{Key, Layout};
 use intendant_engine::Storage;
-use intendant_sim::cluster::{Cluster, ClusterConfig, Wait};
+use intendant_sim::cluster::{ClusterConfig, Wait};
 use intendant_sim::presets;
 use intendant_techniques::{Location, Technique};
 
@@ -12,18 +13,18 @@ use intendant_techniques::{Location, Technique};
 const KEYS_PER_NODE: u64 = 5;
 const NODES: [usize; 3] = [4, 7, 16];
 
-struct Counted(Cluster<f32>);
+struct Counted(Checked<f32>);
 
 impl Counted {
     fn new(nodes: usize, technique: Technique, location: Option<Location>, storage: Storage) -> Self {
         let layout = Layout::builder().range("keys", nodes as u64 * KEYS_PER_NODE, 2).nodes(nodes);
         let network = presets::network("10gbe").unwrap();
         let policy = technique.policy().located(location).with(None, None);
-        Self(Cluster::new(ClusterConfig { storage, policy, ..still::config(layout, network) }))
+        Self(still::checked(ClusterConfig { storage, policy, ..still::config(layout, network) }))
     }
 
     /// Messages of what `call` starts, until the cluster is at rest.
-    fn messages(&mut self, call: impl FnOnce(&mut Cluster<f32>)) -> u64 {
+    fn messages(&mut self, call: impl FnOnce(&mut Checked<f32>)) -> u64 {
         let before = self.0.traffic().messages;
         call(&mut self.0);
         while self.0.next().unwrap().is_some() {}
@@ -60,7 +61,7 @@ fn quiet(nodes: usize, location: Location) -> (u64, u64, u64) {
     let mut cluster = Counted::new(nodes, Technique::Lapse, Some(location), Storage::Dense);
     cluster.relocation(1, &[KEY]);
     let relocation = cluster.relocation(2, &[KEY]);
-    assert_eq!(cluster.0.owner(KEY).index(), 2);
+    assert_eq!(cluster.0.probe().owner(KEY).index(), 2);
     (relocation, cluster.push(3, KEY), cluster.pull(3, KEY))
 }
 
@@ -112,7 +113,7 @@ fn nodes_store_as_many_locations_as_the_table_says() {
         keys.iter().for_each(|key| {
             fixed.pull(3, *key);
         });
-        assert!((0..nodes).all(|node| fixed.0.locations(node) == 0), "static partition");
+        assert!((0..nodes).all(|node| fixed.0.nodes()[node].locations() == 0), "static partition");
         for (location, expected) in [
             (Location::BroadcastOperations, 0),
             (Location::BroadcastRelocations, all),
@@ -126,7 +127,7 @@ fn nodes_store_as_many_locations_as_the_table_says() {
                     cluster.relocation((node + shift) % nodes, of_home);
                 }
             }
-            let stored: Vec<u64> = (0..nodes).map(|node| cluster.0.locations(node)).collect();
+            let stored: Vec<u64> = (0..nodes).map(|node| cluster.0.nodes()[node].locations()).collect();
             assert_eq!(stored, vec![expected; nodes], "{location}, {storage}");
         }
     }
@@ -139,7 +140,7 @@ fn caches_store_the_keys_that_a_node_accessed_in_addition() {
     cluster.relocation(1, &[KEY]);
     cluster.pull(3, KEY);
     cluster.pull(3, Key(KEYS_PER_NODE));
-    let stored: Vec<u64> = (0..4).map(|node| cluster.0.locations(node)).collect();
+    let stored: Vec<u64> = (0..4).map(|node| cluster.0.nodes()[node].locations()).collect();
     assert_eq!(stored, [KEYS_PER_NODE, KEYS_PER_NODE, KEYS_PER_NODE, KEYS_PER_NODE + 2]);
 }
 

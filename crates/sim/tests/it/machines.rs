@@ -2,9 +2,10 @@
 //! theory and the configured lengths predict.
 
 use crate::still;
+use intendant_checkers::checker::Checked;
 use intendant_core::{Key, Layout, NodeId};
 use intendant_engine::LocalAccess;
-use intendant_sim::cluster::{Cluster, ClusterConfig, Happened, Wait};
+use intendant_sim::cluster::{ClusterConfig, Happened, Wait};
 use intendant_sim::{Charge, Delays, Episode, Fault, Faults, Machine, Network, Spread};
 
 const LEN: usize = 2_500;
@@ -19,7 +20,7 @@ fn plain() -> Delays {
     Delays::of(Machine::infinitely_fast(), network, Charge::ACTUAL)
 }
 
-fn cluster(nodes: usize, workers: usize, delays: Delays, faults: Faults, seed: u64) -> Cluster<f32> {
+fn cluster(nodes: usize, workers: usize, delays: Delays, faults: Faults, seed: u64) -> Checked<f32> {
     cluster_with(LocalAccess::Shared, nodes, workers, delays, faults, seed)
 }
 
@@ -30,10 +31,10 @@ fn cluster_with(
     delays: Delays,
     faults: Faults,
     seed: u64,
-) -> Cluster<f32> {
+) -> Checked<f32> {
     let layout = Layout::builder().range("keys", nodes as u64 * KEYS_PER_NODE, LEN).nodes(nodes);
     let base = still::config(layout, delays.network);
-    Cluster::new(ClusterConfig { access, workers, delays, faults, seed, ..base })
+    still::checked(ClusterConfig { access, workers, delays, faults, seed, ..base })
 }
 
 fn key(node: usize, nth: u64) -> Key {
@@ -41,7 +42,7 @@ fn key(node: usize, nth: u64) -> Key {
 }
 
 /// Executes all events, and checks that the cluster is quiescent.
-fn finish(cluster: &mut Cluster<f32>) {
+fn finish(cluster: &mut Checked<f32>) {
     while cluster.next().unwrap().is_some() {}
     cluster.check_quiescent().unwrap();
 }
@@ -126,7 +127,7 @@ fn a_local_access_costs_a_queue_or_messages_if_memory_is_not_shared() {
         cluster.pull(0, &[key(0, 0), key(0, 1)], Wait::Blocking).unwrap();
         finish(&mut cluster);
         assert_eq!(cluster.traffic().messages, 0, "none of this goes over the network");
-        let accesses = cluster.accesses(0);
+        let accesses = cluster.local(0).stats();
         assert_eq!((accesses.local, accesses.remote), (2, 0));
         let load = cluster.load();
         (load.workers.busy_ns, load.channels.busy_ns)

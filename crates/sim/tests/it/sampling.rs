@@ -2,9 +2,10 @@
 //! the same number of samples, the model learns, and each scheme reduces what it is designed to reduce.
 
 use crate::likes::Likes;
+use intendant_checkers::checker::run_task;
 use intendant_engine::ClusterSettings;
 use intendant_sampling::{Sampler, Scheme};
-use intendant_sim::{TaskConfig, TaskOutcome, run_task};
+use intendant_sim::{TaskConfig, TaskOutcome};
 use intendant_task::{Schedule, Task};
 use intendant_techniques::Technique;
 use std::sync::Arc;

@@ -9,8 +9,9 @@
 //! all pushes.
 
 use crate::still;
+use intendant_checkers::checker::{Checked, holders};
 use intendant_core::{Clock, Key, Layout, NodeId};
-use intendant_sim::cluster::{Caller, Cluster, ClusterConfig, Wait};
+use intendant_sim::cluster::{Caller, ClusterConfig, Wait};
 use intendant_sim::{Network, Spread};
 use intendant_techniques::Technique;
 use std::ops::Range;
@@ -93,14 +94,14 @@ fn clock_of(phase: u32) -> u32 {
     WARM_UP + phase * PHASE
 }
 
-fn cluster(technique: Technique) -> Cluster<f32> {
+fn cluster(technique: Technique) -> Checked<f32> {
     let layout = Layout::builder().range("keys", NODES as u64, 2).nodes(NODES);
     let network = Network { latency: Spread::fixed(20_000), byte_ps: 80, frame_bytes: 50 };
-    Cluster::new(ClusterConfig { policy: technique.policy(), ..still::config(layout, network) })
+    still::checked(ClusterConfig { policy: technique.policy(), ..still::config(layout, network) })
 }
 
 /// Executes all events.
-fn execute_all(cluster: &mut Cluster<f32>) {
+fn execute_all(cluster: &mut Checked<f32>) {
     while cluster.next().unwrap().is_some() {}
 }
 
@@ -122,7 +123,7 @@ fn run(scenario: &Scenario, technique: Technique) -> (Vec<String>, Vec<String>, 
         if clock < WARM_UP || clock % PHASE != PHASE / 2 {
             continue;
         }
-        let (owner, holders) = (cluster.owner(key), cluster.holders(key));
+        let (owner, holders) = (cluster.probe().owner(key), holders(&cluster, key));
         for (node, window) in &scenario.intents {
             let local = owner.index() == *node || holders.contains(&NodeId(*node as u16));
             if window.contains(&clock) {
@@ -142,7 +143,7 @@ fn run(scenario: &Scenario, technique: Technique) -> (Vec<String>, Vec<String>, 
     (0..NODES).for_each(|worker| cluster.retire(worker));
     execute_all(&mut cluster);
     cluster.check_quiescent().unwrap();
-    cluster.check_settled().unwrap();
+    cluster.probe().check_settled().unwrap();
     cluster.idle(10_000_000_000).unwrap();
     assert_eq!(cluster.values()[2 * key.index()..][..2], [added; 2], "{technique}: what was added");
     (owners, copies, cluster.management().relocations)

@@ -2,10 +2,11 @@
 //! same examples as a single worker on a plain array.
 
 use crate::likes::Likes;
+use intendant_checkers::checker::run_task;
 use intendant_core::{Element, Key, Tick};
 use intendant_engine::{ClusterSettings, ReplicationConfig};
 use intendant_sampling::{Everything, Manager};
-use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome, run_task};
+use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome};
 use intendant_task::{
     BatchAt, Driver, Evaluation, Event, Loader, LoaderEvent, LoaderOp, LookAhead, Model, Op, Partition,
     Prepared, Pulled, Rows, SampleRequest, Schedule, Split, StepReport, Subepoch, Task, Update,

@@ -1,9 +1,10 @@
 //! Traces of simulated runs: recording changes nothing, and what is recorded adds up to what is counted.
 
 use crate::likes::Likes;
+use intendant_checkers::checker::run_task;
 use intendant_core::NodeId;
 use intendant_engine::{ClusterSettings, LocalAccess};
-use intendant_sim::{Observer, TaskConfig, TaskOutcome, run_task};
+use intendant_sim::{Observer, TaskConfig, TaskOutcome};
 use intendant_task::Schedule;
 use intendant_techniques::{Replicas, Technique};
 use intendant_trace::{Access, Event, Filter, Header, What};

@@ -19,7 +19,6 @@ use crate::settings::{Bounds, Plan, Simulation};
 use intendant::{Event, NodeId};
 use intendant_core::{Element, Key, LayoutBuilder};
 use intendant_sampling::Sampler;
-use intendant_sim::cluster::Checks;
 use intendant_sim::{
     Cut, CutConfig, Episode, EpochOutcome, Fault, Faults, Moment, Observer, Origin, Spread, TaskConfig,
     TaskFailure, TaskOutcome, muster, resume_task, run_task,
@@ -97,7 +96,6 @@ impl<T: Task> SimulatedRun<'_, T> {
             sampler: Some(sampler.clone()),
             look_ahead: plan.look_ahead,
             delays: simulation.delays,
-            checks: Checks::Quiet,
             trace: plan.trace.as_ref().map(|(_, filter)| filter.clone()),
             bounds: simulation.bounds.0.clone(),
             cuts: (plan.copies > 0).then(|| CutConfig {

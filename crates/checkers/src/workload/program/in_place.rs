@@ -1,9 +1,9 @@
 //! Rows that workers read and change in place.
 
 use super::Programs;
+use crate::checker::Checked;
 use crate::workload::Failure;
 use intendant_core::{Element, Key};
-use intendant_sim::cluster::Cluster;
 use intendant_wire::AccessKind;
 
 /// Of this many pushes, one updates its keys in place where it can. They are not drawn, so that what else a
@@ -20,7 +20,7 @@ impl<E: Element> Programs<E> {
     /// this is a pull and a push with nothing between them. Keys whose rows are not lent are pushed.
     pub(super) fn update_in_place(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Checked<E>,
         worker: usize,
         keys: Vec<Key>,
     ) -> Result<(), Failure> {

@@ -1,10 +1,11 @@
 //! Intents that workers and their loaders signal, and accesses to the keys of these.
 
 use super::Programs;
+use crate::checker::Checked;
 use crate::workload::call::Call;
 use crate::workload::{Failure, IntentSettings};
 use intendant_core::{Clock, Element, Key};
-use intendant_sim::cluster::{Caller, Cluster};
+use intendant_sim::cluster::Caller;
 use intendant_sim::reach::Marker;
 use intendant_wire::AccessKind;
 use std::ops::Range;
@@ -41,7 +42,7 @@ impl<E: Element> Programs<E> {
     /// A worker or its loader signals intent for keys.
     pub(super) fn announce(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Checked<E>,
         worker: usize,
         keys: Vec<Key>,
         caller: Caller,
@@ -104,7 +105,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// A loader signals an intent and pauses.
-    pub(crate) fn load(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<(), Failure> {
+    pub(crate) fn load(&mut self, cluster: &mut Checked<E>, worker: usize) -> Result<(), Failure> {
         let Some(settings) = self.scenario.intents else { return Ok(()) };
         let Some(left) = self.announced[worker].loader_left.checked_sub(1) else { return Ok(()) };
         self.announced[worker].loader_left = left;

@@ -1,25 +1,26 @@
 //! Calls that relocate keys or depend on their location, and relocations that owners decide.
 
 use super::{OutstandingOp, Programs, Waiting};
+use crate::checker::{Checked, holders};
 use crate::workload::Failure;
 use intendant_core::{Element, Key, NodeId};
-use intendant_sim::cluster::{CallOutcome, Cluster};
+use intendant_sim::cluster::CallOutcome;
 
 /// Upper bound of outstanding localize calls of a worker that waits for each access.
 const MOVES_MAX: usize = 4;
 
 impl<E: Element> Programs<E> {
     /// Lets the owner of the first key relocate the keys to `to`.
-    pub(super) fn relocate(&self, cluster: &mut Cluster<E>, keys: &[Key], to: NodeId) {
-        let owner = cluster.owner(keys[0]).index();
+    pub(super) fn relocate(&self, cluster: &mut Checked<E>, keys: &[Key], to: NodeId) {
+        let owner = cluster.probe().owner(keys[0]).index();
         cluster.relocate(owner * self.scenario.workers, keys, to);
     }
 
     /// Lets the owner of the first key relocate the keys to a holder of a replica. Half of the time, the
     /// first key goes to `via` first: it may then reach the holder before the owner's earlier messages to
     /// that holder. Without a holder, the keys move to `via`.
-    pub(super) fn promote(&mut self, cluster: &mut Cluster<E>, keys: &[Key], via: NodeId) {
-        let holders = cluster.holders(keys[0]);
+    pub(super) fn promote(&mut self, cluster: &mut Checked<E>, keys: &[Key], via: NodeId) {
+        let holders = holders(cluster, keys[0]);
         if holders.is_empty() {
             return self.relocate(cluster, keys, via);
         }
@@ -33,15 +34,17 @@ impl<E: Element> Programs<E> {
     }
 
     /// Continues a two-step relocation whose key has reached its intermediate node.
-    pub(super) fn continue_two_step(&mut self, cluster: &mut Cluster<E>) {
-        if let Some((key, _, holder)) = self.two_step.take_if(|(key, via, _)| cluster.is_at(*key, *via)) {
+    pub(super) fn continue_two_step(&mut self, cluster: &mut Checked<E>) {
+        if let Some((key, _, holder)) =
+            self.two_step.take_if(|(key, via, _)| cluster.probe().is_at(*key, *via))
+        {
             self.relocate(cluster, &[key], holder);
         }
     }
 
     pub(super) fn pull_if_local(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Checked<E>,
         worker: usize,
         keys: &[Key],
     ) -> Result<(), Failure> {
@@ -62,7 +65,7 @@ impl<E: Element> Programs<E> {
 
     pub(super) fn localize(
         &mut self,
-        cluster: &mut Cluster<E>,
+        cluster: &mut Checked<E>,
         worker: usize,
         keys: Vec<Key>,
         wait: bool,

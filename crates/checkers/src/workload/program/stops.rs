@@ -1,9 +1,9 @@
 //! Stops of workers between their calls (meetings, rests, synchronisations), and their clocks.
 
 use super::{OutstandingOp, Programs, Waiting};
+use crate::checker::Checked;
 use crate::workload::{Failure, IntentSettings, Stop};
 use intendant_core::{Clock, Element};
-use intendant_sim::cluster::Cluster;
 use intendant_sim::reach::Marker;
 
 impl<E: Element> Programs<E> {
@@ -18,12 +18,12 @@ impl<E: Element> Programs<E> {
     }
 
     /// Wakes all workers after a stop that all of them have reached.
-    pub(crate) fn resume_all(&mut self, cluster: &mut Cluster<E>) {
+    pub(crate) fn resume_all(&mut self, cluster: &mut Checked<E>) {
         let latest = self.programs.iter().map(|program| program.clock).max().unwrap_or(0);
         let meeting_ns = cluster.meeting_ns();
         if let Some(bound) = self.scenario.bounds.get(self.programs[0].stops) {
             self.bound = *bound;
-            cluster.set_staleness_bound(self.bound);
+            cluster.nodes().iter().for_each(|node| node.set_staleness_bound(self.bound));
         }
         self.left = self.programs.len();
         for (worker, program) in self.programs.iter_mut().enumerate() {
@@ -42,7 +42,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Takes a worker to its next stop if it is due. Returns whether the worker must wait there.
-    pub(super) fn visit_stop(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<bool, Failure> {
+    pub(super) fn visit_stop(&mut self, cluster: &mut Checked<E>, worker: usize) -> Result<bool, Failure> {
         let program = &mut self.programs[worker];
         let stops = &self.scenario.stops;
         let parts = stops.len() as u64 + 1;
@@ -88,7 +88,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// A worker leaves a meeting. Clocks that serve intents only are not advanced.
-    pub(super) fn leave_meeting(&mut self, cluster: &mut Cluster<E>, worker: usize) {
+    pub(super) fn leave_meeting(&mut self, cluster: &mut Checked<E>, worker: usize) {
         let clock = self.programs[worker].clock;
         self.set_clock(worker, clock);
         match self.scenario.intents {
@@ -105,7 +105,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Advances the clock of a worker with the scenario's probability.
-    pub(super) fn maybe_advance_clock(&mut self, cluster: &mut Cluster<E>, worker: usize) {
+    pub(super) fn maybe_advance_clock(&mut self, cluster: &mut Checked<E>, worker: usize) {
         let once_in = self.scenario.clock_once_in.get(worker).copied().unwrap_or(0);
         if once_in > 0 && self.dice.once_in(once_in) {
             let mut steps = if self.dice.once_in(16) { 3 } else { 1 };

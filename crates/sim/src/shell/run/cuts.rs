@@ -6,6 +6,7 @@
 //! acknowledged, and the cluster rests when nothing is in flight.
 
 use super::{TaskRun, Waiting};
+use crate::cluster::Probe;
 use crate::invariants::Cover;
 use crate::meeting::Stream;
 use crate::shell::cut::{Cut, Trained};
@@ -20,7 +21,7 @@ use intendant_task::{Event, Reduction, Task};
 use intendant_techniques::Replicas;
 use std::time::Duration;
 
-impl<T: Task> TaskRun<'_, T> {
+impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
     /// What a worker does for the cuts now. Returns whether its training goes on.
     pub(in crate::shell) fn cut_on(&mut self, worker: usize, task: CutTask) -> Result<bool, TaskFailure> {
         let Some(cuts) = &mut self.cuts else { return Ok(true) };
@@ -106,7 +107,7 @@ impl<T: Task> TaskRun<'_, T> {
             }
             CutOp::GiveUp { cut, .. } => cuts.disk.remove(now_ns, cut),
             CutOp::Rest => {
-                if !self.cluster.is_flushed(worker) {
+                if !self.cluster.local(worker).is_flushed() {
                     self.workers[worker].cut = Some(CutTask::Op(CutOp::Rest));
                     self.workers[worker].waiting = Waiting::CutFlush;
                 } else if self.meet(worker, Waiting::Rest) {

@@ -2,37 +2,46 @@
 //! trained.
 
 use super::{TaskRun, Waiting};
-use crate::cluster::{Caller, Cluster};
+use crate::cluster::{Caller, Cluster, Probe};
 use crate::shell::TaskFailure;
 use intendant_core::{Element, Key, Tick};
+use intendant_engine::Shared;
 use intendant_sampling::{Locality, NearKeys, SampleError};
 use intendant_task::{Announcement, Event, LoaderEvent, LoaderOp, LookAhead, Task};
 
 /// Which keys are local to a node, for its sampling manager.
-pub(super) struct NodeLocality<'a, E> {
-    pub(super) cluster: &'a Cluster<E>,
+pub(super) struct NodeLocality<'a, E, P> {
+    pub(super) cluster: &'a Cluster<E, P>,
     pub(super) node: usize,
 }
 
-impl<E: Element> Locality for NodeLocality<'_, E> {
+impl<E: Element, P: Probe<E>> NodeLocality<'_, E, P> {
+    fn here(&self) -> &Shared<E> {
+        &self.cluster.nodes()[self.node]
+    }
+}
+
+impl<E: Element, P: Probe<E>> Locality for NodeLocality<'_, E, P> {
     fn is_local(&self, key: Key) -> bool {
-        self.cluster.is_local(self.node, key)
+        self.here().is_local(key)
     }
 
     fn part(&self, key: Key) -> u32 {
-        self.cluster.part(self.node, key)
+        self.here().part(key)
     }
 
     fn find_parts(&self, keys: &[Key], parts: &mut [u32]) {
-        self.cluster.find_parts(self.node, keys, parts);
+        let node = self.here();
+        keys.iter().for_each(|key| node.prefetch_part(*key));
+        keys.iter().zip(parts).for_each(|(key, part)| *part = node.part(*key));
     }
 
     fn near(&self) -> Option<&NearKeys> {
-        self.cluster.near(self.node)
+        self.here().near()
     }
 
     fn nodes(&self) -> u32 {
-        self.cluster.node_count() as u32
+        self.cluster.nodes().len() as u32
     }
 
     fn now(&self) -> Tick {
@@ -40,7 +49,7 @@ impl<E: Element> Locality for NodeLocality<'_, E> {
     }
 }
 
-impl<T: Task> TaskRun<'_, T> {
+impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
     pub(super) fn sample_error(worker: usize) -> impl Fn(SampleError) -> TaskFailure {
         move |source| TaskFailure::Sample { worker, source }
     }

@@ -3,7 +3,7 @@
 
 use super::loading::NodeLocality;
 use super::{SNAPSHOT_BYTES, TaskRun, Waiting};
-use crate::cluster::Wait;
+use crate::cluster::{Probe, Wait};
 use crate::delays::Delays;
 use crate::meeting::Stream;
 use crate::shell::TaskFailure;
@@ -13,7 +13,7 @@ use intendant_core::{Clock, Element, Key, copy_from_bytes};
 use intendant_task::{Cost, Event, LookAhead, Op, Task};
 use intendant_wire::{OpId, SnapshotPart};
 
-impl<T: Task> TaskRun<'_, T> {
+impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
     /// Runs a worker's program until it waits or its next operation lies in the future.
     pub(super) fn step(&mut self, worker: usize) -> Result<(), TaskFailure> {
         self.leave_meeting(worker);
@@ -156,7 +156,7 @@ impl<T: Task> TaskRun<'_, T> {
                     None => Ok(Some(Event::Done)),
                 }
             }
-            Op::Flush if self.cluster.is_flushed(worker) => Ok(Some(Event::Done)),
+            Op::Flush if self.cluster.local(worker).is_flushed() => Ok(Some(Event::Done)),
             Op::Flush => {
                 state.waiting = Waiting::Flush;
                 Ok(None)
@@ -324,8 +324,10 @@ impl<T: Task> TaskRun<'_, T> {
             Waiting::Localize(waiting) | Waiting::Synchronize(waiting) if waiting == op => {
                 self.resume_worker(worker, 0, Event::Done)
             }
-            Waiting::Flush if self.cluster.is_flushed(worker) => self.resume_worker(worker, 0, Event::Done),
-            Waiting::CutFlush if self.cluster.is_flushed(worker) => {
+            Waiting::Flush if self.cluster.local(worker).is_flushed() => {
+                self.resume_worker(worker, 0, Event::Done)
+            }
+            Waiting::CutFlush if self.cluster.local(worker).is_flushed() => {
                 state.waiting = Waiting::No;
                 self.cluster.wake(worker, 0);
             }
@@ -351,7 +353,9 @@ impl<T: Task> TaskRun<'_, T> {
 
     /// A worker receives a part of the snapshot that it reads.
     pub(super) fn part(&mut self, worker: usize, part: &SnapshotPart) -> Result<(), TaskFailure> {
-        self.snapshot.resize(self.cluster.row_elements(&part.keys), T::Element::ZERO);
+        let layout = self.cluster.layout();
+        let elements = part.keys.iter().map(|key| layout.len(*key)).sum();
+        self.snapshot.resize(elements, T::Element::ZERO);
         copy_from_bytes(&mut self.snapshot, &part.values);
         let state = &mut self.workers[worker];
         let stream = state.stream.as_mut().expect("parts come while a stream is read");

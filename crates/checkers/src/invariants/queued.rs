@@ -3,10 +3,10 @@
 //!
 //! The order of the answers is checked by what pulls see (the history checker of `intendant-checkers`).
 
-use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
 use intendant_engine::Action;
+use intendant_sim::Finding;
 use intendant_wire::{Message, Origin};
 use std::collections::VecDeque;
 

@@ -5,9 +5,9 @@
 //! channel's intent rounds. When a channel runs a round and how far ahead it looks is not checked here
 //! ([`intendant_intent`] tests that); the intents that are active after the round are.
 
-use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
+use intendant_sim::Finding;
 use intendant_techniques::{Choice, Decider, Role};
 use std::ops::Range;
 

@@ -1,12 +1,14 @@
 //! Observes what a channel does about replicas: records it in the invariants' own accounts, checks it there,
 //! and marks what was reached.
 
-use super::Cluster;
+use super::Checker;
 use super::watched::WatchedInput;
-use crate::invariants::{Finding, Promoted, Registered, SentUpdate, urgent};
-use crate::reach::Marker;
+use crate::invariants::{Promoted, Registered, SentUpdate, urgent};
 use intendant_core::{Element, Key, NodeId, Precision};
 use intendant_engine::Action;
+use intendant_sim::Finding;
+use intendant_sim::cluster::Seen;
+use intendant_sim::reach::Marker;
 use intendant_techniques::clocks::RESTING;
 use intendant_techniques::{Replicas, Role};
 use intendant_wire::{
@@ -14,14 +16,14 @@ use intendant_wire::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-impl<E: Element> Cluster<E> {
+impl Checker {
     /// Checks that a channel that has looked has left no urgent replica behind.
-    pub(super) fn check_urgent(&self, station: usize) -> Result<(), Finding> {
+    pub(super) fn check_urgent<E: Element>(&self, seen: &Seen<'_, E>, station: usize) -> Result<(), Finding> {
         if !matches!(self.policy.replicas, Some(Replicas::Directed { .. })) {
             return Ok(());
         }
         let channels = self.layout.channels();
-        let node = &self.nodes[station / channels];
+        let node = &seen.nodes[station / channels];
         let here = |key: &Key| self.layout.channel(*key).index() == station % channels;
         (0..self.layout.keys()).map(Key).filter(here).try_for_each(|key| {
             let waits = self.invariants.merged.waits(key, node.node());
@@ -30,25 +32,32 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Checks an input and its actions as far as they concern replicas.
-    pub(super) fn check_replication(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
+    pub(super) fn check_replication<E: Element>(
+        &mut self,
+        seen: &mut Seen<'_, E>,
+        station: usize,
+        actions: &[Action],
+    ) -> Result<(), Finding> {
         if self.policy.replicas.is_none() && self.policy.static_replicas.is_none() {
             return Ok(());
         }
         let here = NodeId((station / self.layout.channels()) as u16);
-        self.check_quiet_at_rest(here, actions)?;
+        check_quiet_at_rest(seen.rests, here, actions)?;
         if self.policy.static_replicas.is_some() {
-            self.check_rounds(station, actions)?;
+            self.check_rounds(seen, station, actions)?;
         }
         if self.policy.replicas.is_none() {
             return Ok(());
         }
         match self.watch.input {
             WatchedInput::ReplicaRequest { kind, holder } => {
-                self.record_replica_request(station, kind, holder, actions)
+                self.record_replica_request(seen, station, (kind, holder), actions)
             }
-            WatchedInput::ReplicaUpdate(kind) => self.record_replica_update(here, kind),
-            WatchedInput::HandOver => self.record_arrivals(here),
-            WatchedInput::Clock { from, scope, clock } => self.record_clock(station, from, scope, clock),
+            WatchedInput::ReplicaUpdate(kind) => self.record_replica_update(seen, here, kind),
+            WatchedInput::HandOver => self.record_arrivals(seen, here),
+            WatchedInput::Clock { from, scope, clock } => {
+                self.record_clock(seen, station, from, (scope, clock))
+            }
             WatchedInput::Other
             | WatchedInput::Access { .. }
             | WatchedInput::LocalizeCall
@@ -64,51 +73,25 @@ impl<E: Element> Cluster<E> {
             | WatchedInput::Tick
             | WatchedInput::Settle => {}
         }
-        self.record_sent(station, actions)?;
-        let stats = self.stations[station].engine.management();
+        self.record_sent(seen, station, actions)?;
+        let stats = seen.engine(station).management();
         if stats.stale_reads > self.watch.stale_reads {
-            self.reach.mark(Marker::ParkedRead);
+            seen.reach.mark(Marker::ParkedRead);
         }
         self.invariants.merged.handled()
     }
 
-    /// A quiescent cluster sends no messages about replicas until a worker continues.
-    fn check_quiet_at_rest(&self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
-        if !self.resting {
-            return Ok(());
-        }
-        let receiver = actions.iter().find_map(|action| match action {
-            Action::Send { to, message } => match message.class().family() {
-                MessageFamily::Replica
-                | MessageFamily::Clock
-                | MessageFamily::AllReduce
-                | MessageFamily::Intent => Some(to),
-                MessageFamily::Access
-                | MessageFamily::Snapshot
-                | MessageFamily::Relocation
-                | MessageFamily::Location => None,
-            },
-            Action::Complete { .. } | Action::CompleteSnapshot { .. } => None,
-        });
-        match receiver {
-            None => Ok(()),
-            Some(to) => Err((
-                "quiet",
-                format!("the cluster rests, and {here:?} sends {to:?} a message about replicas"),
-            )),
-        }
-    }
-
     /// Records a holder's message that arrived.
-    fn record_replica_request(
+    fn record_replica_request<E: Element>(
         &mut self,
+        seen: &mut Seen<'_, E>,
         station: usize,
-        kind: ReplicaRequestKind,
-        holder: NodeId,
+        (kind, holder): (ReplicaRequestKind, NodeId),
         actions: &[Action],
     ) {
         let here = NodeId((station / self.layout.channels()) as u16);
-        let Self { watch, invariants, reach, .. } = self;
+        let Self { watch, invariants, .. } = self;
+        let reach = &mut *seen.reach;
         let merged = &mut invariants.merged;
         let answered = |key: Key| {
             actions.iter().any(|action| match action {
@@ -147,8 +130,14 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Records an owner's message that arrived at a holder.
-    fn record_replica_update(&mut self, here: NodeId, kind: ReplicaUpdateKind) {
-        let Self { watch, invariants, reach, nodes, .. } = self;
+    fn record_replica_update<E: Element>(
+        &mut self,
+        seen: &mut Seen<'_, E>,
+        here: NodeId,
+        kind: ReplicaUpdateKind,
+    ) {
+        let Self { watch, invariants, .. } = self;
+        let Seen { nodes, reach, .. } = seen;
         let merged = &mut invariants.merged;
         for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
             let (key, generation) = (*key, watch.generations[at]);
@@ -175,8 +164,9 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Records keys that arrived, possibly at nodes that hold replicas of them.
-    fn record_arrivals(&mut self, here: NodeId) {
-        let Self { watch, invariants, reach, .. } = self;
+    fn record_arrivals<E: Element>(&mut self, seen: &mut Seen<'_, E>, here: NodeId) {
+        let Self { watch, invariants, .. } = self;
+        let reach = &mut *seen.reach;
         for (key, slot) in watch.keys.iter().zip(&watch.slots) {
             let promoted = invariants.merged.arrived(*key, here);
             if slot.role != Role::Replica {
@@ -194,53 +184,64 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Marks what a received clock reaches.
-    fn record_clock(&mut self, station: usize, from: NodeId, scope: ClockScope, clock: u32) {
-        let nodes = self.nodes.len();
-        self.clocks_received.resize(self.stations.len() * nodes, 0);
+    fn record_clock<E: Element>(
+        &mut self,
+        seen: &mut Seen<'_, E>,
+        station: usize,
+        from: NodeId,
+        (scope, clock): (ClockScope, u32),
+    ) {
+        let nodes = self.layout.nodes();
+        self.clocks_received.resize(nodes * self.layout.channels() * nodes, 0);
         let clocks_received = &mut self.clocks_received[station * nodes..(station + 1) * nodes];
         match scope {
             ClockScope::Node => clocks_received[from.index()] = clock,
             ClockScope::Resumed => {
                 if (0..nodes).any(|other| other != from.index() && clocks_received[other] == RESTING) {
-                    self.reach.mark(Marker::ResumeLifted);
+                    seen.reach.mark(Marker::ResumeLifted);
                 }
             }
-            ClockScope::Global => self.reach.mark(Marker::EagerNews),
+            ClockScope::Global => seen.reach.mark(Marker::EagerNews),
         }
     }
 
     /// Records and checks the messages that the channel sends.
-    fn record_sent(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
+    fn record_sent<E: Element>(
+        &mut self,
+        seen: &mut Seen<'_, E>,
+        station: usize,
+        actions: &[Action],
+    ) -> Result<(), Finding> {
         let here = NodeId((station / self.layout.channels()) as u16);
         let mut updates = Vec::new();
         let mut refreshed = Vec::new();
         for action in actions {
             let Action::Send { to, message } = action else { continue };
             match message {
-                Message::ReplicaRequest(request) => self.record_sent_replica_request(here, request)?,
+                Message::ReplicaRequest(request) => self.record_sent_replica_request(seen, here, request)?,
                 Message::Relocate(relocate) => {
                     for key in &relocate.keys {
-                        self.check_relocation_order(station, *key, relocate.to)?;
+                        self.check_relocation_order(seen, station, *key, relocate.to)?;
                     }
                 }
                 Message::ReplicaUpdate(update) => {
                     if update.kind == ReplicaUpdateKind::Refresh {
                         refreshed.push(*to);
                     }
-                    self.list_sent_updates(*to, update, &mut updates);
+                    self.list_sent_updates(seen, *to, update, &mut updates);
                 }
                 Message::Response(_) => {
                     if refreshed.contains(to) {
-                        self.reach.mark(Marker::RefreshBeforeAnswer);
+                        seen.reach.mark(Marker::RefreshBeforeAnswer);
                     }
                 }
                 Message::HandOver(hand_over) => {
                     for (at, key) in hand_over.keys.iter().enumerate() {
                         let rows = hand_over.holders.iter().filter(|row| row.at as usize == at);
                         if rows.clone().next().is_some() {
-                            self.reach.mark(Marker::HoldersMoved);
+                            seen.reach.mark(Marker::HoldersMoved);
                         }
-                        self.check_departure(station, *key, *to, rows.clone())?;
+                        self.check_departure(seen, station, (*key, *to), rows.clone())?;
                         self.invariants.merged.handed_over(*key, rows)?;
                     }
                 }
@@ -263,9 +264,15 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Appends the updates of a message, key by key.
-    fn list_sent_updates(&self, to: NodeId, update: &ReplicaUpdate, updates: &mut Vec<SentUpdate>) {
+    fn list_sent_updates<E: Element>(
+        &self,
+        seen: &Seen<'_, E>,
+        to: NodeId,
+        update: &ReplicaUpdate,
+        updates: &mut Vec<SentUpdate>,
+    ) {
         let ReplicaUpdate { kind, keys, generations, seqs, versions, precision, values, .. } = update;
-        let rounds = self.nodes[to.index()].replication().precision == Precision::Bf16;
+        let rounds = seen.nodes[to.index()].replication().precision == Precision::Bf16;
         let mut offset = 0;
         for (at, key) in keys.iter().enumerate() {
             let value = matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh).then(|| {
@@ -282,14 +289,20 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Records a holder's message when the holder itself sends it, not when other nodes forward it.
-    fn record_sent_replica_request(&mut self, here: NodeId, request: &ReplicaRequest) -> Result<(), Finding> {
+    fn record_sent_replica_request<E: Element>(
+        &mut self,
+        seen: &mut Seen<'_, E>,
+        here: NodeId,
+        request: &ReplicaRequest,
+    ) -> Result<(), Finding> {
         let ReplicaRequest { kind, hops, keys, generations, numbers, .. } = request;
         if *hops > 0 {
             return Ok(());
         }
         let lazy = self.policy.replicas == Some(Replicas::Lazy);
         let settles = matches!(self.watch.input, WatchedInput::Settle);
-        let Self { invariants, reach, nodes, .. } = self;
+        let Seen { nodes, reach, .. } = seen;
+        let Self { invariants, .. } = self;
         let merged = &mut invariants.merged;
         for (at, key) in keys.iter().enumerate() {
             let (key, generation) = (*key, generations[at]);
@@ -315,10 +328,15 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Checks all-reduces and marks what was reached.
-    fn check_rounds(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
+    fn check_rounds<E: Element>(
+        &mut self,
+        seen: &mut Seen<'_, E>,
+        station: usize,
+        actions: &[Action],
+    ) -> Result<(), Finding> {
         let (before, was_running) = self.invariants.rounds.of(station);
-        let (nodes, channels) = (self.nodes.len(), self.layout.channels());
-        let agreed = self.stations[station].engine.agreed();
+        let (nodes, channels) = (self.layout.nodes(), self.layout.channels());
+        let agreed = seen.engine(station).agreed();
         let mut running = was_running && agreed.0 == before;
         let (mut split, mut folded) = (false, false);
         for action in actions {
@@ -355,13 +373,13 @@ impl<E: Element> Cluster<E> {
         };
         let more = [(split, Marker::SplitReduce), (folded && !nodes.is_power_of_two(), Marker::Folded)];
         let reached = marks.into_iter().chain(more).filter(|(reached, _)| *reached);
-        reached.for_each(|(_, marker)| self.reach.mark(marker));
+        reached.for_each(|(_, marker)| seen.reach.mark(marker));
         let rounds = &mut self.invariants.rounds;
         if let WatchedInput::Synchronize { worker, op } = self.watch.input {
             rounds.asked(station, worker, op);
         }
         if rounds.handled(station, station % channels, agreed, running)? {
-            self.reach.mark(Marker::Agreed);
+            seen.reach.mark(Marker::Agreed);
         }
         actions.iter().try_for_each(|action| match action {
             Action::Complete { worker, completion } => {
@@ -369,6 +387,32 @@ impl<E: Element> Cluster<E> {
             }
             Action::Send { .. } | Action::CompleteSnapshot { .. } => Ok(()),
         })
+    }
+}
+
+/// A quiescent cluster sends no messages about replicas until a worker continues.
+fn check_quiet_at_rest(rests: bool, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
+    if !rests {
+        return Ok(());
+    }
+    let receiver = actions.iter().find_map(|action| match action {
+        Action::Send { to, message } => match message.class().family() {
+            MessageFamily::Replica
+            | MessageFamily::Clock
+            | MessageFamily::AllReduce
+            | MessageFamily::Intent => Some(to),
+            MessageFamily::Access
+            | MessageFamily::Snapshot
+            | MessageFamily::Relocation
+            | MessageFamily::Location => None,
+        },
+        Action::Complete { .. } | Action::CompleteSnapshot { .. } => None,
+    });
+    match receiver {
+        None => Ok(()),
+        Some(to) => {
+            Err(("quiet", format!("the cluster rests, and {here:?} sends {to:?} a message about replicas")))
+        }
     }
 }
 

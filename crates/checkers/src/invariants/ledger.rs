@@ -4,9 +4,9 @@
 //! relocation counter, and, where the home decides, the owners after that. Other checks compare the state of
 //! nodes with it. Keys that never moved have no history.
 
-use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, Layout, NodeId};
+use intendant_sim::Finding;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@
 //! checked when the cluster rests ([`super::replicas`]) and by what workers read.
 
 use super::echo;
-use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
+use intendant_sim::Finding;
 use intendant_wire::{HolderRow, ReplicaUpdateKind};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Replies: every deferred key of every operation is answered exactly once, to the worker that issued it.
 
-use super::finding::Finding;
 use intendant_core::Key;
+use intendant_sim::Finding;
 use intendant_wire::OpId;
 
 /// The part of a worker's operation that one channel must answer.

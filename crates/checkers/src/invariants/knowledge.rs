@@ -4,10 +4,10 @@
 //! at once; where owners decide, it is never ahead of the owners.
 
 use super::Ledger;
-use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, Layout, NodeId};
 use intendant_engine::Storage;
+use intendant_sim::Finding;
 use intendant_techniques::{Initiator, Location, Policy, SlotState};
 
 /// Number of keys up to which nodes keep all known locations: a channel of a sparse store keeps this many

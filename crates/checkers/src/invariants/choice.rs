@@ -2,8 +2,8 @@
 //! it knows of, its own and those of registered holders. Where homes decide, their orders follow the rule for
 //! the intents reported to them.
 
-use super::finding::Finding;
 use intendant_core::{Key, NodeId};
+use intendant_sim::Finding;
 use intendant_techniques::{Choice, Role};
 
 /// Checks an owner that has handled an input and still has the key.

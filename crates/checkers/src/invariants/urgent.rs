@@ -1,8 +1,8 @@
 //! Urgent replicas: after a look, a channel has sent the delta of every replica whose allowance is used up,
 //! or an earlier delta of it is in flight.
 
-use super::finding::Finding;
 use intendant_core::{Key, NodeId};
+use intendant_sim::Finding;
 use intendant_techniques::{Role, SlotState};
 
 /// Checks the replica that `node` has of `key`, if any, after a look of its channel. `waits` says whether a

@@ -1,21 +1,22 @@
 //! Observes a channel handling an input: records the state before it, then lets the checks compare the state
 //! and the actions after it, and marks what was reached.
 
-use super::Cluster;
+use super::Checker;
 use super::watched::WatchedInput;
-use crate::invariants::{Finding, Violation};
-use crate::reach::Marker;
 use intendant_core::{Element, NodeId};
 use intendant_engine::{Action, Input, Kind, LocalAccess};
+use intendant_sim::Finding;
+use intendant_sim::cluster::Seen;
+use intendant_sim::reach::Marker;
 use intendant_techniques::{Initiator, Location, Order, Role};
 use intendant_wire::{Message, Origin};
 
-impl<E: Element> Cluster<E> {
+impl Checker {
     /// Records an input that a channel is about to handle.
-    pub(super) fn before_input(&mut self, station: usize, input: &Input) {
+    pub(super) fn record_input<E: Element>(&mut self, seen: &Seen<'_, E>, station: usize, input: &Input) {
         let here = station / self.layout.channels();
         let moves = self.policy.relocation.is_some() || self.policy.replicas.is_some();
-        let Self { watch, invariants, stations, .. } = self;
+        let Self { watch, invariants, .. } = self;
         watch.submitted = 0;
         watch.keys.clear();
         watch.positions.clear();
@@ -23,11 +24,13 @@ impl<E: Element> Cluster<E> {
         watch.generations.clear();
         watch.numbers.clear();
         watch.slots.clear();
-        let stats = stations[station].engine.management();
+        let stats = seen.engine(station).management();
         (watch.queued, watch.conflicts) = (stats.queued, stats.localization_conflicts);
         watch.stale_reads = stats.stale_reads;
         watch.input = match input {
             Input::Submit(s) => {
+                let worker = here * self.workers_per_node + s.worker.index();
+                invariants.replies.handled(station, worker, s.op);
                 if moves {
                     watch.keys.extend_from_slice(s.keys());
                     watch.positions.extend_from_slice(s.positions());
@@ -47,8 +50,14 @@ impl<E: Element> Cluster<E> {
                 WatchedInput::MoveDecision
             }
             Input::Settle => WatchedInput::Settle,
-            Input::Tick | Input::Wake => WatchedInput::Tick,
-            Input::Replicate { .. } | Input::Unreplicate { .. } | Input::Snapshot(_) | Input::Clock(_) => {
+            Input::Tick => WatchedInput::Tick,
+            Input::Snapshot(ask) => {
+                if ask.owner.index() != here {
+                    invariants.bounded.snapshot(station, true);
+                }
+                WatchedInput::Other
+            }
+            Input::Wake | Input::Replicate { .. } | Input::Unreplicate { .. } | Input::Clock(_) => {
                 WatchedInput::Other
             }
             Input::Message { from, message } => match message {
@@ -112,40 +121,49 @@ impl<E: Element> Cluster<E> {
                     watch.keys.extend_from_slice(&void.keys);
                     WatchedInput::Void
                 }
-                Message::SnapshotRequest(_)
-                | Message::SnapshotPart(_)
-                | Message::Locate(_)
-                | Message::Located(_) => WatchedInput::Other,
+                Message::SnapshotPart(_) => {
+                    invariants.bounded.snapshot(station, false);
+                    WatchedInput::Other
+                }
+                Message::SnapshotRequest(_) | Message::Locate(_) | Message::Located(_) => WatchedInput::Other,
             },
         };
         if moves {
-            let node = &self.nodes[here];
+            let node = &seen.nodes[here];
             self.watch.slots.extend(self.watch.keys.iter().map(|key| node.slot(*key)));
         }
     }
 
     /// Checks what the engine made of the input; none of its `actions` has been executed yet.
-    pub(super) fn after_input(&mut self, station: usize, actions: &[Action]) -> Result<(), Violation> {
-        self.mark_sent(station, actions);
+    pub(super) fn check_input<E: Element>(
+        &mut self,
+        seen: &mut Seen<'_, E>,
+        station: usize,
+        actions: &[Action],
+    ) -> Result<(), Finding> {
+        self.mark_sent(seen, station, actions);
         let here = NodeId((station / self.layout.channels()) as u16);
         if self.policy.relocation.is_none() {
-            return self.check_replication(station, actions).map_err(|finding| self.violation(finding));
+            return self.check_replication(seen, station, actions);
         }
-        let checked = self.update_ledger(here, actions);
-        let checked = checked.and_then(|()| self.check_replication(station, actions));
-        let checked = checked.and_then(|()| {
-            self.update_queued(here);
-            self.invariants.queued.handled(here, actions)
-        });
-        let checked = checked.and_then(|()| self.check_knowledge(here));
-        checked.map_err(|finding| self.violation(finding))?;
-        self.mark_slots(here);
+        self.update_ledger(seen, here, actions)?;
+        self.check_replication(seen, station, actions)?;
+        self.update_queued(here);
+        self.invariants.queued.handled(here, actions)?;
+        self.check_knowledge(seen, here)?;
+        self.mark_slots(seen, here);
         Ok(())
     }
 
     /// Updates the ledger of owners with the input and the messages that follow from it.
-    fn update_ledger(&mut self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
-        let Self { watch, invariants, reach, layout, .. } = self;
+    fn update_ledger<E: Element>(
+        &mut self,
+        seen: &mut Seen<'_, E>,
+        here: NodeId,
+        actions: &[Action],
+    ) -> Result<(), Finding> {
+        let Self { watch, invariants, layout, .. } = self;
+        let reach = &mut *seen.reach;
         let ledger = &mut invariants.ledger;
         let by_owners = self.policy.relocation == Some(Initiator::Owner);
         let by_homes = self.policy.homes_decide();
@@ -269,13 +287,13 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Checks what the node now knows about the location of the keys. Accesses do not change that.
-    fn check_knowledge(&mut self, here: NodeId) -> Result<(), Finding> {
-        let Self { watch, invariants, nodes, layout, .. } = self;
+    fn check_knowledge<E: Element>(&mut self, seen: &Seen<'_, E>, here: NodeId) -> Result<(), Finding> {
+        let Self { watch, invariants, layout, .. } = self;
         if watch.slots.is_empty() || matches!(watch.input, WatchedInput::Access { .. }) {
             return Ok(());
         }
         for key in &watch.keys {
-            let state = nodes[here.index()].slot(*key);
+            let state = seen.nodes[here.index()].slot(*key);
             let at_home = layout.home(*key) == here;
             invariants.knowledge.check(*key, here, at_home, &state, &invariants.ledger)?;
         }
@@ -283,8 +301,10 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Sets reach markers that follow from the actions.
-    fn mark_sent(&mut self, station: usize, actions: &[Action]) {
-        let Self { watch, reach, stations, access, .. } = self;
+    fn mark_sent<E: Element>(&self, seen: &mut Seen<'_, E>, station: usize, actions: &[Action]) {
+        let Self { watch, access, .. } = self;
+        let stats = seen.engine(station).management();
+        let reach = &mut *seen.reach;
         let (mut sent, mut completed) = (0, 0);
         let (mut last, mut loaded) = (None, None);
         for action in actions {
@@ -312,7 +332,6 @@ impl<E: Element> Cluster<E> {
                 Action::Send { .. } | Action::CompleteSnapshot { .. } => {}
             }
         }
-        let stats = stations[station].engine.management();
         let queued = (stats.queued - watch.queued) as usize;
         let conflicts = stats.localization_conflicts - watch.conflicts;
         let queues = *access == LocalAccess::Queue;
@@ -341,8 +360,9 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Sets reach markers that follow from the input and the slots before it.
-    fn mark_slots(&mut self, here: NodeId) {
-        let Self { watch, reach, layout, .. } = self;
+    fn mark_slots<E: Element>(&self, seen: &mut Seen<'_, E>, here: NodeId) {
+        let Self { watch, layout, .. } = self;
+        let reach = &mut *seen.reach;
         if matches!(watch.input, WatchedInput::HandOver) {
             reach.mark(Marker::Relocated);
             if watch.keys.len() > 1 {

@@ -2,9 +2,9 @@
 //! updates, the parts of all nodes add up to one key, and samplers know them.
 
 use super::Merged;
-use super::finding::Finding;
 use intendant_core::{Element, Key, NodeId, copy_to_bytes};
 use intendant_engine::Shared;
+use intendant_sim::Finding;
 use intendant_techniques::replication::Hub;
 use intendant_techniques::{Replicas, Role};
 use std::sync::Arc;

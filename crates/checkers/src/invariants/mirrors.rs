@@ -1,9 +1,9 @@
 //! Mirrors in windows: a key that is mirrored in the window of a node is owned by that node, and has no
 //! replicas elsewhere; and the mirror has the value of the main copy, to the bit.
 
-use super::finding::Finding;
 use intendant_core::{Element, Key, Layout, copy_to_bytes};
 use intendant_engine::Shared;
+use intendant_sim::Finding;
 use intendant_techniques::Role;
 use std::sync::Arc;
 

@@ -11,9 +11,9 @@
 //! knowledge is old, the request visits all owners since.
 
 use super::Ledger;
-use super::finding::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
+use intendant_sim::Finding;
 use intendant_techniques::{Initiator, Location, Policy};
 use intendant_wire::{Origin, ReplicaRequest, Request};
 

@@ -1,8 +1,8 @@
 //! All-reduce: after each round, all nodes have bitwise equal static replicas. (The sums that workers see
 //! show that each update is in exactly one round.)
 
-use super::finding::Finding;
 use intendant_core::{Element, WorkerId, copy_to_bytes};
+use intendant_sim::Finding;
 use intendant_wire::OpId;
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;

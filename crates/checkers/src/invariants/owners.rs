@@ -1,10 +1,10 @@
 //! Owners: a key has one owner, which alone holds its main copy; or the main copy is in flight and no node
 //! holds it. At rest, homes know the owners.
 
-use super::finding::Finding;
 use super::{Ledger, knowledge};
 use intendant_core::{Element, Key, Layout};
 use intendant_engine::{Shared, Storage};
+use intendant_sim::Finding;
 use intendant_techniques::{Location, Role};
 use std::sync::Arc;
 

@@ -50,7 +50,6 @@ pub(super) enum WatchedInput {
         op: OpId,
     },
     Settle,
-    /// A tick or a wake-up.
     Tick,
 }
 
