@@ -2,8 +2,8 @@
 //!
 //! `entity.npy`, `relation.npy` and, with reciprocal relations, `reciprocal.npy` hold one embedding per row,
 //! in NumPy's format, in the order of its model ([`kge::Facts::order`]); no optimiser state. `entity_ids.txt`
-//! and `relation_ids.txt` name the rows, one per line. `entities.w2v.txt` has the entities in word2vec's text format, with names as words
-//! ([`words`]).
+//! and `relation_ids.txt` name the rows, one per line. `entities.w2v.txt` has the entities in word2vec's text
+//! format, with names as words ([`words`]).
 //!
 //! Each value is written to its place in the files as it arrives, so that memory does not grow with the
 //! model.

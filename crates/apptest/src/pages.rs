@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 const WRITE: &str = "INTENDANT_WRITE_PAGES";
 
 /// Compares `text` with that of the page `page` (a path from the root of the repository) from the line after
-/// `<!-- NAME: ... -->` to `<!-- end -->`. With `INTENDANT_WRITE_PAGES=1` in the environment, writes it there.
+/// `<!-- NAME: ... -->` to `<!-- end -->`. With `INTENDANT_WRITE_PAGES=1` in the environment, writes it.
 ///
 /// # Panics
 /// If the page has no such place, or another text there, or cannot be read or written.
@@ -22,7 +22,7 @@ pub fn compare(page: &str, name: &str, text: &str) {
     }
     assert!(
         std::env::var_os(WRITE).is_some(),
-        "{page} does not have the text `{name}` of the declarations; this test writes it with {WRITE}=1:\n{text}"
+        "{page} does not have the text `{name}` of the declarations; with {WRITE}=1, this test writes it:\n{text}"
     );
     let text = format!("{before}<!-- {name}: {comment}-->\n{text}<!-- end -->{after}");
     std::fs::write(&path, text).expect("written");

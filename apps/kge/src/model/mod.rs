@@ -34,7 +34,10 @@ macro_rules! models {
         /// Which model.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum ModelKind {
-            $(#[doc = concat!("The model in `", stringify!($file), ".rs`; [`ModelKind::facts`] describes it.")] $model,)+
+            $(
+                #[doc = concat!("The model of `", stringify!($file), ".rs`: [`ModelKind::facts`] describes it.")]
+                $model,
+            )+
         }
 
         impl ModelKind {
@@ -69,7 +72,13 @@ macro_rules! models {
             }
 
             #[inline(always)]
-            pub(crate) fn compose<E: Element>(self, anchor: &[E], relation: &[E], inverse: bool, query: &mut [E]) {
+            pub(crate) fn compose<E: Element>(
+                self,
+                anchor: &[E],
+                relation: &[E],
+                inverse: bool,
+                query: &mut [E],
+            ) {
                 match self.model {
                     $(ModelKind::$model => $file::$model::compose(anchor, relation, inverse, query),)+
                 }
@@ -86,9 +95,9 @@ macro_rules! models {
                 d_relation: &mut [E],
             ) {
                 match self.model {
-                    $(ModelKind::$model => {
-                        $file::$model::compose_backward(anchor, relation, inverse, d_query, d_anchor, d_relation);
-                    })+
+                    $(ModelKind::$model => $file::$model::compose_backward(
+                        anchor, relation, inverse, d_query, d_anchor, d_relation,
+                    ),)+
                 }
             }
 

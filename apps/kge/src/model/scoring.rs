@@ -3,10 +3,10 @@
 use super::penalties::Penalties;
 use intendant_core::{Element, limits};
 
-/// A model. The functions are those of a model of `dim` numbers per entity; an *embedding* is half of a value.
+/// A model: functions of the embeddings of a triple, which have `dim` numbers per entity.
 ///
 /// As a function of one of the two entities, a score is the inner product of that entity's embedding with a
-/// *query*, which is as long and which the other entity (the *anchor*) and the relation determine.
+/// *query*. The other entity (the *anchor*) and the relation determine the query.
 pub(super) trait Scoring {
     /// What the program says about the model.
     const FACTS: Facts;
