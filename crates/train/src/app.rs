@@ -110,6 +110,7 @@ impl App {
             command = command.mut_arg(name, |arg| arg.value_name(*value_name).help(*help));
         }
         let attributes = Attributes::of(&command, own);
+        command = attributes.describe(command);
         if self.exchanges {
             command = command.mut_arg("technique", |arg| arg.value_parser(settings::exchange));
             let is_hidden = |arg: &Arg| arg.get_long().is_some_and(|name| attributes.has(name, flag::SERVER));

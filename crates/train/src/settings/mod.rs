@@ -28,7 +28,7 @@ pub(crate) use plan::Given;
 pub use plan::Plan;
 pub(crate) use simulation::Bounds;
 pub use simulation::Simulation;
-pub(crate) use technique::exchange;
 pub use technique::{Exchange, Technique};
+pub(crate) use technique::{exchange, without_replicas};
 pub(crate) use values::Keep;
 pub use values::{DataSource, LocalAccess, TestSource};
