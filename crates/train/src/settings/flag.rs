@@ -175,6 +175,12 @@ impl Attributes {
         self.flags.get(attribute).into_iter().flatten().map(String::as_str)
     }
 
+    /// The flags that not all techniques have.
+    #[cfg(test)]
+    pub(super) fn of_some_techniques(&self) -> impl Iterator<Item = &str> {
+        NEEDS.iter().flat_map(|need| self.flags(need.attribute))
+    }
+
     /// Whether it is a flag.
     pub(super) fn is_flag(&self, name: &str) -> bool {
         self.all.contains(name)

@@ -32,3 +32,6 @@ pub use technique::{Exchange, Technique};
 pub(crate) use technique::{exchange, without_replicas};
 pub(crate) use values::Keep;
 pub use values::{DataSource, LocalAccess, TestSource};
+
+#[cfg(test)]
+mod pages_tests;
