@@ -239,4 +239,7 @@ impl<E: Element> AdaGrad<E> {
 }
 
 #[cfg(test)]
+mod example_tests;
+
+#[cfg(test)]
 mod pages_tests;

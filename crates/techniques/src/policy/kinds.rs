@@ -53,6 +53,23 @@ pub struct Policy {
 }
 
 /// A technique: what it decides, and what help and pages say about it.
+///
+/// ```
+/// use intendant_techniques::policy::{Declaration, Policy, Replicas, ssp};
+///
+/// // As ssp, but replicas are kept: what essp is.
+/// const TECHNIQUE: Declaration = Declaration {
+///     policy: Policy {
+///         name: "kept-ssp",
+///         replicas: Some(Replicas::Eager),
+///         ..ssp::TECHNIQUE.policy
+///     },
+///     meaning: "replicated on first read; kept and refreshed",
+///     source: "ESSP",
+/// };
+/// assert_eq!(TECHNIQUE.policy.check(), Ok(()));
+/// assert!(TECHNIQUE.policy.guarantee().contains("the staleness bound holds"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declaration {
     /// What it decides. Which flags the technique takes and what it guarantees follow from this.

@@ -31,7 +31,7 @@ pub(crate) struct ReplicationArgs {
     #[arg(long, groups = [flag::SERVER, flag::CLOCKS], value_name = "BATCHES", help_heading = REPLICATION)]
     pub(crate) clock_every: Option<u32>,
 
-    /// Milliseconds between synchronisations of replicated parameters. This is a goal; no access waits for it,
+    /// Milliseconds between synchronisations of replicated parameters. This is a goal: no access waits for it,
     /// and the report says what was reached [default: 40]
     #[arg(long, groups = [flag::SERVER, flag::BACKGROUND], value_name = "MS", help_heading = REPLICATION)]
     pub(crate) sync_every_ms: Option<f64>,
