@@ -1,5 +1,6 @@
 //! The flags of this application, as the user typed them. The common ones are `intendant-train`'s.
 
+use crate::help;
 use clap::ValueEnum;
 use kge::{Cluster, Loss, ModelKind};
 
@@ -16,39 +17,30 @@ pub(crate) enum UnseenPolicy {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Flags {
     /// Model
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = ModelKind::Complex)]
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = ModelKind::DEFAULT)]
     pub(crate) model: ModelKind,
 
-    /// Real numbers per entity: with complex, the real and imaginary parts of D/2 complex numbers, also for
-    /// relations [default: 256; rescal: 128]
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", help = help::dim())]
     pub(crate) dim: Option<usize>,
 
     /// Loss that is minimised
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Loss::Softmax)]
     pub(crate) loss: Loss,
 
-    /// Triples per batch [default: 256; rescal: 512; logistic: 1]
-    #[arg(long, value_name = "B")]
+    #[arg(long, value_name = "B", help = help::batch())]
     pub(crate) batch: Option<usize>,
 
-    /// Sampled entities: shared by a batch (softmax), or for each subject and each object (logistic)
-    /// [default: 256; rescal: 1024; logistic: 50]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help = help::negatives())]
     pub(crate) negatives: Option<usize>,
 
     /// Predict subjects through a reciprocal of each relation [default: true; logistic: false]
     #[arg(long, value_name = "true|false")]
     pub(crate) reciprocal: Option<bool>,
 
-    /// Weight of the N3 penalty, the sum of cubed moduli, on the three embeddings of every prediction
-    /// (complex only) [default: 0.007; rescal, logistic: 0]
-    #[arg(long, value_name = "WEIGHT")]
+    #[arg(long, value_name = "WEIGHT", help = help::n3())]
     pub(crate) n3: Option<f64>,
 
-    /// Weight of the L2 penalty, the sum of squares, on the three embeddings of every prediction
-    /// [default: 0; logistic: 0.001]
-    #[arg(long, value_name = "WEIGHT")]
+    #[arg(long, value_name = "WEIGHT", help = help::l2())]
     pub(crate) l2: Option<f64>,
 
     /// Learning rate of AdaGrad

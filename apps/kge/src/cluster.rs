@@ -7,7 +7,7 @@
 //!
 //! An epoch takes as long as its slowest node. A relation with more triples than a node should train poses a
 //! choice. If it stays whole, the other nodes wait. If it is split, its parameters reside at only one of its
-//! nodes, and each triple of the others takes a round trip over the network; the parameters of RESCAL are
+//! nodes, and each triple of the others takes a round trip over the network; a relation that is a matrix is
 //! large for that. A round trip takes about as long as a triple of a small model. Therefore a relation stays
 //! whole, as in the papers, unless its node would take more than [`OVERLOAD_MAX`] times as long as the
 //! average. Then it is split into parts that are no larger than the average. So no node ever has more than

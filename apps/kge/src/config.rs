@@ -1,6 +1,6 @@
 //! The hyperparameters and their limits.
 
-use crate::model::{ModelKind, Penalties, Scorer};
+use crate::model::{Defaults, ModelKind, Penalties, Scorer};
 use clap::ValueEnum;
 use intendant_train::SettingError;
 
@@ -12,6 +12,23 @@ pub enum Loss {
     /// Logistic loss, with negatives of its own for each triple and side (the parameter server papers'
     /// setting; they use --batch 1).
     Logistic,
+}
+
+impl Loss {
+    /// The hyperparameters of `model` with this loss, unless the user gives others.
+    #[must_use]
+    pub const fn defaults(self, model: ModelKind) -> Defaults {
+        let of_softmax = model.facts().defaults;
+        match self {
+            Self::Softmax => of_softmax,
+            Self::Logistic => Defaults {
+                dim: of_softmax.dim,
+                batch: 1,
+                negatives: 50,
+                penalties: Penalties { n3: 0.0, l2: 0.001 },
+            },
+        }
+    }
 }
 
 /// Which worker trains which triples.
@@ -29,7 +46,7 @@ pub enum Cluster {
 pub struct Config {
     /// What is trained.
     pub model: ModelKind,
-    /// Real numbers of an entity's embedding: for ComplEx twice the number of complex ones.
+    /// Real numbers of an entity's embedding: twice the number of complex ones, if there are any.
     pub dim: usize,
     /// Triples per batch.
     pub batch: usize,
@@ -82,18 +99,16 @@ impl Config {
     /// # Errors
     /// Names the first hyperparameter that is out of its limits.
     pub fn check(&self) -> Result<(), SettingError> {
-        let (dim, even) = (self.dim, self.dim.is_multiple_of(2));
-        match self.model {
-            ModelKind::Complex if dim == 0 || !even || dim > COMPLEX_DIM_MAX => {
-                return wrong("dim", dim.to_string(), &format!("an even number from 2 to {COMPLEX_DIM_MAX}"));
-            }
-            ModelKind::Rescal if dim == 0 || dim > RESCAL_DIM_MAX => {
-                let allowed = format!(
-                    "a number from 1 to {RESCAL_DIM_MAX}: relations are matrices of dim · dim numbers"
-                );
-                return wrong("dim", dim.to_string(), &allowed);
-            }
-            ModelKind::Complex | ModelKind::Rescal => {}
+        let (dim, facts) = (self.dim, self.model.facts());
+        if dim == 0 || !dim.is_multiple_of(facts.dim_step) || dim > facts.dim_max {
+            let kind = match facts.dim_step {
+                1 => "a number".to_owned(),
+                2 => "an even number".to_owned(),
+                step => format!("a multiple of {step}"),
+            };
+            let reason = facts.dim_reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            let allowed = format!("{kind} from {} to {}{reason}", facts.dim_step, facts.dim_max);
+            return wrong("dim", dim.to_string(), &allowed);
         }
         for (name, count) in [("batch", self.batch), ("negatives", self.negatives)] {
             if count == 0 || count > COUNT_MAX {
@@ -117,9 +132,10 @@ impl Config {
             let allowed = "false, unless with logistic loss, batch 1 and without reciprocals";
             return wrong("separate", "true".to_owned(), allowed);
         }
-        if self.model == ModelKind::Rescal && self.penalties.n3 > 0.0 {
-            let n3 = self.penalties.n3.to_string();
-            return wrong("n3", n3, "0 with RESCAL, which has no complex numbers; l2 is its penalty");
+        if !facts.is_complex && self.penalties.n3 > 0.0 {
+            let (n3, title) = (self.penalties.n3.to_string(), facts.title);
+            let allowed = format!("0 with {title}, which has no complex numbers; l2 is its penalty");
+            return wrong("n3", n3, &allowed);
         }
         Ok(())
     }
@@ -160,12 +176,6 @@ fn wrong(name: &'static str, value: String, allowed: &str) -> Result<(), Setting
 
 /// The scores of a model with larger initial values are not finite in single precision.
 const INIT_SCALE_MAX: f64 = 1000.0;
-
-/// Half of the elements that the largest value may have, in double precision.
-const COMPLEX_DIM_MAX: usize = intendant_core::limits::VALUE_BYTES_MAX / 16;
-
-/// The relations' matrices are the largest values.
-const RESCAL_DIM_MAX: usize = COMPLEX_DIM_MAX.isqrt();
 
 /// Maximum number of triples or samples of a batch.
 const COUNT_MAX: usize = 1 << 20;

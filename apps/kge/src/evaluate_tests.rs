@@ -25,11 +25,9 @@ fn graph(entities: u32) -> Dataset {
     Dataset::new(names(entities), names(RELATIONS), train.to_vec(), valid.to_vec(), test.to_vec())
 }
 
-const COMPLEX: ModelKind = ModelKind::Complex;
-const RESCAL: ModelKind = ModelKind::Rescal;
-
+/// A model of at least `dim` real numbers per entity.
 fn scorer(model: ModelKind, dim: usize) -> Scorer {
-    Scorer { model, dim }
+    Scorer { model, dim: dim.next_multiple_of(model.facts().dim_step) }
 }
 
 /// A model of `entities` entities, relations and reciprocals, whose embeddings come from `number`; the
@@ -41,22 +39,6 @@ fn model<E: Element>(entities: u64, scorer: Scorer, number: impl Fn(u64) -> f64)
         embedding.chain(std::iter::repeat_n(E::from_f64(f64::NAN), len)).collect()
     };
     (0..entities + 2 * u64::from(RELATIONS)).map(value).collect()
-}
-
-/// Re⟨s, r, ō⟩ or sᵀ R o in double precision.
-fn naive_score<E: Element>(s: &[E], r: &[E], o: &[E], scorer: Scorer) -> f64 {
-    let at = |x: &[E], i: usize| x[i].to_f64();
-    let (dim, half) = (scorer.dim, scorer.dim / 2);
-    match scorer.model {
-        ModelKind::Complex => (0..half)
-            .map(|i| {
-                let re = at(s, i) * at(r, i) - at(s, i + half) * at(r, i + half);
-                let im = at(s, i) * at(r, i + half) + at(s, i + half) * at(r, i);
-                re * at(o, i) + im * at(o, i + half)
-            })
-            .sum(),
-        ModelKind::Rescal => (0..dim * dim).map(|i| at(s, i / dim) * at(r, i) * at(o, i % dim)).sum(),
-    }
 }
 
 /// Sums of the metrics, by the definition.
@@ -77,7 +59,8 @@ fn naive<E: Element>(data: &Dataset, model: &[Vec<E>], reciprocal: bool, scorer:
                 let inverse = subject_side && reciprocal;
                 let relation = entities + t.relation + if inverse { RELATIONS } else { 0 };
                 let (s, o) = if inverse { (t.object, t.subject) } else { (t.subject, t.object) };
-                naive_score(&model[s as usize], &model[relation as usize], &model[o as usize], scorer)
+                let [s, r, o] = [s, relation, o].map(|key| &model[key as usize]);
+                scorer.score(&s[..s.len() / 2], &r[..r.len() / 2], &o[..o.len() / 2])
             };
             let answer = score_of(*triple);
             let mut rank = 1.0;
@@ -159,9 +142,8 @@ fn assert_equal(a: &Reduction, b: &Reduction, what: &str) {
 #[test]
 fn ranks_equal_the_definition_with_ties() {
     let data = graph(97);
-    for (kind, dim, reciprocal) in
-        [(COMPLEX, 2, true), (COMPLEX, 4, false), (COMPLEX, 20, true), (RESCAL, 1, true), (RESCAL, 5, false)]
-    {
+    let dims = [(1, true), (3, false), (5, false), (20, true)];
+    for (kind, (dim, reciprocal)) in ModelKind::ALL.iter().flat_map(|kind| dims.map(|dim| (*kind, dim))) {
         let scorer = scorer(kind, dim);
         let model = model::<f32>(97, scorer, |word| (word % 3) as f64 - 1.0);
         let expected = naive(&data, &model, reciprocal, scorer);
@@ -176,7 +158,7 @@ fn ranks_equal_the_definition_with_ties() {
 fn ranks_equal_the_definition_without_ties() {
     let data = graph(150);
     let number = |word: u64| intendant_core::random::unit(word) - 0.5;
-    for scorer in [scorer(COMPLEX, 34), scorer(RESCAL, 17)] {
+    for scorer in ModelKind::ALL.iter().map(|kind| scorer(*kind, 17)) {
         let model = model::<f64>(150, scorer, number);
         for reciprocal in [false, true] {
             let expected = naive(&data, &model, reciprocal, scorer);
@@ -190,7 +172,7 @@ fn ranks_equal_the_definition_without_ties() {
 fn ranks_of_near_ties_do_not_depend_on_blocks() {
     let data = graph(200);
     let number = |word: u64| 1.0 + (word % 5) as f64 * f64::from(f32::EPSILON);
-    for scorer in [scorer(COMPLEX, 66), scorer(RESCAL, 33)] {
+    for scorer in ModelKind::ALL.iter().map(|kind| scorer(*kind, 65)) {
         let model = model::<f32>(200, scorer, number);
         let once = evaluate(&data, &model, true, scorer, (1, 1, 1000));
         for split in [(1, 1, 1), (1, 2, 13), (4, 1, 64)] {
@@ -204,7 +186,7 @@ fn ranks_of_near_ties_do_not_depend_on_blocks() {
 #[test]
 fn equal_scores_give_the_mean_rank() {
     let data = graph(60);
-    let scorer = scorer(COMPLEX, 8);
+    let scorer = scorer(ModelKind::DEFAULT, 8);
     let model = model::<f32>(60, scorer, |_| 0.0);
     let sums = evaluate(&data, &model, true, scorer, (1, 1, 60));
     assert_equal(&sums, &naive(&data, &model, true, scorer), "zeros");
@@ -215,7 +197,7 @@ fn equal_scores_give_the_mean_rank() {
 #[test]
 fn scores_that_are_no_numbers_count_as_higher() {
     let data = graph(60);
-    let scorer = scorer(COMPLEX, 8);
+    let scorer = scorer(ModelKind::DEFAULT, 8);
     let mut model = model::<f32>(60, scorer, |word| (word % 3) as f64);
     let before = evaluate(&data, &model, true, scorer, (1, 1, 60));
     model[0][0] = f32::NAN;

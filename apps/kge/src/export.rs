@@ -1,10 +1,9 @@
 //! Writes a trained model: `--export DIR`.
 //!
 //! `entity.npy`, `relation.npy` and, with reciprocal relations, `reciprocal.npy` hold one embedding per row,
-//! in NumPy's format: for ComplEx real parts, then imaginary parts; for RESCAL's relations the rows of the
-//! matrix, one after the other; no optimiser state. `entity_ids.txt` and `relation_ids.txt` name the rows,
-//! one per line. `entities.w2v.txt` has the entities in word2vec's text format, with names as words
-//! ([`words`]).
+//! in NumPy's format, in the order of its model ([`kge::Facts::order`]); no optimiser state. `entity_ids.txt`
+//! and `relation_ids.txt` name the rows, one per line. `entities.w2v.txt` has the entities in word2vec's text
+//! format, with names as words ([`words`]).
 //!
 //! Each value is written to its place in the files as it arrives, so that memory does not grow with the
 //! model.

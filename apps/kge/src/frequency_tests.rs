@@ -108,7 +108,7 @@ fn frequencies_are_how_often_keys_are_pulled() {
     for loss in [Loss::Softmax, Loss::Logistic] {
         for (reciprocal, batch) in [(true, 1), (false, 5), (true, 20), (false, 100)] {
             for cluster in [Cluster::None, Cluster::Relations] {
-                let config = Config { batch, cluster, ..config(ModelKind::Complex, loss, reciprocal) };
+                let config = Config { batch, cluster, ..config(ModelKind::DEFAULT, loss, reciprocal) };
                 check(config.clone(), 2, 2);
                 check(config, 1, 2);
             }
@@ -124,7 +124,7 @@ fn separate_scores_make_accesses_of_uses() {
         batch: 1,
         negatives: NEGATIVES as usize,
         separate: true,
-        ..config(ModelKind::Complex, Loss::Logistic, false)
+        ..config(ModelKind::DEFAULT, Loss::Logistic, false)
     };
     let task = Arc::new(Kge::<f32>::new(Arc::new(graph(ENTITIES, 57)), config).unwrap());
     let frequencies = task.frequencies(Partition { nodes: 2, workers: 4, ..Partition::alone() }).unwrap();
@@ -141,7 +141,7 @@ fn separate_scores_make_accesses_of_uses() {
 /// A relation that is split between nodes is shared; other relations are at one node only.
 #[test]
 fn split_relations_are_shared() {
-    let config = Config { cluster: Cluster::Relations, ..config(ModelKind::Complex, Loss::Logistic, false) };
+    let config = Config { cluster: Cluster::Relations, ..config(ModelKind::DEFAULT, Loss::Logistic, false) };
     let task = Kge::<f32>::new(Arc::new(graph(ENTITIES, 157)), config).unwrap();
     let partition = Partition { nodes: 8, workers: 8, ..Partition::alone() };
     let split = task.clusters(8).unwrap().split_relations();

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Modules: [`data`] reads or generates graphs. `model` is the arithmetic of ComplEx and RESCAL, `matrix`
+//! Modules: [`data`] reads or generates graphs. `model` is the arithmetic of the models, `matrix`
 //! calls the matrix library. `batch` holds what one training step needs, `scratch` what a worker keeps
 //! between steps; `softmax` and `logistic` are the two losses. [`Clusters`] assigns triples to nodes, `share`
 //! orders them and deals them out to workers. `frequency` counts how often keys are accessed. [`Kge`] is the
@@ -30,6 +30,6 @@ pub use batch::Batch;
 pub use cluster::Clusters;
 pub use config::{Cluster, Config, Loss};
 pub use evaluate::Ranking;
-pub use model::{ModelKind, Penalties, Scorer};
+pub use model::{Defaults, Facts, ModelKind, NUMBERS_MAX, Penalties, Scorer};
 pub use scratch::Scratch;
 pub use task::Kge;

@@ -3,6 +3,7 @@
 
 mod args;
 mod export;
+mod help;
 mod plan;
 
 use args::Flags;
@@ -33,14 +34,15 @@ impl Application for KgeApp {
 }
 
 fn app() -> App {
-    let command = clap::Command::new("kge").version(env!("CARGO_PKG_VERSION")).about(
-        "Trains knowledge graph embeddings (ComplEx, RESCAL) and evaluates them by link prediction.\n\n\
+    let command = clap::Command::new("kge").version(env!("CARGO_PKG_VERSION")).about(format!(
+        "Trains knowledge graph embeddings ({}) and evaluates them by link prediction.\n\n\
          --data is builtin:codex-s (the default), builtin:synthetic:ENTITIESxRELATIONSxTRIPLES (a generated graph; \
          490598x573x3000000 has the shape of DBpedia-500k), builtin:skewed:ENTITIESxRELATIONSxTRIPLES (the same with \
          the skew of Wikidata5M: 4818679x828x20614279), a LibKGE folder (train.del, valid.del, test.del, \
          entity_ids.del, relation_ids.del), a folder with train, valid and test as .txt or .tsv (or .zst of these; lines \
          of subject, relation, object, separated by tabs), or a single such file.",
-    );
+        help::titles(),
+    ));
     App::new(command).default("epochs", EPOCHS_DEFAULT).default("valid-every", VALID_EVERY_DEFAULT)
 }
 

@@ -4,7 +4,7 @@ use crate::args::{Flags, UnseenPolicy};
 use intendant_core::Element;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use kge::data::{Dataset, Unseen};
-use kge::{Config, Kge, Loss, ModelKind, Penalties};
+use kge::{Config, Kge, Loss, Penalties};
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,23 +18,18 @@ pub(crate) struct Resolved {
 /// Fills in the defaults, which depend on model and loss; records them, so that the effective configuration
 /// is complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
-    let softmax = flags.loss == Loss::Softmax;
-    let complex = flags.model == ModelKind::Complex;
-    // For softmax, these values are the best on the validation triples of CoDEx-S.
-    let (dim, batch, negatives, n3, l2) = match (complex, softmax) {
-        (true, true) => (256, 256, 256, 0.007, 0.0),
-        (true, false) => (256, 1, 50, 0.0, 0.001),
-        (false, true) => (128, 512, 1024, 0.0, 0.0),
-        (false, false) => (128, 1, 50, 0.0, 0.001),
-    };
+    let defaults = flags.loss.defaults(flags.model);
     let config = Config {
         model: flags.model,
-        dim: flags.dim.unwrap_or(dim),
-        batch: flags.batch.unwrap_or(batch),
+        dim: flags.dim.unwrap_or(defaults.dim),
+        batch: flags.batch.unwrap_or(defaults.batch),
         loss: flags.loss,
-        negatives: flags.negatives.unwrap_or(negatives),
-        reciprocal: flags.reciprocal.unwrap_or(softmax),
-        penalties: Penalties { n3: flags.n3.unwrap_or(n3), l2: flags.l2.unwrap_or(l2) },
+        negatives: flags.negatives.unwrap_or(defaults.negatives),
+        reciprocal: flags.reciprocal.unwrap_or(flags.loss == Loss::Softmax),
+        penalties: Penalties {
+            n3: flags.n3.unwrap_or(defaults.penalties.n3),
+            l2: flags.l2.unwrap_or(defaults.penalties.l2),
+        },
         learning_rate: flags.lr,
         init_scale: flags.init_scale,
         cluster: flags.cluster,

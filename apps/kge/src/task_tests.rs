@@ -23,15 +23,14 @@ pub(super) fn graph(entities: u32, triples: u64) -> Dataset {
     Dataset::new(names(entities), names(3), train, Vec::new(), Vec::new())
 }
 
-const MODELS: [ModelKind; 2] = [ModelKind::Complex, ModelKind::Rescal];
+const MODELS: &[ModelKind] = ModelKind::ALL;
 const LOSSES: [Loss; 2] = [Loss::Softmax, Loss::Logistic];
 
 pub(super) fn config(model: ModelKind, loss: Loss, reciprocal: bool) -> Config {
-    let (dim, n3) = match model {
-        ModelKind::Complex => (6, 0.03),
-        // An odd number of elements cannot be taken for complex numbers.
-        ModelKind::Rescal => (5, 0.0),
-    };
+    let facts = model.facts();
+    // An odd number of elements, if possible, cannot be taken for complex numbers.
+    let dim = 5_usize.next_multiple_of(facts.dim_step);
+    let n3 = if facts.is_complex { 0.03 } else { 0.0 };
     Config {
         model,
         dim,
@@ -61,11 +60,9 @@ fn initial(task: &Kge<f64>) -> Vec<Vec<f64>> {
 /// The penalty of an embedding by its definition.
 fn naive_penalty(config: &Config, embedding: &[f64]) -> f64 {
     let squares: f64 = embedding.iter().map(|x| x * x).sum();
-    let moduli = |half: usize| (0..half).map(move |i| embedding[i].hypot(embedding[i + half]));
-    let cubes: f64 = match config.model {
-        ModelKind::Complex => moduli(embedding.len() / 2).map(|modulus| modulus.powi(3)).sum(),
-        ModelKind::Rescal => 0.0,
-    };
+    // Both parts of a complex number have its modulus.
+    let moduli = (0..embedding.len()).map(|at| config.scorer().modulus(embedding, at));
+    let cubes = moduli.map(|modulus| modulus.powi(3)).sum::<f64>() / 2.0;
     config.penalties.n3 * cubes + config.penalties.l2 * squares
 }
 
@@ -186,7 +183,7 @@ fn check_gradients(step: &Step) {
 
 #[test]
 fn gradients_of_matrix_products_equal_finite_differences() {
-    for (model, reciprocal) in MODELS.into_iter().flat_map(|model| [(model, true), (model, false)]) {
+    for (model, reciprocal) in MODELS.iter().copied().flat_map(|model| [(model, true), (model, false)]) {
         // Few entities, so that samples coincide with entities of the batch and with each other.
         let config = config(model, Loss::Softmax, reciprocal);
         let step = Step::new(Kge::<f64>::new(Arc::new(graph(12, 40)), config).unwrap(), BatchAt::alone(1, 2));
@@ -206,7 +203,7 @@ fn gradients_of_matrix_products_equal_finite_differences() {
 
 #[test]
 fn gradients_in_place_equal_finite_differences() {
-    let kinds = MODELS.into_iter().flat_map(|model| LOSSES.map(|loss| (model, loss)));
+    let kinds = MODELS.iter().copied().flat_map(|model| LOSSES.map(|loss| (model, loss)));
     for (model, loss, reciprocal) in kinds.flat_map(|(m, l)| [(m, l, true), (m, l, false)]) {
         // So many entities that no row is visited twice, so that all gradients are taken at one point.
         let config = Config { batch: 1, negatives: 4, ..config(model, loss, reciprocal) };
@@ -223,31 +220,13 @@ fn gradients_in_place_equal_finite_differences() {
     }
 }
 
-/// The score of a triple by its definition: Re⟨s, r, ō⟩ or sᵀ R o.
-fn naive_score(config: &Config, s: &[f64], r: &[f64], o: &[f64]) -> f64 {
-    let (dim, half) = (config.dim, config.dim / 2);
-    match config.model {
-        ModelKind::Complex => {
-            let term = |i: usize| {
-                let re = s[i] * r[i] - s[i + half] * r[i + half];
-                let im = s[i] * r[i + half] + s[i + half] * r[i];
-                re * o[i] + im * o[i + half]
-            };
-            (0..half).map(term).sum()
-        }
-        ModelKind::Rescal => {
-            let term = |at: usize| s[at / dim] * r[at] * o[at % dim];
-            (0..dim * dim).map(term).sum()
-        }
-    }
-}
-
 /// The loss of a batch with a softmax by its definition, without penalties.
 fn naive_loss(step: &Step, model: &[Vec<f64>]) -> f64 {
     let task = &step.task;
     let key = |place: u32| step.prepared.keys[place as usize];
     let score = |s: Key, r: Key, o: Key| {
-        naive_score(&task.config, &model[s.index()], &model[r.index()], &model[o.index()])
+        let of = |key: Key| &model[key.index()][..model[key.index()].len() / 2];
+        task.config.scorer().score(of(s), of(r), of(o))
     };
     let near = &step.prepared.keys[..step.prepared.batch.entities];
     let far: Vec<Key> = step.sample_keys.iter().copied().filter(|k| !near.contains(k)).collect();
@@ -267,7 +246,7 @@ fn naive_loss(step: &Step, model: &[Vec<f64>]) -> f64 {
 #[test]
 fn softmax_losses_equal_their_definition() {
     let (mut all_entities, mut sample_in_batch) = (false, false);
-    for (model, batch) in MODELS.into_iter().flat_map(|model| [(model, 1), (model, 5)]) {
+    for (model, batch) in MODELS.iter().copied().flat_map(|model| [(model, 1), (model, 5)]) {
         for (reciprocal, entities, index) in [true, false]
             .into_iter()
             .flat_map(|r| [4, 30].map(|e| (r, e)))
@@ -315,7 +294,7 @@ fn train_naively(step: &Step, model: &mut [Vec<f64>]) -> f64 {
             let of = |parts: &[Vec<f64>; 3]| {
                 let [anchor, relation, entity] = parts;
                 let (s, o) = if query.inverse { (entity, anchor) } else { (anchor, entity) };
-                naive_score(config, s, relation, o)
+                config.scorer().score(s, relation, o)
             };
             let gradients = [0, 1, 2].map(|part| {
                 let unit = |at: usize| {
@@ -338,13 +317,9 @@ fn train_naively(step: &Step, model: &mut [Vec<f64>]) -> f64 {
             for key in places.into_iter().map(|place| keys[place as usize]) {
                 let value = &before[key.index()];
                 let embedding = &value[..value.len() / 2];
-                let half = embedding.len() / 2;
                 let Penalties { n3, l2 } = config.penalties;
                 let slope = |at: usize| {
-                    let modulus = match config.model {
-                        ModelKind::Complex => embedding[at % half].hypot(embedding[at % half + half]),
-                        ModelKind::Rescal => 0.0,
-                    };
+                    let modulus = config.scorer().modulus(embedding, at);
                     (3.0 * n3 * modulus + 2.0 * l2) * embedding[at]
                 };
                 add(key, 1.0, &(0..embedding.len()).map(slope).collect::<Vec<_>>());
@@ -437,7 +412,7 @@ fn train_naively(step: &Step, model: &mut [Vec<f64>]) -> f64 {
 #[test]
 fn steps_in_place_equal_naive_ones() {
     let (mut sample_twice, mut sample_in_batch, mut sample_is_target, mut is_loop) = (0, 0, 0, 0);
-    let kinds = MODELS.into_iter().flat_map(|model| {
+    let kinds = MODELS.iter().copied().flat_map(|model| {
         [
             (Loss::Logistic, 1, false),
             (Loss::Logistic, 5, false),
@@ -491,7 +466,7 @@ fn steps_in_place_equal_naive_ones() {
 /// A step stops at the first score that is not finite, and says so in its loss.
 #[test]
 fn a_score_that_is_not_finite_is_reported() {
-    for (model, loss) in MODELS.into_iter().flat_map(|model| LOSSES.map(|loss| (model, loss))) {
+    for (model, loss) in MODELS.iter().copied().flat_map(|model| LOSSES.map(|loss| (model, loss))) {
         for large in [f64::MAX, f64::NAN] {
             let config = Config { batch: 1, ..config(model, loss, false) };
             let task = Kge::<f64>::new(Arc::new(graph(60, 40)), config).unwrap();
@@ -513,16 +488,11 @@ fn a_score_that_is_not_finite_is_reported() {
 /// Two queries per triple, among the entities of the batch and the samples.
 #[test]
 fn costs_are_the_multiply_adds_of_a_step() {
-    for (model, loss, batch, relation, of_query) in [
-        (ModelKind::Complex, Loss::Logistic, 1, 6, 6 * 6),
-        (ModelKind::Complex, Loss::Softmax, 1, 6, 6 * 6),
-        (ModelKind::Complex, Loss::Softmax, 5, 6, 6 * 6),
-        (ModelKind::Rescal, Loss::Logistic, 1, 25, 3 * 25),
-        (ModelKind::Rescal, Loss::Softmax, 1, 25, 3 * 25),
-        (ModelKind::Rescal, Loss::Softmax, 5, 25, 3 * 25),
-    ] {
+    let steps = [(Loss::Logistic, 1), (Loss::Softmax, 1), (Loss::Softmax, 5)];
+    for (model, (loss, batch)) in MODELS.iter().flat_map(|model| steps.map(|step| (*model, step))) {
         let config = Config { batch, ..config(model, loss, true) };
-        let dim = config.dim;
+        let (dim, scorer) = (config.dim, config.scorer());
+        let (relation, of_query) = (scorer.relation_len(), scorer.query_cost());
         let task = Kge::<f64>::new(Arc::new(graph(30, 40)), config).unwrap();
         let values = initial(&task);
         let step = Step::new(task, BatchAt::alone(0, 0));
@@ -562,7 +532,7 @@ fn adagrad_divides_by_the_root_of_all_squares() {
 fn a_batch_depends_on_seed_epoch_and_index_only() {
     let data = Arc::new(graph(30, 57));
     for loss in LOSSES {
-        let config = config(ModelKind::Complex, loss, true);
+        let config = config(ModelKind::DEFAULT, loss, true);
         let task = |seed| Kge::<f32>::new(Arc::clone(&data), Config { seed, ..config.clone() }).unwrap();
         let (a, b, other) = (task(3), task(3), task(4));
         let at = BatchAt::alone;
@@ -586,7 +556,7 @@ const FIRST: Subepoch = Subepoch { epoch: 0, index: 0 };
 #[test]
 fn an_epoch_has_every_triple_once() {
     let data = Arc::new(graph(30, 57));
-    let task = Kge::<f32>::new(Arc::clone(&data), config(ModelKind::Complex, Loss::Softmax, true)).unwrap();
+    let task = Kge::<f32>::new(Arc::clone(&data), config(ModelKind::DEFAULT, Loss::Softmax, true)).unwrap();
     assert_eq!(task.batches(FIRST, Partition::alone()), 12);
     let mut seen = Vec::new();
     for index in 0..task.batches(FIRST, Partition::alone()) {
@@ -621,7 +591,7 @@ fn initial_values_of_both_element_types_agree_and_have_the_scale() {
 }
 
 fn separate(negatives: usize) -> Config {
-    let config = config(ModelKind::Complex, Loss::Logistic, false);
+    let config = config(ModelKind::DEFAULT, Loss::Logistic, false);
     Config { batch: 1, negatives, separate: true, ..config }
 }
 

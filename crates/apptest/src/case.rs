@@ -1,5 +1,6 @@
 //! The techniques that a [`Matrix`](crate::Matrix) runs, and the purpose of each.
 
+use crate::technique::{self, Technique};
 use serde_json::Value;
 
 /// A technique with its flags.
@@ -18,6 +19,15 @@ impl Case {
     #[must_use]
     pub fn flags(&self) -> Vec<&'static str> {
         [&["--technique", self.technique], self.flags].concat()
+    }
+
+    /// The mechanisms of the technique.
+    ///
+    /// # Panics
+    /// If `docs/report.md` does not have the technique.
+    #[must_use]
+    pub fn mechanisms(&self) -> Technique {
+        technique::named(self.technique).expect("a technique of docs/report.md")
     }
 }
 
@@ -241,5 +251,57 @@ fn has_none(report: &Value, counts: &[&str]) {
 fn has_many(report: &Value, counts: &[&str]) {
     for what in counts {
         assert!(did(report, what) > 100, "{what}: {}", report["management"]);
+    }
+}
+
+/// Defines the tests of techniques that every application has, on `$matrix`. `$loose` is the fraction of
+/// learning that may be lost with a loose staleness bound, `$noise` the fraction with the other techniques.
+#[macro_export]
+macro_rules! technique_tests {
+    ($matrix:expr, noise: $noise:expr, loose: $loose:expr) => {
+        #[test]
+        fn classic() {
+            $matrix.check(&$crate::case::CLASSIC, $noise);
+        }
+
+        #[test]
+        fn lapse() {
+            $matrix.check(&$crate::case::LAPSE, $noise);
+        }
+
+        #[test]
+        fn ssp() {
+            $matrix.check(&$crate::case::SSP, $noise);
+            $matrix.check(&$crate::case::SSP_LOOSE, $loose);
+        }
+
+        #[test]
+        fn essp() {
+            $matrix.check(&$crate::case::ESSP, $noise);
+        }
+
+        #[test]
+        fn nups() {
+            $matrix.check(&$crate::case::NUPS, $noise);
+        }
+
+        #[test]
+        fn bips() {
+            $matrix.check(&$crate::case::BIPS, $noise);
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_technique_has_a_case_in_the_list_that_it_belongs_to() {
+        let has = |cases: &[Case], name: &str| cases.iter().any(|case| case.technique == name);
+        for Technique { name, acts_on_intents, .. } in technique::all() {
+            let lists = (has(&WITHOUT_INTENTS, &name), has(&BY_INTENT, &name));
+            assert_eq!(lists, (!acts_on_intents, acts_on_intents), "cases of {name}");
+        }
     }
 }

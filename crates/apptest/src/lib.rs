@@ -1,8 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
 //! `process` starts programs and waits for them; [`schema`] is the only list of the members of reports;
-//! [`case`] defines the techniques and the purpose of each; [`Authority`] makes certificates; [`Matrix`] runs
-//! the cases and compares how much they have learnt.
+//! [`technique`] reads the techniques from their page, and [`case`] defines the purpose of each;
+//! [`Authority`] makes certificates; [`Matrix`] runs the cases and compares how much they have learnt;
+//! [`pages`] compares tables of pages with declarations.
 //!
 //! This crate has nothing that only one application needs, and asserts no times.
 #![forbid(unsafe_code)]
@@ -10,8 +11,10 @@
 pub mod case;
 mod certificates;
 mod matrix;
+pub mod pages;
 mod process;
 pub mod schema;
+pub mod technique;
 
 pub use case::Case;
 pub use certificates::{Authority, Certificate, NodeFiles};

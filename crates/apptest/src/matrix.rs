@@ -48,7 +48,7 @@ fn losses(report: &Value) -> Vec<&Value> {
 
 /// Whether the scheme makes sense with the case: postponing waits for keys that are on their way.
 fn is_allowed(case: &Case, scheme: &str) -> bool {
-    scheme != "postponing" || ["lapse", "nups", "adaptive"].contains(&case.technique)
+    scheme != "postponing" || case.mechanisms().moves
 }
 
 impl Matrix {
@@ -125,8 +125,7 @@ impl Matrix {
                 }
                 // A worker's clock travels through its node's channels, and the worker's next access may be
                 // there before it.
-                let clocked = ["ssp", "essp"].contains(&case.technique);
-                assert!(access("remote") == 0 || clocked, "{what}");
+                assert!(access("remote") == 0 || case.mechanisms().is_clocked, "{what}");
             } else {
                 // All nodes are on one host.
                 if cfg!(target_os = "linux") && report["simulated"] == false {
@@ -172,8 +171,8 @@ impl Matrix {
             let part = self.learnt(&report);
             // If keys do not move, each node draws only from its own keys, which may cost all of the quality
             // [thesis Fig. 4.9].
-            let stays = scheme == "local"
-                && !["lapse", "nups", "full-replication", "adaptive"].contains(&case.technique);
+            let technique = case.mechanisms();
+            let stays = scheme == "local" && !technique.moves && !technique.replicates_all;
             assert!(stays || part >= learnt, "{part:.3} of single: {what}");
         }
     }
@@ -282,42 +281,4 @@ impl Matrix {
         let learnt: Vec<String> = learnt.iter().map(|learnt| format!("{learnt:.3}")).collect();
         eprintln!("{}: {}", flags.join(" "), learnt.join(" "));
     }
-}
-
-/// Defines the tests of techniques that every application has, on `$matrix`. `$loose` is the fraction of
-/// learning that may be lost with a loose staleness bound, `$noise` the fraction with the other techniques.
-#[macro_export]
-macro_rules! technique_tests {
-    ($matrix:expr, noise: $noise:expr, loose: $loose:expr) => {
-        #[test]
-        fn classic() {
-            $matrix.check(&$crate::case::CLASSIC, $noise);
-        }
-
-        #[test]
-        fn lapse() {
-            $matrix.check(&$crate::case::LAPSE, $noise);
-        }
-
-        #[test]
-        fn ssp() {
-            $matrix.check(&$crate::case::SSP, $noise);
-            $matrix.check(&$crate::case::SSP_LOOSE, $loose);
-        }
-
-        #[test]
-        fn essp() {
-            $matrix.check(&$crate::case::ESSP, $noise);
-        }
-
-        #[test]
-        fn nups() {
-            $matrix.check(&$crate::case::NUPS, $noise);
-        }
-
-        #[test]
-        fn bips() {
-            $matrix.check(&$crate::case::BIPS, $noise);
-        }
-    };
 }

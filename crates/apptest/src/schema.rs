@@ -1,5 +1,6 @@
 //! What `docs/report.md` says of reports, to be compared with what is in them.
 
+use crate::technique;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -141,12 +142,12 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     let members = run.as_object_mut().expect("an object");
     assert!(members.remove("config").is_some_and(|config| config.is_object()), "config");
     let epochs = members.remove("epochs").expect("epochs");
-    let technique = report["technique"].as_str().expect("a name");
+    let technique = technique::named(report["technique"].as_str().expect("a name"));
     let mut documented = [owned(&RUN), counts(), of("test")].concat();
-    if ["nups", "bips", "full-replication"].contains(&technique) {
+    if let Some(technique) = technique.filter(|technique| technique.has_static_replicas) {
         documented.extend(owned(&REPLICATED));
         // What a user names need not be what the task counts.
-        if technique == "full-replication" || report["model"]["replicated"].get("access_share").is_some() {
+        if technique.replicates_all || report["model"]["replicated"].get("access_share").is_some() {
             documented.push(SHARE.to_owned());
         }
     }

@@ -12,22 +12,21 @@ pub struct ClusterSettings {
     /// The technique that manages parameters.
     pub technique: Technique,
     /// Order of a worker's operations on a key; `None` for the technique's own. With a technique that sets up
-    /// and drops replicas during the run (`ssp`, `essp`, `adaptive` and its ablations), it is always
-    /// [`Order::Chain`].
+    /// and drops replicas during the run, it is always [`Order::Chain`].
     pub order: Option<Order>,
     /// Whether nodes cache the locations of keys that they accessed, which saves a message if the key is
     /// still there and costs one if not; `None` for the technique's own. With caches, the default order is
     /// [`Order::Chain`].
     pub caches: Option<bool>,
-    /// How nodes find keys that move on request ([`Technique::Lapse`], [`Technique::Nups`]); `None` for their
-    /// homes. With other locations than homes, the default order is [`Order::Chain`], and `caches` has no
-    /// effect.
+    /// How nodes find keys that move on request; `None` for their homes. With other locations than homes, the
+    /// default order is [`Order::Chain`], and `caches` has no effect.
     pub location: Option<Location>,
     /// How copies are kept, for techniques that have copies: which keys have static replicas
-    /// ([`Technique::Nups`], [`Technique::Bips`]), when static replicas are synchronised (the same two, and
-    /// [`Technique::FullReplication`]), and how stale a read may be ([`Technique::Ssp`],
-    /// [`Technique::Essp`]). Techniques that act on
-    /// intents use those of directed replicas.
+    /// ([`StaticReplicas::Assigned`]), when static replicas are synchronised, and how stale a read may be
+    /// ([`Replicas::is_clocked`]). Techniques that act on intents use those of directed replicas.
+    ///
+    /// [`StaticReplicas::Assigned`]: intendant_techniques::StaticReplicas::Assigned
+    /// [`Replicas::is_clocked`]: intendant_techniques::Replicas::is_clocked
     pub replication: ReplicationConfig,
     /// Dense or sparse stores.
     pub storage: Storage,

@@ -48,7 +48,7 @@ pub struct NodeConfig<E> {
 }
 
 impl<E> NodeConfig<E> {
-    /// Chooses how [`Technique::Nups`] or [`Technique::Bips`] manages a key: by static replicas, or by
+    /// Chooses how a technique with [`StaticReplicas::Assigned`] manages a key: by static replicas, or by
     /// relocation or at its home. The latter is the default for all keys. Other techniques ignore it.
     pub fn set_technique(&mut self, key: Key, technique: KeyTechnique) {
         self.cluster.replication.assignment.set_technique(key, technique);
@@ -258,9 +258,10 @@ mod tests {
         let staleness = |config: &mut NodeConfig<f32>| config.cluster.replication.staleness = 2;
         let rounds = |config: &mut NodeConfig<f32>| config.cluster.replication.precision = Precision::Bf16;
         for technique in Technique::ALL {
-            let some = matches!(technique, Technique::Nups | Technique::Bips);
-            let all = some || technique == Technique::FullReplication;
-            let clocked = matches!(technique, Technique::Ssp | Technique::Essp);
+            let policy = technique.policy();
+            let some = policy.static_replicas == Some(StaticReplicas::Assigned);
+            let all = policy.static_replicas.is_some();
+            let clocked = policy.replicas.is_some_and(Replicas::is_clocked);
             let matter = [
                 (matters(technique, assign), some),
                 (matters(technique, pace), all),
@@ -296,7 +297,8 @@ mod tests {
         };
         let clip =
             |factor| move |config: &mut NodeConfig<f32>| config.cluster.replication.clip = Some(factor);
-        for technique in [Technique::Nups, Technique::Bips, Technique::FullReplication] {
+        let has_static = |technique: &Technique| technique.policy().static_replicas.is_some();
+        for technique in Technique::ALL.into_iter().filter(has_static) {
             assert!(refused(technique, &restless).is_some());
             for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
                 assert!(refused(technique, &clip(factor)).is_some_and(|text| text.contains("clipped")));
@@ -306,7 +308,8 @@ mod tests {
         assert_eq!(refused(Technique::Ssp, &restless), None);
         let significant =
             |least| move |config: &mut NodeConfig<f32>| config.cluster.replication.significant = Some(least);
-        for technique in [Technique::Ssp, Technique::Essp] {
+        let clocked = |technique: &Technique| technique.policy().replicas.is_some_and(Replicas::is_clocked);
+        for technique in Technique::ALL.into_iter().filter(clocked) {
             assert!(refused(technique, &significant(0.1)).is_some_and(|text| text.contains("clock")));
         }
         for least in [-0.1, 1.1, f64::NAN] {

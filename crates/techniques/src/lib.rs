@@ -37,7 +37,7 @@ pub use assignment::{Assignment, AssignmentError, KeyTechnique};
 pub use clip::Clip;
 pub use directory::{Directory, NextHop};
 pub use policy::{
-    Act, Choice, Decider, Initiator, IntentPolicy, Location, Order, Policy, PolicyError, Replicas,
-    StaticReplicaPace, StaticReplicas, Technique,
+    Act, Choice, Decider, Declaration, Initiator, IntentPolicy, Location, Order, Policy, PolicyError,
+    Replicas, StaticReplicaPace, StaticReplicas, Technique,
 };
 pub use role::{Role, SlotState, is_newer};

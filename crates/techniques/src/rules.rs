@@ -13,6 +13,43 @@
 //! (see [`intendant_core::Rule`]). The sum of gradients is the gradient of all their batches together. A rule
 //! that is not linear then takes one longer step instead of several.
 //!
+//! A program may have rules of its own:
+//!
+//! ```
+//! use intendant_core::{Element, Rule};
+//!
+//! /// Gradient descent with momentum: a step is a share `keep` of the previous one and the new gradient.
+//! #[derive(Debug)]
+//! struct Momentum {
+//!     rate: f64,
+//!     keep: f64,
+//! }
+//!
+//! impl Rule for Momentum {
+//!     fn id(&self) -> String {
+//!         format!("momentum(rate={},keep={})", self.rate, self.keep)
+//!     }
+//!
+//!     fn state_len(&self, visible: usize) -> usize {
+//!         visible
+//!     }
+//!
+//!     fn apply<E: Element>(&self, visible: &mut [E], state: &mut [E], operand: &[E]) {
+//!         let (rate, keep) = (E::from_f64(self.rate), E::from_f64(self.keep));
+//!         for ((value, step), gradient) in visible.iter_mut().zip(state).zip(operand) {
+//!             *step = keep * *step + *gradient;
+//!             *value = *value - rate * *step;
+//!         }
+//!     }
+//! }
+//!
+//! let rule = Momentum { rate: 0.5, keep: 0.5 };
+//! let (mut visible, mut state) = ([1.0], [0.0]);
+//! rule.apply(&mut visible, &mut state, &[1.0]);
+//! rule.apply(&mut visible, &mut state, &[0.0]);
+//! assert_eq!((visible, state), ([0.25], [0.5]));
+//! ```
+//!
 //! The constructor of a rule checks all its parameters, both as they are and rounded to single precision, so
 //! that no row can become NaN because of them.
 

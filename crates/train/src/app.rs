@@ -92,6 +92,7 @@ impl App {
             command = command.mut_arg(name, |arg| arg.value_name(*value_name).help(*help));
         }
         let attributes = Attributes::of(&command, own);
+        command = attributes.describe(command);
         let command = command.about(about).long_about(long_about).after_help(
             "Each flag can also be given as an environment variable (--valid-every as INTENDANT_VALID_EVERY) or in the \
              --config file. Flags win over the environment, the environment over the file.\n\

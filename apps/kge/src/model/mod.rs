@@ -1,4 +1,4 @@
-//! The models as arithmetic over slices: one file for each.
+//! The models as arithmetic over slices: one file for each, and one line in the table of all ([`ModelKind`]).
 //!
 //! A model scores a triple by its three embeddings. As a function of one of the two entities, the score is an
 //! inner product of that entity's embedding with a *query* that the other entity and the relation determine
@@ -11,25 +11,140 @@
 mod complex;
 mod penalties;
 mod rescal;
+mod scoring;
 
 pub use penalties::Penalties;
+pub use scoring::{Defaults, Facts, NUMBERS_MAX};
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
 use intendant_task::kernel::elementwise;
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
+use scoring::Scoring;
 use std::ops::Range;
 
-/// Which model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModelKind {
-    /// Complex vectors of D/2 numbers for entities and relations; the score is Re⟨s, r, ō⟩.
-    Complex,
-    /// Vectors for entities, a matrix of D · D numbers for each relation; the score is sᵀ R o.
-    Rescal,
+/// Declares the models: the file and the type of each, in the order in which help and pages name them. The
+/// first one is the default.
+macro_rules! models {
+    ($($file:ident::$model:ident,)+) => {
+        /// Which model.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ModelKind {
+            $(
+                #[doc = concat!("The model of `", stringify!($file), ".rs`: [`ModelKind::facts`] describes it.")]
+                $model,
+            )+
+        }
+
+        impl ModelKind {
+            /// All models.
+            pub const ALL: &'static [Self] = &[$(Self::$model,)+];
+
+            /// What the program says about the model.
+            #[must_use]
+            pub const fn facts(self) -> &'static Facts {
+                match self { $(Self::$model => &$file::$model::FACTS,)+ }
+            }
+        }
+
+        /// The functions of [`Scoring`]. The choice of the model is outside the loops over numbers, which are
+        /// compiled for each model.
+        impl Scorer {
+            /// Real numbers of a relation's embedding.
+            #[must_use]
+            #[inline]
+            pub fn relation_len(self) -> usize {
+                match self.model { $(ModelKind::$model => $file::$model::relation_len(self.dim),)+ }
+            }
+
+            /// The score of the triple of subject `s`, relation `r` and object `o`, by its definition.
+            ///
+            /// # Panics
+            /// If the lengths do not match.
+            #[must_use]
+            pub fn score<E: Element>(self, s: &[E], r: &[E], o: &[E]) -> f64 {
+                assert_eq!([s.len(), r.len(), o.len()], [self.dim, self.relation_len(), self.dim], "lengths");
+                match self.model { $(ModelKind::$model => $file::$model::score(s, r, o),)+ }
+            }
+
+            #[inline(always)]
+            pub(crate) fn compose<E: Element>(
+                self,
+                anchor: &[E],
+                relation: &[E],
+                inverse: bool,
+                query: &mut [E],
+            ) {
+                match self.model {
+                    $(ModelKind::$model => $file::$model::compose(anchor, relation, inverse, query),)+
+                }
+            }
+
+            #[inline(always)]
+            pub(crate) fn compose_backward<E: Element>(
+                self,
+                anchor: &[E],
+                relation: &[E],
+                inverse: bool,
+                d_query: &[E],
+                d_anchor: &mut [E],
+                d_relation: &mut [E],
+            ) {
+                match self.model {
+                    $(ModelKind::$model => $file::$model::compose_backward(
+                        anchor, relation, inverse, d_query, d_anchor, d_relation,
+                    ),)+
+                }
+            }
+
+            pub(crate) fn query_cost(self) -> usize {
+                match self.model { $(ModelKind::$model => $file::$model::cost(self.dim),)+ }
+            }
+
+            #[inline(always)]
+            pub(crate) fn penalise<E: Element>(
+                self,
+                penalties: Penalties,
+                uses: u32,
+                embedding: &[E],
+                gradient: &mut [E],
+            ) {
+                match self.model {
+                    $(ModelKind::$model => $file::$model::penalise(penalties, uses, embedding, gradient),)+
+                }
+            }
+
+            #[cfg(test)]
+            pub(crate) fn modulus(self, embedding: &[f64], at: usize) -> f64 {
+                match self.model { $(ModelKind::$model => $file::$model::modulus(embedding, at),)+ }
+            }
+        }
+    };
+}
+
+models! {
+    complex::Complex,
+    rescal::Rescal,
+}
+
+impl ModelKind {
+    /// The model that is trained unless the user names another: the first.
+    pub const DEFAULT: Self = Self::ALL[0];
+}
+
+impl ValueEnum for ModelKind {
+    fn value_variants<'a>() -> &'a [Self] {
+        Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let facts = self.facts();
+        Some(PossibleValue::new(facts.name).help(facts.meaning))
+    }
 }
 
 /// A model of a certain size.
@@ -42,15 +157,6 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// Real numbers of a relation's embedding.
-    #[must_use]
-    pub const fn relation_len(self) -> usize {
-        match self.model {
-            ModelKind::Complex => self.dim,
-            ModelKind::Rescal => self.dim * self.dim,
-        }
-    }
-
     /// The place of an embedding within the values of several keys: that of the `place`-th key, if the first
     /// `entities` keys are entities and the others are relations.
     #[inline(always)]
@@ -61,66 +167,6 @@ impl Scorer {
                 let (start, len) = (entities * 2 * self.dim, self.relation_len());
                 start + relation * 2 * len..start + (2 * relation + 1) * len
             }
-        }
-    }
-
-    /// The query of `anchor` and `relation`. If the anchor is the subject, its inner product with an object's
-    /// embedding is the score. With `inverse`, the anchor is the object, and the query is for subjects.
-    ///
-    /// # Panics
-    /// If the lengths do not match.
-    #[inline(always)]
-    pub(crate) fn compose<E: Element>(self, anchor: &[E], relation: &[E], inverse: bool, query: &mut [E]) {
-        match self.model {
-            ModelKind::Complex => complex::compose(anchor, relation, inverse, query),
-            ModelKind::Rescal => rescal::compose(anchor, relation, inverse, query),
-        }
-    }
-
-    /// Adds the gradients of anchor and relation that follow from `d_query`, the gradient of their query.
-    ///
-    /// # Panics
-    /// If the lengths do not match.
-    #[inline(always)]
-    pub(crate) fn compose_backward<E: Element>(
-        self,
-        anchor: &[E],
-        relation: &[E],
-        inverse: bool,
-        d_query: &[E],
-        d_anchor: &mut [E],
-        d_relation: &mut [E],
-    ) {
-        match self.model {
-            ModelKind::Complex => {
-                complex::compose_backward(anchor, relation, inverse, d_query, d_anchor, d_relation);
-            }
-            ModelKind::Rescal => {
-                rescal::compose_backward(anchor, relation, inverse, d_query, d_anchor, d_relation);
-            }
-        }
-    }
-
-    /// Multiply-adds of a query and of its gradients.
-    pub(crate) fn query_cost(self) -> usize {
-        match self.model {
-            ModelKind::Complex => complex::cost(self.dim),
-            ModelKind::Rescal => rescal::cost(self.dim),
-        }
-    }
-
-    /// Adds the gradient of the penalty of an embedding that is used `uses` times.
-    #[inline(always)]
-    pub(crate) fn penalise<E: Element>(
-        self,
-        penalties: Penalties,
-        uses: u32,
-        embedding: &[E],
-        gradient: &mut [E],
-    ) {
-        match self.model {
-            ModelKind::Complex => complex::penalise(penalties, uses, embedding, gradient),
-            ModelKind::Rescal => rescal::penalise(penalties, uses, embedding, gradient),
         }
     }
 }
@@ -191,3 +237,9 @@ impl<E: Element> AdaGrad<E> {
         });
     }
 }
+
+#[cfg(test)]
+mod example_tests;
+
+#[cfg(test)]
+mod pages_tests;

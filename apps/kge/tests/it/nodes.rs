@@ -140,7 +140,7 @@ fn accesses_to_clustered_relations_are_local() {
     };
     let elsewhere: u64 = (0..NODES).map(elsewhere).sum();
     assert!(elsewhere > 1_000);
-    for model in ["complex", "rescal"] {
+    for model in kge::ModelKind::ALL.iter().map(|model| model.facts().name) {
         let remote = |technique| {
             let source = format!("builtin:{spec}");
             let cluster =

@@ -1,6 +1,7 @@
 //! The program, as users run it.
 
 use intendant_apptest::App;
+use kge::{ModelKind, Scorer};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -203,7 +204,8 @@ fn matrix(folder: &Path, name: &str) -> (Vec<u64>, Vec<f64>) {
 #[test]
 fn exported_models_score_as_they_were_evaluated() {
     const DIM: usize = 6;
-    for (model, columns) in [("complex", DIM), ("rescal", DIM * DIM)] {
+    for scorer in ModelKind::ALL.iter().map(|model| Scorer { model: *model, dim: DIM }) {
+        let (model, columns) = (scorer.model.facts().name, scorer.relation_len());
         let folder = tempfile::tempdir().unwrap();
         let data = cycle(folder.path());
         let export = folder.path().join("model");
@@ -217,18 +219,7 @@ fn exported_models_score_as_they_were_evaluated() {
         assert_eq!((entities, relations), (vec![40, DIM as u64], vec![3, columns as u64]));
         let score = |subject: usize, relation: usize, object: usize| -> f64 {
             let (s, o) = (&e[subject * DIM..][..DIM], &e[object * DIM..][..DIM]);
-            let r = &r[relation * columns..][..columns];
-            let half = DIM / 2;
-            let product = |i: usize| {
-                let re = s[i] * r[i] - s[i + half] * r[i + half];
-                let im = s[i] * r[i + half] + s[i + half] * r[i];
-                re * o[i] + im * o[i + half]
-            };
-            match model {
-                "complex" => (0..half).map(product).sum(),
-                // The row index belongs to the subject, the column index to the object.
-                _ => (0..columns).map(|at| s[at / DIM] * r[at] * o[at % DIM]).sum(),
-            }
+            scorer.score(s, &r[relation * columns..][..columns], o)
         };
         // Every question about the cycle has one answer, so that only the answer itself is filtered.
         let number = |name: &str| name.strip_prefix("node ").unwrap().to_owned();
@@ -271,7 +262,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--dim", "7"], "--dim is 7; it must be an even number"),
         (&["--model", "rescal", "--dim", "600"], "--dim is 600; it must be a number from 1 to 512"),
         (&["--model", "rescal", "--n3", "0.1"], "--n3 is 0.1; it must be 0 with RESCAL"),
-        (&["--model", "transe"], "[possible values: complex, rescal]"),
+        (&["--model", "transe"], "[possible values: complex"),
         (&["--cluster", "entities"], "[possible values: none, relations]"),
         (&["--lr", "0"], "--lr is 0; it must be a number above 0"),
         (&["--lr", "-1"], "--lr is -1; it must be a number above 0"),

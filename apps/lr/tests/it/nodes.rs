@@ -1,19 +1,22 @@
 //! Several node processes: their common report, and what they refuse.
 
 use crate::train::{LR, QUALITY};
+use intendant_apptest::technique::{self, Technique};
 use intendant_apptest::{finish, ranks, schema, start};
 use serde_json::Value;
 use std::fs;
 use std::process::Child;
 
-/// Each of the user-facing techniques, with a hot key.
+/// Each technique that is no ablation, with a hot key.
 #[test]
 fn quality_is_that_of_one_process() {
     let flags = ["--data", "builtin:sparse:5000x500x10", "--epochs", "10", "--intercept"];
     let run = |more: &[&str]| LR.report(&[&flags[..], more].concat());
     let of = |report: &Value, name: &str| report["test"][name].as_f64().unwrap();
     let single = run(&["--technique", "single"]);
-    for technique in ["classic", "lapse", "ssp", "essp", "nups", "bips", "full-replication", "adaptive"] {
+    let is_own = |technique: &Technique| !technique.acts_on_intents || technique.name == "adaptive";
+    for technique in technique::all().into_iter().filter(is_own).map(|technique| technique.name) {
+        let technique = &*technique;
         let report = run(&["--technique", technique, "--nodes", "2", "--workers", "2"]);
         schema::check(&report, &QUALITY, 1);
         assert_eq!(report["data_digest"], single["data_digest"], "{technique}");

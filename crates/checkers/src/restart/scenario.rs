@@ -7,7 +7,9 @@ use intendant_core::{Key, NodeId, Tick, random};
 use intendant_engine::{ClusterSettings, ReplicationConfig, Storage};
 use intendant_sim::{CutConfig, Dice, Episode, Fault, Faults, Moment, Spread, TaskConfig};
 use intendant_task::Schedule;
-use intendant_techniques::{Assignment, Initiator, KeyTechnique, StaticReplicaPace, Technique};
+use intendant_techniques::{
+    Assignment, Initiator, KeyTechnique, StaticReplicaPace, StaticReplicas, Technique,
+};
 use std::num::NonZeroU32;
 
 /// Crashes of a run at most.
@@ -109,7 +111,7 @@ pub(crate) fn draw_start(
     folder: &Folder,
 ) -> Attempt {
     let policy = technique.policy();
-    let asked = technique == Technique::FullReplication && dice.once_in(2);
+    let asked = policy.static_replicas == Some(StaticReplicas::All) && dice.once_in(2);
     let pace = if asked {
         StaticReplicaPace::Asked
     } else {

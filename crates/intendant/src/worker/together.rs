@@ -69,8 +69,7 @@ impl<E: Element> Worker<E> {
         self.inner.shared.set_staleness_bound(bound);
     }
 
-    /// Synchronises static replicas ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]). All
-    /// workers of all nodes must call it equally often.
+    /// Synchronises static replicas. All workers of all nodes must call it equally often.
     ///
     /// With [`crate::StaticReplicaPace::Asked`], it returns when all workers have called it and every copy
     /// has all updates that any worker made before its call. Until a worker writes again, all copies are

@@ -16,7 +16,7 @@
 //! when. Nodes cache the locations of keys. Operations are chained, because they may take different routes.
 //! Accesses without intent work as with any other technique: the current owner serves them.
 
-use super::{Act, Choice, Decider, Initiator, IntentPolicy, Location, Order, Policy, Replicas};
+use super::{Act, Choice, Decider, Declaration, Initiator, IntentPolicy, Location, Order, Policy, Replicas};
 use intendant_core::Tick;
 
 /// The shortest time from the start of a round of deltas to the start of the next. This gives 25 rounds per
@@ -24,13 +24,21 @@ use intendant_core::Tick;
 /// updates of a key travel together.
 pub const EVERY: Tick = Tick(40_000);
 
-/// What this technique decides.
-pub const POLICY: Policy = Policy {
-    name: "adaptive",
-    order: Order::Chain,
-    relocation: Some(Initiator::Owner),
-    location: Location::Home { caches: true },
-    replicas: Some(Replicas::Directed { every: EVERY }),
-    static_replicas: None,
-    intents: Some(IntentPolicy { choice: Choice::Adaptive, action: Act::InTime, decider: Decider::Owner }),
+/// The technique.
+pub const TECHNIQUE: Declaration = Declaration {
+    policy: Policy {
+        name: "adaptive",
+        order: Order::Chain,
+        relocation: Some(Initiator::Owner),
+        location: Location::Home { caches: true },
+        replicas: Some(Replicas::Directed { every: EVERY }),
+        static_replicas: None,
+        intents: Some(IntentPolicy {
+            choice: Choice::Adaptive,
+            action: Act::InTime,
+            decider: Decider::Owner,
+        }),
+    },
+    meaning: "moved to the only node with intent; if several have intent, the owner keeps it and they hold replicas",
+    source: "AdaPS",
 };

@@ -4,7 +4,11 @@
 //! An [`Assignment`](crate::Assignment) says which keys are replicated, as with [`super::nups`]. All other
 //! keys are managed as by [`super::classic`]. The comparison with `nups` shows what relocation contributes.
 
-use super::{Policy, nups};
+use super::{Declaration, Policy, nups};
 
-/// What this technique decides.
-pub const POLICY: Policy = Policy { name: "bips", relocation: None, ..nups::POLICY };
+/// The technique.
+pub const TECHNIQUE: Declaration = Declaration {
+    policy: Policy { name: "bips", relocation: None, ..nups::TECHNIQUE.policy },
+    meaning: "hot parameters are replicated on every node, the others stay at their homes",
+    source: "BiPS, Parallax",
+};

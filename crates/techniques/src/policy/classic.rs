@@ -5,15 +5,19 @@
 //! (worker → channel → connection → owner), each step of which keeps their order. So synchronous and
 //! asynchronous operations are sequentially consistent per key without chaining [thesis Tab. 3.2].
 
-use super::{Location, Order, Policy};
+use super::{Declaration, Location, Order, Policy};
 
-/// What this technique decides.
-pub const POLICY: Policy = Policy {
-    name: "classic",
-    order: Order::Fifo,
-    relocation: None,
-    location: Location::Home { caches: false },
-    replicas: None,
-    static_replicas: None,
-    intents: None,
+/// The technique.
+pub const TECHNIQUE: Declaration = Declaration {
+    policy: Policy {
+        name: "classic",
+        order: Order::Fifo,
+        relocation: None,
+        location: Location::Home { caches: false },
+        replicas: None,
+        static_replicas: None,
+        intents: None,
+    },
+    meaning: "stays at its home; other nodes send requests",
+    source: "PS-Lite",
 };

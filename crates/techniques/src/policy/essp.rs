@@ -4,15 +4,19 @@
 //! clock. After a while nodes have replicas of all keys that they ever read, and reads wait only for nodes
 //! that are slower than the staleness bound allows.
 
-use super::{Location, Order, Policy, Replicas};
+use super::{Declaration, Location, Order, Policy, Replicas};
 
-/// What this technique decides.
-pub const POLICY: Policy = Policy {
-    name: "essp",
-    order: Order::Chain,
-    relocation: None,
-    location: Location::Home { caches: false },
-    replicas: Some(Replicas::Eager),
-    static_replicas: None,
-    intents: None,
+/// The technique.
+pub const TECHNIQUE: Declaration = Declaration {
+    policy: Policy {
+        name: "essp",
+        order: Order::Chain,
+        relocation: None,
+        location: Location::Home { caches: false },
+        replicas: Some(Replicas::Eager),
+        static_replicas: None,
+        intents: None,
+    },
+    meaning: "replicated on first read; kept and refreshed",
+    source: "ESSP",
 };

@@ -8,15 +8,19 @@
 //! nodes agree on. While a round runs in which every key has changed, it needs up to six times the model:
 //! also for its contribution, the sum so far, and incoming and outgoing frames.
 
-use super::{Location, Order, Policy, StaticReplicas};
+use super::{Declaration, Location, Order, Policy, StaticReplicas};
 
-/// What this technique decides.
-pub const POLICY: Policy = Policy {
-    name: "full-replication",
-    order: Order::Fifo,
-    relocation: None,
-    location: Location::Home { caches: false },
-    replicas: None,
-    static_replicas: Some(StaticReplicas::All),
-    intents: None,
+/// The technique.
+pub const TECHNIQUE: Declaration = Declaration {
+    policy: Policy {
+        name: "full-replication",
+        order: Order::Fifo,
+        relocation: None,
+        location: Location::Home { caches: false },
+        replicas: None,
+        static_replicas: Some(StaticReplicas::All),
+        intents: None,
+    },
+    meaning: "replicated on every node",
+    source: "",
 };

@@ -10,15 +10,19 @@
 //! routes, and the later one may arrive first [thesis theorem 3]; therefore [`Order::Chain`] is the default
 //! with caches.
 
-use super::{Initiator, Location, Order, Policy};
+use super::{Declaration, Initiator, Location, Order, Policy};
 
-/// What this technique decides.
-pub const POLICY: Policy = Policy {
-    name: "lapse",
-    order: Order::Fifo,
-    relocation: Some(Initiator::Requester),
-    location: Location::Home { caches: false },
-    replicas: None,
-    static_replicas: None,
-    intents: None,
+/// The technique.
+pub const TECHNIQUE: Declaration = Declaration {
+    policy: Policy {
+        name: "lapse",
+        order: Order::Fifo,
+        relocation: Some(Initiator::Requester),
+        location: Location::Home { caches: false },
+        replicas: None,
+        static_replicas: None,
+        intents: None,
+    },
+    meaning: "relocated to the node that is about to use it",
+    source: "Lapse",
 };

@@ -1,4 +1,5 @@
-//! Policies: which mechanisms the parameter server uses, and when. Each technique has one.
+//! Policies: which mechanisms the parameter server uses, and when. A technique is a policy and what pages say
+//! about it: a file, and a line of the table below.
 
 pub mod ablations;
 pub mod adaptive;
@@ -6,510 +7,98 @@ pub mod bips;
 pub mod classic;
 pub mod essp;
 pub mod full_replication;
+mod kinds;
 pub mod lapse;
 mod location;
 pub mod nups;
 pub mod ssp;
-mod technique;
 
+pub use kinds::{
+    Act, Choice, Decider, Declaration, Initiator, IntentPolicy, Order, Policy, PolicyError, Replicas,
+    StaticReplicaPace, StaticReplicas,
+};
 pub use location::Location;
-pub use technique::Technique;
 
-use intendant_core::{ElementType, Layout, Movement, Precision, Tick, UnknownName, by_name};
+use intendant_core::{UnknownName, by_name};
 use std::fmt;
 use std::str::FromStr;
 
-/// In which order a worker's own operations on one key reach the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// Nodes route every operation at once. Operations arrive in order as long as the route to the key does
-    /// not change. This is the routing of the papers.
-    Fifo,
-    /// An operation waits for the worker's outstanding one on the same key.
-    Chain,
+/// Declares the techniques, in the order in which help and pages name them.
+macro_rules! techniques {
+    ($($technique:ident = $file:ident::$declaration:ident,)+) => {
+        /// The parameter management techniques.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Technique {
+            $(
+                #[doc = concat!("See [`", stringify!($file), "::", stringify!($declaration), "`].")]
+                $technique,
+            )+
+        }
+
+        impl Technique {
+            /// All techniques.
+            pub const ALL: [Self; [$(stringify!($technique)),+].len()] = [$(Self::$technique),+];
+
+            /// What the technique decides, and what pages say about it.
+            #[must_use]
+            pub const fn declaration(self) -> Declaration {
+                match self { $(Self::$technique => $file::$declaration,)+ }
+            }
+        }
+    };
 }
 
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fifo => "fifo",
-            Self::Chain => "chain",
-        })
+techniques! {
+    Classic = classic::TECHNIQUE,
+    FullReplication = full_replication::TECHNIQUE,
+    Lapse = lapse::TECHNIQUE,
+    Ssp = ssp::TECHNIQUE,
+    Essp = essp::TECHNIQUE,
+    Nups = nups::TECHNIQUE,
+    Bips = bips::TECHNIQUE,
+    Adaptive = adaptive::TECHNIQUE,
+    ReplicateOnIntent = ablations::REPLICATE_ON_INTENT,
+    RelocateOnIntent = ablations::RELOCATE_ON_INTENT,
+    ImmediateAction = ablations::IMMEDIATE_ACTION,
+    ReplicateEverywhere = ablations::REPLICATE_EVERYWHERE,
+    HomeDecides = ablations::HOME_DECIDES,
+    NaiveIntents = ablations::NAIVE_INTENTS,
+}
+
+impl Technique {
+    /// What the technique decides.
+    #[must_use]
+    pub const fn policy(self) -> Policy {
+        self.declaration().policy
+    }
+
+    /// The names of the techniques with these policies, in the order of [`Technique::ALL`].
+    pub fn names(has: impl Fn(&Policy) -> bool) -> Vec<&'static str> {
+        Self::ALL.iter().map(|technique| technique.policy()).filter(has).map(|policy| policy.name).collect()
     }
 }
 
-impl FromStr for Order {
+impl Default for Technique {
+    /// The technique without copies and moves.
+    fn default() -> Self {
+        Self::Classic
+    }
+}
+
+impl fmt::Display for Technique {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.policy().name)
+    }
+}
+
+impl FromStr for Technique {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        by_name("an order of operations", name, [Self::Fifo, Self::Chain])
+        by_name("a technique", name, Self::ALL)
     }
-}
-
-/// What a technique decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Name, as on the command line.
-    pub name: &'static str,
-    /// Order of a worker's operations on a key, unless the user asks for another.
-    pub order: Order,
-    /// The node that starts relocations; `None` if keys do not move.
-    pub relocation: Option<Initiator>,
-    /// How nodes find the keys that they do not have.
-    pub location: Location,
-    /// When nodes get replicas through the owner; `None` if never.
-    pub replicas: Option<Replicas>,
-    /// Which keys have static replicas; `None` if none has, and the user cannot assign any.
-    pub static_replicas: Option<StaticReplicas>,
-    /// What intents of workers lead to; `None` if they are ignored.
-    pub intents: Option<IntentPolicy>,
-}
-
-/// The policy combines mechanisms that do not work together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// Relocation on request and replicas through the owner.
-    #[error(
-        "technique {0} has replicas through the owner and relocation on request: such a hand-over takes no registrations \
-         along, so updates of holders would be lost; let owners start relocations"
-    )]
-    Requested(&'static str),
-    /// Relocation and bounded staleness.
-    #[error(
-        "technique {0} bounds staleness and moves keys: clocks and registrations belong to one owner; let keys stay at \
-         their homes"
-    )]
-    Clocked(&'static str),
-    /// Replicas through the owner and static replicas.
-    #[error(
-        "technique {0} has replicas through the owner and static replicas: rounds of static replicas would lose their pace, \
-         or their copies exceed the staleness bound; use one of them"
-    )]
-    Both(&'static str),
-    /// Replicas through the owner, and operations that are not chained.
-    #[error(
-        "technique {0} has replicas through the owner, and does not chain operations: an operation on the replica could \
-         overtake an earlier one that is on its way to the owner; use order chain"
-    )]
-    Unchained(&'static str),
-    /// Intents, and no mechanism that acts on them.
-    #[error(
-        "technique {0} is to act on intents and lacks a mechanism for it: nodes tell owners of intents by registering for \
-         replicas, and owners that hand keys over start relocations"
-    )]
-    Powerless(&'static str),
-    /// Homes that decide by another rule than that of adaptive.
-    #[error(
-        "technique {0} lets homes decide by another rule than that of adaptive, which is the only one that they know"
-    )]
-    Misplaced(&'static str),
-    /// Another location than homes, and keys that stay or that owners move.
-    #[error(
-        "technique {0} does not relocate keys on request: its nodes find keys by their homes; use location home or home-cached"
-    )]
-    Located(&'static str),
-    /// A rule that applies pushes at clocks, and no clocks.
-    #[error(
-        "technique {0} has no clocks, at which a rule of the model applies pushes; use technique ssp or essp, or a rule that \
-         applies each push"
-    )]
-    Unclocked(&'static str),
-    /// Rounded copies, and none that the technique directs.
-    #[error(
-        "technique {0} has no replicas that follow intents, and only the elements of these may be bf16: clocks promise all \
-         updates, and all-reduces add exact ones; let elements be exact, or use a technique that acts on intents, for \
-         example adaptive"
-    )]
-    Rounds(&'static str),
-    /// Rounded copies of elements that are not of single precision.
-    #[error("elements are {0}, and bf16 has the range of f32: let elements of replicas be exact, or use f32")]
-    RoundsType(ElementType),
-    /// Rounded copies of rows with rules.
-    #[error(
-        "technique {0} is to send bf16, and the model has a rule, whose operands and state must travel exactly; let elements \
-         of replicas be exact, or use an optimiser that adds its steps"
-    )]
-    RoundsRule(&'static str),
-}
-
-impl Policy {
-    /// This policy with the user's choice of order and caches; only homes know caches. If the operations of a
-    /// worker on a key may take different routes, which they do with caches and with all other locations than
-    /// homes, operations are chained unless the user chooses otherwise, because they would not be in order
-    /// [thesis theorem 3]. With replicas through the owner they are always chained.
-    #[must_use]
-    pub fn with(self, order: Option<Order>, caches: Option<bool>) -> Self {
-        let location = match (self.location, caches) {
-            (Location::Home { .. }, Some(caches)) => Location::Home { caches },
-            (location, _) => location,
-        };
-        let chained = !location.keeps_order() || self.replicas.is_some();
-        let order = order.unwrap_or(if chained { Order::Chain } else { self.order });
-        let order = if self.replicas.is_some() { Order::Chain } else { order };
-        Self { order, location, ..self }
-    }
-
-    /// This policy with the user's choice of how nodes find keys; call [`Policy::with`] afterwards.
-    #[must_use]
-    pub fn located(self, location: Option<Location>) -> Self {
-        Self { location: location.unwrap_or(self.location), ..self }
-    }
-
-    /// Whether nodes cache the locations of the keys that they accessed.
-    #[inline]
-    #[must_use]
-    pub const fn caches(&self) -> bool {
-        matches!(self.location, Location::Home { caches: true })
-    }
-
-    /// How keys reach the nodes that use them, in a cluster of `nodes` nodes. Unless keys stay at their
-    /// homes, samples of local keys contain all keys in the long run.
-    #[must_use]
-    pub const fn movement(&self, nodes: usize) -> Movement {
-        match (self.relocation, self.intents) {
-            _ if nodes == 1 => Movement::Intended,
-            (None, _) => Movement::Never,
-            (Some(_), None) => Movement::Requested,
-            (Some(_), Some(_)) => Movement::Intended,
-        }
-    }
-
-    /// Whether homes decide about keys, by the intents that nodes report to them.
-    #[must_use]
-    pub const fn homes_decide(&self) -> bool {
-        matches!(self.intents, Some(intents) if intents.decider.is_home())
-    }
-
-    /// Checks that the mechanisms that the policy combines work together. The valid combinations are
-    /// relocation by either initiator, static replicas with or without relocation, replicas by clocks, and
-    /// directed replicas of keys that stay or that their owners move. Locations other than homes need
-    /// relocation by requesters.
-    ///
-    /// # Errors
-    /// The first combination that does not work.
-    pub const fn check(&self) -> Result<(), PolicyError> {
-        let requested = matches!(self.relocation, Some(Initiator::Requester));
-        if !requested && !matches!(self.location, Location::Home { .. }) {
-            return Err(PolicyError::Located(self.name));
-        }
-        if let Some(intents) = self.intents {
-            let directed = matches!(self.replicas, Some(Replicas::Directed { .. }));
-            let moves = matches!(self.relocation, Some(Initiator::Owner));
-            let must_move = !matches!(intents.choice, Choice::Replicate | Choice::Everywhere);
-            if !directed || moves != must_move {
-                return Err(PolicyError::Powerless(self.name));
-            }
-            if self.homes_decide() && !matches!(intents.choice, Choice::Adaptive) {
-                return Err(PolicyError::Misplaced(self.name));
-            }
-        }
-        let Some(replicas) = self.replicas else { return Ok(()) };
-        match (self.relocation, self.order) {
-            (Some(_), _) if replicas.is_clocked() => Err(PolicyError::Clocked(self.name)),
-            (Some(Initiator::Requester), _) => Err(PolicyError::Requested(self.name)),
-            _ if self.static_replicas.is_some() => Err(PolicyError::Both(self.name)),
-            (_, Order::Fifo) => Err(PolicyError::Unchained(self.name)),
-            (None | Some(Initiator::Owner), Order::Chain) => Ok(()),
-        }
-    }
-
-    /// Checks that the policy can carry the rules of `layout`.
-    ///
-    /// # Errors
-    /// If a rule needs clocks, and there are none.
-    pub fn check_rules(&self, layout: &Layout) -> Result<(), PolicyError> {
-        if layout.has_clock_rules() && !self.replicas.is_some_and(Replicas::is_clocked) {
-            return Err(PolicyError::Unclocked(self.name));
-        }
-        Ok(())
-    }
-
-    /// Whether the elements of replicas may travel with `precision`, in a cluster with these elements.
-    ///
-    /// # Errors
-    /// If not.
-    pub fn check_precision(
-        &self,
-        precision: Precision,
-        elements: ElementType,
-        layout: &Layout,
-    ) -> Result<(), PolicyError> {
-        if precision == Precision::Exact {
-            return Ok(());
-        }
-        if !matches!(self.replicas, Some(Replicas::Directed { .. })) {
-            return Err(PolicyError::Rounds(self.name));
-        }
-        if elements != ElementType::F32 {
-            return Err(PolicyError::RoundsType(elements));
-        }
-        if layout.ranges().iter().any(|range| range.rule.is_some()) {
-            return Err(PolicyError::RoundsRule(self.name));
-        }
-        Ok(())
-    }
-}
-
-/// When nodes get replicas through the owner, and how owners keep them in step; see [`crate::replication`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Replicas {
-    /// When an intent, or the caller of the engine, directs it. Deltas and replica updates travel in rounds.
-    Directed {
-        /// The shortest time from the start of a round to the start of the next.
-        every: Tick,
-    },
-    /// When a worker reads the key; until they are too stale for all workers (SSP). Deltas travel at clocks,
-    /// but a node sends its delta at once if a worker overwrites the key.
-    Lazy,
-    /// When a worker reads the key; for the whole run (ESSP). Deltas (with the same exception) and replica
-    /// updates travel at clocks.
-    Eager,
-}
-
-impl Replicas {
-    /// Whether clocks bound the staleness, and reads make replicas.
-    #[must_use]
-    pub const fn is_clocked(self) -> bool {
-        matches!(self, Self::Lazy | Self::Eager)
-    }
-}
-
-/// What intents of workers lead to [thesis ch. 5].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct IntentPolicy {
-    /// The rule by which the decider chooses what happens to a key.
-    pub choice: Choice,
-    /// When a node treats an intent as active.
-    pub action: Act,
-    /// The node that decides.
-    pub decider: Decider,
-}
-
-/// The rule by which the decider of a key, which knows the nodes with active intent for it, chooses what
-/// happens to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Choice {
-    /// If exactly one node has active intent, and is not the owner, the key moves there. Otherwise all nodes
-    /// with active intent hold replicas.
-    Adaptive,
-    /// All nodes with active intent hold replicas; the key stays at its home.
-    Replicate,
-    /// The key moves to the node whose intent became active last.
-    Relocate,
-    /// All nodes hold replicas all the time, as if every node had intent for every key.
-    Everywhere,
-}
-
-/// The node that decides about a key, and what other nodes report to it [thesis §5.3.3, §5.3.4].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Decider {
-    /// The current owner. Nodes report when their active intent begins, and when it ends.
-    Owner,
-    /// The key's home. Nodes, the owner included, report the same to it, and ask for replicas through it.
-    Home,
-    /// The key's home. Nodes report every intent to it when the intent becomes active, and when it ends.
-    HomeOfEach,
-}
-
-impl Decider {
-    /// Whether the home decides.
-    #[must_use]
-    pub const fn is_home(self) -> bool {
-        matches!(self, Self::Home | Self::HomeOfEach)
-    }
-}
-
-/// When a node treats an intent as active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Act {
-    /// As late as is safe [thesis Alg. 5.2; AdaPS Alg. 1].
-    InTime,
-    /// As soon as a worker signals it.
-    AtOnce,
-}
-
-/// Which keys have static replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StaticReplicas {
-    /// The keys that the user assigns ([`crate::Assignment`]).
-    Assigned,
-    /// All keys.
-    All,
-}
-
-/// When nodes synchronise static replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StaticReplicaPace {
-    /// In the background, with at least this time from the start of a round to the start of the next. It is a
-    /// goal: no operation ever waits for it [thesis §4.4.6].
-    Every(Tick),
-    /// When all workers of all nodes ask for it, and at meetings (synchronous SGD).
-    Asked,
-}
-
-impl StaticReplicaPace {
-    /// 25 times per second [thesis §4.4.1].
-    pub const DEFAULT: Self = Self::Every(Tick(40_000));
-}
-
-/// The node that starts a relocation; see [`crate::relocation`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Initiator {
-    /// The node that localizes the key, by a request to its home or, with other locations, to other nodes.
-    Requester,
-    /// The owner of the key, when it knows which node should have it.
-    Owner,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn techniques_combine_what_works_together() {
-        for technique in Technique::ALL {
-            for order in [None, Some(Order::Fifo), Some(Order::Chain)] {
-                for caches in [None, Some(false), Some(true)] {
-                    assert_eq!(technique.policy().with(order, caches).check(), Ok(()), "{technique}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn operations_are_chained_with_caches_unless_the_user_says_otherwise() {
-        let lapse = Technique::Lapse.policy();
-        let orders = |order, caches| {
-            let policy = lapse.with(order, caches);
-            (policy.order, policy.caches())
-        };
-        assert_eq!(orders(None, None), (Order::Fifo, false));
-        assert_eq!(orders(None, Some(true)), (Order::Chain, true));
-        assert_eq!(orders(Some(Order::Fifo), Some(true)), (Order::Fifo, true));
-        assert_eq!(orders(Some(Order::Chain), None), (Order::Chain, false));
-    }
-
-    #[test]
-    fn keys_on_request_are_found_in_every_way_and_all_others_by_their_homes() {
-        for technique in Technique::ALL {
-            let requested = technique.policy().relocation == Some(Initiator::Requester);
-            for location in Location::ALL {
-                let policy = technique.policy().located(Some(location)).with(None, None);
-                let works = requested || matches!(location, Location::Home { .. });
-                assert_eq!(policy.check().is_ok(), works, "{technique}, {location}");
-                if requested {
-                    assert_eq!(
-                        policy.order == Order::Fifo,
-                        location.keeps_order(),
-                        "{technique}, {location}"
-                    );
-                }
-            }
-        }
-        let request = Technique::Lapse.policy().located(Some(Location::Request));
-        assert_eq!(request.with(None, Some(true)).location, Location::Request, "caches are those of homes");
-        assert_eq!(Technique::Lapse.policy().located(None), Technique::Lapse.policy());
-    }
-
-    #[test]
-    fn operations_are_always_chained_with_replicas_that_come_and_go() {
-        for technique in [Technique::Ssp, Technique::Essp, Technique::Adaptive] {
-            for order in [None, Some(Order::Fifo), Some(Order::Chain)] {
-                for caches in [false, true] {
-                    let policy = technique.policy().with(order, Some(caches));
-                    assert_eq!((policy.order, policy.caches()), (Order::Chain, caches), "{technique}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn keys_move_where_a_technique_relocates_and_are_all_here_on_one_node() {
-        for technique in Technique::ALL {
-            let policy = technique.policy();
-            assert_eq!(policy.movement(1), Movement::Intended, "{technique}");
-            assert_eq!(policy.movement(2) != Movement::Never, policy.relocation.is_some(), "{technique}");
-        }
-        assert_eq!(Technique::Nups.policy().movement(2), Movement::Requested);
-        assert_eq!(Technique::Adaptive.policy().movement(2), Movement::Intended);
-        let moves = |technique: &Technique| technique.policy().movement(2) != Movement::Never;
-        let moving: Vec<_> = Technique::ALL.into_iter().filter(moves).collect();
-        let expected = [
-            Technique::Lapse,
-            Technique::Nups,
-            Technique::Adaptive,
-            Technique::RelocateOnIntent,
-            Technique::ImmediateAction,
-            Technique::HomeDecides,
-            Technique::NaiveIntents,
-        ];
-        assert_eq!(moving, expected);
-    }
-
-    #[test]
-    fn intents_need_directed_replicas_and_owners_that_relocate_if_keys_are_to_move() {
-        let adaptive = Technique::Adaptive.policy();
-        let powerless = Err(PolicyError::Powerless("adaptive"));
-        for (relocation, replicas) in [
-            (None, adaptive.replicas),
-            (Some(Initiator::Requester), adaptive.replicas),
-            (Some(Initiator::Owner), None),
-            (Some(Initiator::Owner), Some(Replicas::Lazy)),
-        ] {
-            assert_eq!(Policy { relocation, replicas, ..adaptive }.check(), powerless);
-        }
-        let replicate = Technique::ReplicateOnIntent.policy();
-        let moving = Policy { relocation: Some(Initiator::Owner), ..replicate };
-        assert_eq!(moving.check(), Err(PolicyError::Powerless("replicate-on-intent")));
-    }
-
-    #[test]
-    fn a_technique_is_found_by_its_name() {
-        for technique in Technique::ALL {
-            assert_eq!(technique.to_string().parse(), Ok(technique));
-        }
-        let error = "adaptiv".parse::<Technique>().unwrap_err().to_string();
-        assert!(error.contains("'adaptiv'") && error.contains("classic, full-replication, "), "{error}");
-        for order in [Order::Fifo, Order::Chain] {
-            assert_eq!(order.to_string().parse(), Ok(order));
-        }
-        let error = "lifo".parse::<Order>().unwrap_err().to_string();
-        assert!(error.contains("'lifo'") && error.contains("fifo or chain"), "{error}");
-    }
-
-    #[test]
-    fn homes_decide_as_adaptive_does_or_not_at_all() {
-        let own = Technique::HomeDecides.policy();
-        let intents = IntentPolicy { choice: Choice::Relocate, ..own.intents.expect("it acts on them") };
-        let wrong = Policy { intents: Some(intents), ..own };
-        assert_eq!(wrong.check(), Err(PolicyError::Misplaced("home-decides")));
-        assert_eq!(own.check(), Ok(()));
-        let deciders: Vec<_> = Technique::ALL.into_iter().filter(|t| t.policy().homes_decide()).collect();
-        assert_eq!(deciders, [Technique::HomeDecides, Technique::NaiveIntents]);
-    }
-
-    #[test]
-    fn what_would_lose_updates_is_refused_and_what_owners_decide_is_not() {
-        let base = Policy { name: "test", order: Order::Chain, ..classic::POLICY };
-        let directed = Some(Replicas::Directed { every: Tick(5) });
-        let check = |relocation, replicas, static_replicas| {
-            Policy { relocation, replicas, static_replicas, ..base }.check()
-        };
-        for relocation in [None, Some(Initiator::Owner)] {
-            assert_eq!(check(relocation, directed, None), Ok(()));
-        }
-        let requested = Some(Initiator::Requester);
-        assert_eq!(check(requested, directed, None), Err(PolicyError::Requested("test")));
-        for clocked in [Replicas::Lazy, Replicas::Eager] {
-            for relocation in [requested, Some(Initiator::Owner)] {
-                assert_eq!(check(relocation, Some(clocked), None), Err(PolicyError::Clocked("test")));
-            }
-            assert_eq!(check(None, Some(clocked), Some(StaticReplicas::All)), Err(PolicyError::Both("test")));
-        }
-        assert_eq!(check(None, directed, Some(StaticReplicas::Assigned)), Err(PolicyError::Both("test")));
-        let fifo = Policy { order: Order::Fifo, replicas: directed, ..base };
-        assert_eq!(fifo.check(), Err(PolicyError::Unchained("test")));
-        assert!(fifo.check().unwrap_err().to_string().contains("order chain"));
-    }
-}
+mod tests;

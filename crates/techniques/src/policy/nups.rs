@@ -6,15 +6,19 @@
 //! ([`crate::allreduce`]); localizing them has no effect. All other keys are managed as by [`super::lapse`],
 //! and are sequentially consistent.
 
-use super::{Initiator, Location, Order, Policy, StaticReplicas};
+use super::{Declaration, Initiator, Location, Order, Policy, StaticReplicas};
 
-/// What this technique decides.
-pub const POLICY: Policy = Policy {
-    name: "nups",
-    order: Order::Fifo,
-    relocation: Some(Initiator::Requester),
-    location: Location::Home { caches: false },
-    replicas: None,
-    static_replicas: Some(StaticReplicas::Assigned),
-    intents: None,
+/// The technique.
+pub const TECHNIQUE: Declaration = Declaration {
+    policy: Policy {
+        name: "nups",
+        order: Order::Fifo,
+        relocation: Some(Initiator::Requester),
+        location: Location::Home { caches: false },
+        replicas: None,
+        static_replicas: Some(StaticReplicas::Assigned),
+        intents: None,
+    },
+    meaning: "hot parameters are replicated on every node, the others relocated",
+    source: "NuPS",
 };

@@ -12,17 +12,21 @@
 //! workers' clocks, when it sent the value [Lapser §2.3]; and the bound holds for keys that the reading node
 //! owns as well.
 
-use super::{Location, Order, Policy, Replicas};
+use super::{Declaration, Location, Order, Policy, Replicas};
 
-/// What this technique decides.
-pub const POLICY: Policy = Policy {
-    name: "ssp",
-    order: Order::Chain,
-    relocation: None,
-    location: Location::Home { caches: false },
-    replicas: Some(Replicas::Lazy),
-    static_replicas: None,
-    intents: None,
+/// The technique.
+pub const TECHNIQUE: Declaration = Declaration {
+    policy: Policy {
+        name: "ssp",
+        order: Order::Chain,
+        relocation: None,
+        location: Location::Home { caches: false },
+        replicas: Some(Replicas::Lazy),
+        static_replicas: None,
+        intents: None,
+    },
+    meaning: "replicated on first read; dropped when stale",
+    source: "SSP",
 };
 
 /// The staleness bound, in clocks, unless the user asks for another.

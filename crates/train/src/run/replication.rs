@@ -2,8 +2,8 @@
 
 use crate::error::TrainError;
 use crate::report::Replicated;
-use crate::settings::Plan;
 use crate::settings::replication::{Choice, ReplicationPlan};
+use crate::settings::{Plan, without_replicas};
 use intendant::{Assignment, ClusterSettings, ReplicationConfig, StaticReplicas};
 use intendant_core::{Key, Layout};
 use intendant_task::{Frequency, Partition, Task};
@@ -134,9 +134,10 @@ pub(crate) fn tell(resolved: &Resolved, plan: &Plan) {
     let Some(replicated) = resolved.replicated.filter(|_| plan.rank() == 0 && plan.nodes > 1) else { return };
     if replicated.keys == 0 {
         let reason = why_none(&plan.replication.choice);
-        tracing::warn!(
-            "no key is replicated: {reason}; without replicas, nups equals lapse, and bips classic"
-        );
+        let equal = without_replicas(plan.technique).map_or_else(String::new, |other| {
+            format!("; without replicas, {} equals {other}", plan.technique.name())
+        });
+        tracing::warn!("no key is replicated: {reason}{equal}");
     } else if plan.progress {
         crate::logging::say(&format!("replicated: {replicated}"));
     }

@@ -2,7 +2,7 @@
 
 use super::flag;
 use super::headings::CLUSTER;
-use super::technique::{Technique, technique};
+use super::technique::{self, Technique};
 use super::values::LocalAccess;
 use crate::error::TrainError;
 use clap::builder::RangedU64ValueParser;
@@ -80,18 +80,9 @@ pub(crate) struct ClusterArgs {
     )]
     pub(crate) workers: usize,
 
-    /// Parameter management technique: single (plain shared memory of one process, no server), classic
-    /// (static allocation of parameters to nodes), lapse (parameters move to the node that is about to use
-    /// them), full-replication (every node has a replica of every parameter), ssp, essp (replicas on demand,
-    /// of bounded staleness), nups (frequent parameters are replicated, the others move), bips (the others
-    /// stay), adaptive (loaders
-    /// signal which parameters their batches will use, and the system moves or replicates these), or adaptive
-    /// without one of its parts: replicate-on-intent, relocate-on-intent, immediate-action,
-    /// replicate-everywhere, home-decides (the home of a parameter decides, not its owner), naive-intents (as
-    /// home-decides, and the home receives every intent)
     #[arg(
-        long, value_name = "NAME", default_value = "adaptive", value_parser = technique,
-        help_heading = CLUSTER
+        long, value_name = "NAME", default_value = "adaptive", value_parser = technique::parse,
+        help = technique::help(), help_heading = CLUSTER
     )]
     pub(crate) technique: Technique,
 
@@ -125,7 +116,7 @@ pub(crate) struct ClusterArgs {
     #[arg(long, value_name = "true|false", help_heading = CLUSTER)]
     pub(crate) caches: Option<bool>,
 
-    /// How nodes find parameters that move on request (lapse, nups): home (the home of a parameter forwards
+    /// How nodes find parameters that move on request: home (the home of a parameter forwards
     /// accesses), home-cached (nodes remember locations), request (nodes ask the home first),
     /// broadcast-relocations (every node knows every location) or broadcast-operations (nodes ask all others)
     /// [default: home]
@@ -151,8 +142,8 @@ pub(crate) struct ClusterArgs {
     pub(crate) look_ahead_keys: Option<usize>,
 
     /// Latency hiding: move the keys of a batch to its node so many batches before it is trained; 0 means
-    /// never. It has no effect with techniques that do not move keys on request [default: 1 with lapse and
-    /// nups on several nodes, else 0]
+    /// never. It has no effect with techniques that do not move keys on request [default: 1 with techniques
+    /// that do, on several nodes, else 0]
     #[arg(
         long, value_name = "B",
         value_parser = clap::value_parser!(u32).range(0..=4096), help_heading = CLUSTER,
@@ -231,8 +222,10 @@ impl ClusterArgs {
             Technique::Server(technique) => {
                 let Some(location) = self.location else { return Ok(()) };
                 if technique.policy().relocation != Some(Initiator::Requester) {
+                    let others =
+                        technique::named(|policy| policy.relocation == Some(Initiator::Requester), "or");
                     return Err(TrainError::usage(format!(
-                        "technique {technique} does not relocate keys on request, so it has no --location; use lapse or nups"
+                        "technique {technique} does not relocate keys on request, so it has no --location; use {others}"
                     )));
                 }
                 let policy = technique.policy().located(Some(location));

@@ -3,7 +3,7 @@
 //! An attribute is a group of `clap`'s arguments, of which any number may be given together. [`Attributes`]
 //! reads from a command which flags have which of them, so that no other place lists flags by name.
 
-use super::technique::Technique;
+use super::technique::{self, Technique};
 use crate::error::TrainError;
 use clap::{ArgGroup, Command};
 use intendant::{Policy, Replicas, StaticReplicas};
@@ -80,8 +80,15 @@ struct Need {
     attribute: &'static str,
     /// Whether a technique has it.
     is_met: fn(&Policy) -> bool,
-    /// For which techniques it is.
-    techniques: &'static str,
+    /// What these techniques have in common, if they are too many to be listed.
+    property: Option<&'static str>,
+}
+
+impl Need {
+    /// For which techniques the flag is.
+    fn techniques(&self) -> String {
+        self.property.map_or_else(|| technique::named(self.is_met, "and"), str::to_owned)
+    }
 }
 
 fn has_static(policy: &Policy) -> bool {
@@ -94,27 +101,27 @@ fn acts_on_intents(policy: &Policy) -> bool {
 
 /// What flags need of the technique.
 const NEEDS: [Need; 6] = [
-    Need { attribute: INTENTS, is_met: acts_on_intents, techniques: "techniques that act on intents" },
+    Need { attribute: INTENTS, is_met: acts_on_intents, property: Some("techniques that act on intents") },
     Need {
         attribute: CLOCKS,
         is_met: |policy| policy.replicas.is_some_and(Replicas::is_clocked),
-        techniques: "ssp and essp",
+        property: None,
     },
     Need {
         attribute: BACKGROUND,
         is_met: |policy| has_static(policy) || acts_on_intents(policy),
-        techniques: "techniques that synchronise replicas in the background",
+        property: Some("techniques that synchronise replicas in the background"),
     },
-    Need { attribute: STATIC, is_met: has_static, techniques: "nups, bips and full-replication" },
+    Need { attribute: STATIC, is_met: has_static, property: None },
     Need {
         attribute: ASSIGNED,
         is_met: |policy| policy.static_replicas == Some(StaticReplicas::Assigned),
-        techniques: "nups and bips",
+        property: None,
     },
     Need {
         attribute: ALL,
         is_met: |policy| policy.static_replicas == Some(StaticReplicas::All),
-        techniques: "full-replication",
+        property: None,
     },
 ];
 
@@ -149,6 +156,16 @@ impl Attributes {
         Self { flags: ATTRIBUTES.map(of).into(), applications, all }
     }
 
+    /// The command, with help of each flag that says for which techniques the flag is.
+    pub(crate) fn describe(&self, command: Command) -> Command {
+        command.mut_args(|arg| {
+            let long = arg.get_long().unwrap_or_default();
+            let Some(need) = NEEDS.iter().find(|need| self.has(long, need.attribute)) else { return arg };
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            arg.help(format!("{help} [for {}]", need.techniques()))
+        })
+    }
+
     /// Whether a flag has an attribute.
     pub(crate) fn has(&self, flag: &str, attribute: &'static str) -> bool {
         self.flags.get(attribute).is_some_and(|flags| flags.contains(flag))
@@ -157,6 +174,12 @@ impl Attributes {
     /// The flags with an attribute.
     fn flags(&self, attribute: &'static str) -> impl Iterator<Item = &str> {
         self.flags.get(attribute).into_iter().flatten().map(String::as_str)
+    }
+
+    /// The flags that not all techniques have.
+    #[cfg(test)]
+    pub(super) fn of_some_techniques(&self) -> impl Iterator<Item = &str> {
+        NEEDS.iter().flat_map(|need| self.flags(need.attribute))
     }
 
     /// Whether it is a flag.
@@ -200,7 +223,7 @@ impl Attributes {
             refused(need.attribute, is_met, &|_| {
                 format!(
                     "is for {}; it has no effect with technique {}: leave it out",
-                    need.techniques,
+                    need.techniques(),
                     technique.name()
                 )
             })

@@ -30,5 +30,9 @@ pub use plan::Plan;
 pub(crate) use simulation::Bounds;
 pub use simulation::Simulation;
 pub use technique::Technique;
+pub(crate) use technique::without_replicas;
 pub(crate) use values::Keep;
 pub use values::{DataSource, LocalAccess, TestSource};
+
+#[cfg(test)]
+mod pages_tests;

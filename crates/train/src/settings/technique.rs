@@ -35,6 +35,21 @@ impl Technique {
         }
     }
 
+    /// How a parameter is managed, as the rest of a sentence about the parameter.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Single => "in the shared memory of one process, without a server",
+            Self::Server(technique) => technique.declaration().meaning,
+            Self::Own(_) => "at the node that computes it, and copied to those that use it",
+        }
+    }
+
+    /// All techniques of applications that have a parameter server.
+    fn all() -> impl Iterator<Item = Self> {
+        std::iter::once(Self::Single).chain(intendant::Technique::ALL.into_iter().map(Self::Server))
+    }
+
     /// How keys come to the nodes that use them, if batches are localized so far ahead.
     pub(super) fn movement(self, nodes: usize, localize_ahead: u32) -> Movement {
         match self.policy().map(|policy| policy.movement(nodes)) {
@@ -45,20 +60,32 @@ impl Technique {
     }
 }
 
-/// The names of all techniques.
-fn techniques() -> String {
-    let names: Vec<_> = intendant::Technique::ALL.iter().map(|technique| technique.policy().name).collect();
-    format!("single, {}", names.join(", "))
+/// Help of `--technique`.
+pub(super) fn help() -> String {
+    let described = |technique: Technique| format!("{} ({})", technique.name(), technique.meaning());
+    let all = Technique::all().map(described).collect::<Vec<_>>().join(", ");
+    format!("Parameter management technique, by what happens to a parameter: {}", all.replace('`', ""))
 }
 
-pub(crate) fn technique(text: &str) -> Result<Technique, String> {
-    match text {
-        "single" => Ok(Technique::Single),
-        name => name
-            .parse()
-            .map(Technique::Server)
-            .map_err(|_| format!("no such technique; use one of {}", techniques())),
-    }
+/// The techniques with these policies, as `nups, bips CONJUNCTION full-replication`.
+pub(super) fn named(has: impl Fn(&Policy) -> bool, conjunction: &str) -> String {
+    let mut names = intendant::Technique::names(has);
+    let last = names.pop().unwrap_or("no technique");
+    if names.is_empty() { last.to_owned() } else { format!("{} {conjunction} {last}", names.join(", ")) }
+}
+
+/// The technique that manages parameters as `technique` does if none of them has a static replica.
+pub(crate) fn without_replicas(technique: Technique) -> Option<&'static str> {
+    let policy = Policy { static_replicas: None, ..technique.policy()? };
+    let equal = |other: &Policy| Policy { name: policy.name, ..*other } == policy;
+    intendant::Technique::names(equal).first().copied()
+}
+
+pub(super) fn parse(text: &str) -> Result<Technique, String> {
+    Technique::all().find(|technique| technique.name() == text).ok_or_else(|| {
+        let names = Technique::all().map(Technique::name).collect::<Vec<_>>().join(", ");
+        format!("no such technique; use one of {names}")
+    })
 }
 
 #[cfg(test)]
@@ -68,9 +95,16 @@ mod tests {
     #[test]
     fn techniques_are_known_by_name() {
         for built in intendant::Technique::ALL {
-            assert_eq!(technique(built.policy().name), Ok(Technique::Server(built)));
+            assert_eq!(parse(built.policy().name), Ok(Technique::Server(built)));
         }
-        let error = technique("clasic").expect_err("a typing error");
+        assert_eq!(without_replicas(Technique::Server(intendant::Technique::Nups)), Some("lapse"));
+        assert_eq!(
+            named(|policy| policy.relocation.is_none() && policy.replicas.is_some(), "or")
+                .matches(" or ")
+                .count(),
+            1
+        );
+        let error = parse("clasic").expect_err("a typing error");
         assert!(error.contains("no such technique") && error.contains("adaptive"), "{error}");
     }
 }

@@ -1,12 +1,12 @@
 //! The tables of statistics and metrics in `docs/` are those of the declarations.
 //!
-//! With `INTENDANT_WRITE_PAGES=1` in the environment, the test writes the tables instead of comparing them.
+//! With `INTENDANT_WRITE_PAGES=1` in the environment, the tests write the tables instead of comparing them.
 
 use super::catalogue::{self, STATISTICS};
+use intendant_apptest::pages::compare;
 use intendant_core::{Form, Statistic};
 use intendant_metrics::Metric;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 /// Members of the report that have the numbers of metrics beside statistics.
 const MEMBERS: [(&str, &str); 14] = [
@@ -25,26 +25,6 @@ const MEMBERS: [(&str, &str); 14] = [
     ("intendant_checkpoint_stop_seconds", "`checkpoints.stop_ms`"),
     ("intendant_checkpoint_write_seconds", "`checkpoints.write_ms`"),
 ];
-
-/// A table of the page with this heading, from the line after `<!-- NAME: ... -->` to `<!-- end -->`.
-fn compare(page: &str, name: &str, table: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-    let text = std::fs::read_to_string(&path).expect("a page");
-    let (before, rest) = text.split_once(&format!("<!-- {name}: ")).expect("a table begins");
-    let (comment, rest) = rest.split_once("-->\n").expect("a comment ends");
-    let (found, after) = rest.split_once("<!-- end -->").expect("a table ends");
-    let table = table.replace("|  |", "| |");
-    if found == table {
-        return;
-    }
-    assert!(
-        std::env::var_os("INTENDANT_WRITE_PAGES").is_some(),
-        "docs/{page} does not have the table `{name}` of the declarations; INTENDANT_WRITE_PAGES=1 cargo test -p \
-         intendant-train pages writes it:\n{table}"
-    );
-    let text = format!("{before}<!-- {name}: {comment}-->\n{table}<!-- end -->{after}");
-    std::fs::write(&path, text).expect("written");
-}
 
 /// As in the middle of a sentence; abbreviations keep their capitals.
 fn in_lower_case(text: &str) -> String {
@@ -108,7 +88,7 @@ fn member(metric: &Metric) -> String {
 #[test]
 fn pages_have_the_statistics_of_reports() {
     for (section, statistics) in STATISTICS {
-        compare("report.md", section, &of_report(statistics));
+        compare("docs/report.md", section, &of_report(statistics));
     }
 }
 
@@ -121,5 +101,5 @@ fn pages_have_the_metrics() {
         let (kind, help) = (kind.name(), in_lower_case(help) + &labels(metric));
         writeln!(table, "| `{name}` | {kind} | {unit} | {help} | {} |", member(metric)).expect("memory");
     }
-    compare("metrics.md", "metrics", &table);
+    compare("docs/metrics.md", "metrics", &table);
 }
