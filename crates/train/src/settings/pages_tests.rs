@@ -2,7 +2,7 @@
 //!
 //! With `INTENDANT_WRITE_PAGES=1` in the environment, the tests write the tables instead of comparing them.
 
-use super::args::CommonArgs;
+use super::args::{CommonArgs, ServerArgs};
 use super::flag::Attributes;
 use super::technique::Technique;
 use clap::{Args, Command};
@@ -77,6 +77,7 @@ fn pages_have_the_guarantees_of_techniques() {
 #[test]
 fn the_page_of_flags_has_all_flags_of_some_techniques_only() {
     let command = CommonArgs::augment_args(Attributes::declare(Command::new("task")));
+    let command = ServerArgs::augment_args(command);
     let attributes = Attributes::of(&command, BTreeSet::new());
     let page = include_str!("../../README.md");
     let (_, table) = page.split_once("<!-- flags: ").expect("a table begins");
