@@ -21,18 +21,18 @@ const SYNC_EVERY_MS_MAX: f64 = 3_600_000.0;
 // program.)
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct ReplicationArgs {
-    /// Staleness bound: a read sees all updates of all workers, except those of the latest CLOCKS
-    /// clocks and of the current one. A clock is a batch unless --clock-every says otherwise [default: 1]
+    /// Staleness bound: a read sees all updates of all workers, except those of the latest CLOCKS clocks and
+    /// of the current one. A clock is a batch unless --clock-every says otherwise [default: 1]
     #[arg(long, group = flag::CLOCKS, value_name = "CLOCKS", help_heading = REPLICATION)]
     pub(crate) staleness: Option<u32>,
 
-    /// Batches per clock. A clock also ends with the last batch of a subepoch; 0: a clock is a
-    /// subepoch [default: 1]
+    /// Batches per clock. A clock also ends with the last batch of a subepoch; 0: a clock is a subepoch
+    /// [default: 1]
     #[arg(long, group = flag::CLOCKS, value_name = "BATCHES", help_heading = REPLICATION)]
     pub(crate) clock_every: Option<u32>,
 
-    /// Milliseconds between synchronisations of replicated parameters. This is a goal: no access waits for it,
-    /// and the report says what was reached [default: 40]
+    /// Milliseconds between synchronisations of replicated parameters. This is a goal: no access waits for
+    /// it, and the report says what was reached [default: 40]
     #[arg(long, group = flag::BACKGROUND, value_name = "MS", help_heading = REPLICATION)]
     pub(crate) sync_every_ms: Option<f64>,
 
@@ -41,18 +41,18 @@ pub(crate) struct ReplicationArgs {
     #[arg(long, group = flag::INTENTS, value_name = "FRACTION", help_heading = REPLICATION)]
     pub(crate) significant: Option<f64>,
 
-    /// Type of the elements of deltas and values that keep replicas in step:
-    /// exact, or bf16 for half the bytes. The main copy of a parameter stays exact, what rounding leaves out
-    /// of a delta goes with the next one, and at the end of an epoch nothing is left out [default: exact]
+    /// Type of the elements of deltas and values that keep replicas in step: exact, or bf16 for half the
+    /// bytes. The main copy of a parameter stays exact, what rounding leaves out of a delta goes with the
+    /// next one, and at the end of an epoch nothing is left out [default: exact]
     #[arg(
         long, group = flag::INTENTS, value_name = "exact|f32|bf16",
         value_parser = delta_type, help_heading = REPLICATION,
     )]
     pub(crate) delta_type: Option<DeltaType>,
 
-    /// Synchronise whenever all workers have trained B batches, instead of in the background.
-    /// With 1 and one worker per node, training is synchronous SGD (several workers of a
-    /// node share its replica and see each other's updates sooner)
+    /// Synchronise whenever all workers have trained B batches, instead of in the background. With 1 and one
+    /// worker per node, training is synchronous SGD (several workers of a node share its replica and see each
+    /// other's updates sooner)
     #[arg(
         long, group = flag::ALL, value_name = "B",
         value_parser = clap::value_parser!(u32).range(1..), help_heading = REPLICATION,
@@ -69,8 +69,7 @@ pub(crate) struct ReplicationArgs {
     #[arg(long, group = flag::ASSIGNED, value_name = "FACTOR", help_heading = REPLICATION)]
     pub(crate) replicate_above: Option<f64>,
 
-    /// Replicate X times as many parameters as --replicate-above chooses: the most frequent ones
-    /// [default: 1]
+    /// Replicate X times as many parameters as --replicate-above chooses: the most frequent ones [default: 1]
     #[arg(long, group = flag::ASSIGNED, value_name = "X", help_heading = REPLICATION)]
     pub(crate) replicate_scale: Option<f64>,
 
@@ -78,8 +77,8 @@ pub(crate) struct ReplicationArgs {
     #[arg(long, group = flag::ASSIGNED, value_name = "N", help_heading = REPLICATION)]
     pub(crate) replicate_top: Option<u64>,
 
-    /// Replicate the keys in this file: each line is a key, a range first..end without its end,
-    /// first.. or *; # begins a comment
+    /// Replicate the keys in this file: each line is a key, a range first..end without its end, first.. or *;
+    /// # begins a comment
     #[arg(
         long, groups = [flag::ASSIGNED, flag::OWN], value_name = "FILE",
         help_heading = REPLICATION,

@@ -67,7 +67,7 @@ pub(super) fn help() -> String {
     format!("Parameter management technique, by what happens to a parameter: {}", all.replace('`', ""))
 }
 
-/// The techniques with these policies, as `nups, bips CONJUNCTION full-replication`.
+/// The techniques with these policies, with a conjunction before the last one.
 pub(super) fn named(has: impl Fn(&Policy) -> bool, conjunction: &str) -> String {
     let mut names = intendant::Technique::names(has);
     let last = names.pop().unwrap_or("no technique");
