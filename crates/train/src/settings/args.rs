@@ -1,7 +1,9 @@
 //! The flags that applications share, as the user typed them.
 //!
 //! [`CommonArgs`] are those of all applications. [`ServerArgs`] are about the management of parameters;
-//! applications without a parameter server do not have them. Each flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a
+//! applications without a parameter server do not have them.
+//!
+//! Each flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a
 //! key of the `--config` file. [`super::layers`] adds both layers to all flags.
 
 use super::checkpoints::{CheckpointArgs, ServerCheckpointArgs};
