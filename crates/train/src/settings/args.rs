@@ -99,8 +99,8 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// In place of the flags, for a program without a parameter server: the defaults, and the technique is the
-    /// program's own. Nothing that such a program runs reads the others.
+    /// In place of the flags, for a program without a parameter server: the defaults, and the technique is
+    /// the program's own. Nothing that such a program runs reads the others.
     pub(crate) fn none() -> Self {
         // Flags name others with which they conflict.
         let command = CommonArgs::augment_args(Attributes::declare(Command::new("none")));
