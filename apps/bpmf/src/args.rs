@@ -54,10 +54,11 @@ pub(crate) struct Flags {
     )]
     pub(crate) threads: usize,
 
-    /// How nodes exchange rows: lapser-push (a node writes a row to the nodes that need it), lapser-pull (they
-    /// read it when their copy is too old), lapser-push-by-slack (it is written to those whose copy would be
-    /// too old), or, to compare with, one-sided (as lapser-push, and all nodes meet after each step),
-    /// all-gather (all rows of a step are written to all nodes at once), broadcast (each row to all nodes)
+    /// How nodes exchange rows: lapser-push (a node writes a row to the nodes that need it), lapser-pull
+    /// (they read it when their copy is too old), lapser-push-by-slack (it is written to those whose copy
+    /// would be too old), or, to compare with, one-sided (as lapser-push, and all nodes meet after each
+    /// step), all-gather (all rows of a step are written to all nodes at once), broadcast (each row to all
+    /// nodes)
     #[arg(
         long, group = flag::CLUSTER, value_name = "NAME", default_value = "lapser-push",
         help_heading = CLUSTER,

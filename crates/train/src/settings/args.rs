@@ -1,7 +1,9 @@
 //! The flags that applications share, as the user typed them.
 //!
 //! [`CommonArgs`] are those of all applications. [`ServerArgs`] are about the management of parameters;
-//! applications without a parameter server do not have them. Each flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a
+//! applications without a parameter server do not have them.
+//!
+//! Each flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a
 //! key of the `--config` file. [`super::layers`] adds both layers to all flags.
 
 use super::checkpoints::{CheckpointArgs, ServerCheckpointArgs};
@@ -97,8 +99,8 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// In place of the flags, for a program without a parameter server: the defaults, and the technique is the
-    /// program's own. Nothing that such a program runs reads the others.
+    /// In place of the flags, for a program without a parameter server: the defaults, and the technique is
+    /// the program's own. Nothing that such a program runs reads the others.
     pub(crate) fn none() -> Self {
         // Flags name others with which they conflict.
         let command = CommonArgs::augment_args(Attributes::declare(Command::new("none")));

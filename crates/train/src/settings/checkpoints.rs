@@ -30,8 +30,8 @@ pub(crate) struct CheckpointArgs {
     )]
     pub(crate) checkpoint_seconds: f64,
 
-    /// Continue from the newest checkpoint, if there is one. The number of nodes, that of workers and the
-    /// technique may differ from those of the run that wrote it
+    /// Continue from the newest checkpoint, if there is one. Flags about the cluster may differ from those of
+    /// the run that wrote it
     #[arg(long, group = flag::OUTPUT, requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub(crate) resume: bool,
 

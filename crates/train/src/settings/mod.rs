@@ -2,8 +2,8 @@
 //!
 //! `layers` merges flags, environment and file, and knows no particular flag. `args` composes the flags that
 //! applications share of those of the other files: those of all applications, and those about parameter
-//! management. Each of the other files also checks its flags, and has the part of the [`Plan`] that they make.
-//! `plan` puts the parts together.
+//! management. Each of the other files also checks its flags, and has the part of the [`Plan`] that they
+//! make. `plan` puts the parts together.
 
 mod args;
 mod checkpoints;

@@ -136,12 +136,11 @@ impl Plan {
         let CommonArgs { data, test, epochs, valid_every, seed, nodes, tls, .. } = args;
         let CommonArgs { simulation, checkpoints, outputs, .. } = args;
         let ServerArgs { patience, float, cluster, replication, intents, sampling, .. } = server;
-        let (technique, nodes) = (cluster.technique, nodes.nodes);
+        let (technique, asked) = (cluster.technique, nodes.nodes);
         let rendezvous = match (rendezvous, cluster.data_port) {
             (Some(rendezvous), Some(port)) => Some(rendezvous.data_port(port as u16)),
             (rendezvous, _) => rendezvous,
         };
-        let asked = nodes;
         let nodes = match &rendezvous {
             Some(rendezvous) if nodes_chosen && rendezvous.nodes() != asked => {
                 return Err(TrainError::usage(format!(
