@@ -15,6 +15,9 @@ pub(crate) struct Resolved {
     pub(crate) skip_unseen: bool,
 }
 
+/// The data set that is trained on by default.
+const BUILTIN: &str = "codex-s";
+
 /// Fills in the defaults, which depend on model and loss; records them, so that the effective configuration
 /// is complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
@@ -48,10 +51,9 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
 
 /// Reads the data that the common flags name.
 pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainError> {
-    let data = match &plan.data {
-        None => Dataset::builtin("codex-s"),
-        Some(DataSource::Builtin(name)) => Dataset::builtin(name),
-        Some(DataSource::Path(path)) => Dataset::read(path),
+    let data = match plan.data_or(BUILTIN) {
+        DataSource::Builtin(name) => Dataset::builtin(&name),
+        DataSource::Path(path) => Dataset::read(&path),
     };
     let mut data = data.map_err(TrainError::usage)?;
     match &plan.test {

@@ -4,16 +4,16 @@
 mod args;
 mod export;
 mod plan;
-mod predict;
 mod saved;
 
 use args::Flags;
 use export::Export;
 use intendant_core::Element;
-use intendant_train::{App, Application, Outcome, PathDisplay, Plan, TrainError};
-use lda::Lda;
+use intendant_train::{App, Application, Outcome, Plan, TrainError, write_predictions};
+use lda::data::Documents;
+use lda::{Lda, Mixtures};
 use plan::Resolved;
-use std::io::{ErrorKind, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -35,24 +35,23 @@ impl Application for LdaApp {
         let mut export = Export::new(Arc::clone(&corpus), task.config());
         let outcome = intendant_train::run(&task, plan, Some(&mut export))?;
         if let (Some(path), Some(mixtures)) = (&resolved.predict, task.take_mixtures()) {
-            predict::write(path, corpus.test(), &mixtures)?;
+            write_predictions(path, |file| mixtures_to(file, corpus.test(), &mixtures))?;
         }
         if let Some(summary) = task.take_summary().filter(|_| task.config().top_words > 0) {
-            print(&summary.table(corpus.words()))?;
+            intendant_train::print(|output| output.write_all(summary.table(corpus.words()).as_bytes()))?;
         }
         Ok(outcome)
     }
 }
 
-/// Prints the topics. If the reader has closed standard output, it has read what it needed.
-fn print(table: &str) -> Result<(), TrainError> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(table.as_bytes()).and_then(|()| output.flush()) {
-        Err(source) if source.kind() != ErrorKind::BrokenPipe => {
-            Err(TrainError::Write { path: PathDisplay("standard output".into()), source })
-        }
-        Ok(()) | Err(_) => Ok(()),
+/// Writes a line for each document: its name, and the proportions of its topics.
+fn mixtures_to(file: &mut dyn Write, documents: &Documents, mixtures: &Mixtures) -> io::Result<()> {
+    for (document, mixture) in mixtures.iter().enumerate() {
+        write!(file, "{}", documents.name(document))?;
+        mixture.iter().try_for_each(|part| write!(file, "\t{part:.6}"))?;
+        writeln!(file)?;
     }
+    Ok(())
 }
 
 fn app() -> App {

@@ -1,9 +1,8 @@
 //! The application's part of the plan: its flags, checked and complete.
 
 use crate::args::Flags;
-use crate::predict;
 use crate::saved::{self, Settings};
-use intendant_train::{DataSource, Plan, TestSource, TrainError};
+use intendant_train::{DataSource, Plan, TestSource, TrainError, check_predictions};
 use lda::data::{Corpus, Format, Generator, HeldOut, Source};
 use lda::{Config, WordCounts};
 use std::path::{Path, PathBuf};
@@ -110,16 +109,15 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
             vocabulary: flags.vocab.clone(),
         }
     } else {
-        let source = match &plan.data {
-            Some(DataSource::Path(path)) => {
-                let format = format(path);
+        let source = match plan.data_or(BUILTIN) {
+            DataSource::Path(path) => {
+                let format = format(&path);
                 let min_count = flags.min_count.unwrap_or(format.min_count());
                 plan.config.set("min-count", i64::try_from(min_count).unwrap_or(i64::MAX));
                 let vocabulary = flags.vocab.clone();
-                Source::File { path: path.clone(), format, vocabulary, min_count }
+                Source::File { path, format, vocabulary, min_count }
             }
-            Some(DataSource::Builtin(name)) => generated(name, flags)?,
-            None => generated(BUILTIN, flags)?,
+            DataSource::Builtin(name) => generated(&name, flags)?,
         };
         Origin::Training(source, held_out(plan)?)
     };
@@ -132,8 +130,8 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
             "--vocab names the words of a bag of words, and the documents are text: leave it out, or add --format bag",
         ));
     }
-    if let Some(path) = flags.predict.as_ref().filter(|_| plan.rank() == 0) {
-        check_predictions(path, flags, plan)?;
+    if let Some(path) = &flags.predict {
+        check_predictions(path, plan, inputs(flags))?;
     }
     Ok(Resolved { config, predict: flags.predict.clone(), documents })
 }
@@ -153,22 +151,14 @@ fn generated(name: &str, flags: &Flags) -> Result<Source, TrainError> {
     Generator::named(name).map(Source::Generated).map_err(TrainError::usage)
 }
 
-/// Refuses to write predictions over a file that the run reads.
-fn check_predictions(path: &Path, flags: &Flags, plan: &Plan) -> Result<(), TrainError> {
-    let mut inputs: Vec<(&str, PathBuf)> = Vec::new();
-    if let Some(DataSource::Path(path)) = &plan.data {
-        inputs.push(("--data", path.clone()));
-    }
-    if let Some(TestSource::File(path)) = &plan.test {
-        inputs.push(("--test", path.clone()));
-    }
-    inputs.extend(flags.vocab.iter().map(|path| ("--vocab", path.clone())));
-    if let Some(folder) = &flags.model {
+/// The files that the run reads, besides those of the common flags.
+fn inputs(flags: &Flags) -> impl Iterator<Item = (&'static str, PathBuf)> {
+    let of_model = |folder: &PathBuf| {
         let files = [saved::settings_path(folder), saved::words_path(folder), saved::counts_path(folder)];
-        inputs.extend(files.map(|file| ("--model", file)));
-    }
-    let inputs: Vec<(&str, &Path)> = inputs.iter().map(|(flag, path)| (*flag, path.as_path())).collect();
-    predict::check(path, &inputs)
+        files.map(|file| ("--model", file))
+    };
+    let vocabulary = flags.vocab.iter().map(|path| ("--vocab", path.clone()));
+    vocabulary.chain(flags.model.iter().flat_map(of_model))
 }
 
 fn of_model(error: saved::SavedError) -> TrainError {

@@ -4,13 +4,12 @@
 mod args;
 mod export;
 mod plan;
-mod predict;
 mod saved;
 
 use args::Flags;
 use export::Export;
 use intendant_core::Element;
-use intendant_train::{App, Application, Outcome, Plan, TrainError};
+use intendant_train::{App, Application, Outcome, Plan, TrainError, write_predictions};
 use lr::Lr;
 use plan::Resolved;
 use std::process::ExitCode;
@@ -35,7 +34,9 @@ impl Application for LrApp {
         let outcome =
             intendant_train::run(&task, plan, Some(&mut Export::new(Arc::clone(&task), data, settings)))?;
         if let (Some(path), Some(probabilities)) = (&resolved.predict, task.take_predictions()) {
-            predict::write(path, &probabilities)?;
+            write_predictions(path, |file| {
+                probabilities.iter().try_for_each(|probability| writeln!(file, "{probability}"))
+            })?;
         }
         Ok(outcome)
     }

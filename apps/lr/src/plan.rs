@@ -1,15 +1,14 @@
 //! The application's part of the plan: its flags, checked and complete.
 
 use crate::args::Flags;
-use crate::predict;
 use crate::saved::{self, Settings};
 use intendant_task::Split;
-use intendant_train::{DataSource, Plan, TestSource, TrainError};
+use intendant_train::{DataSource, Plan, TestSource, TrainError, check_predictions};
 use lr::data::{
     Columns, Dataset, Format, Generator, HASH_BITS, HeldOut, Naming, Normalize, Reading, Source, Transform,
 };
 use lr::{Config, Optimizer, Weights};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -256,21 +255,15 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
             plan.config.set("label", reading.columns.label.as_str());
         }
     }
-    if let Some(path) = flags.predict.as_ref().filter(|_| plan.rank() == 0) {
-        let mut inputs: Vec<(&str, &Path)> = Vec::new();
-        if let Some(DataSource::Path(path)) = &plan.data {
-            inputs.push(("--data", path));
-        }
-        for (flag, source) in [("--test", &plan.test), ("--valid", &flags.valid)] {
-            if let Some(TestSource::File(path)) = source {
-                inputs.push((flag, path));
-            }
-        }
+    if let Some(path) = &flags.predict {
+        let valid = match &flags.valid {
+            Some(TestSource::File(path)) => Some(("--valid", path.clone())),
+            Some(TestSource::Fraction(_)) | None => None,
+        };
         let of_model =
             flags.model.iter().flat_map(|folder| [saved::settings_path(folder), saved::weights_path(folder)]);
-        let of_model: Vec<PathBuf> = of_model.collect();
-        inputs.extend(of_model.iter().map(|path| ("--model", path.as_path())));
-        predict::check(path, &inputs)?;
+        let inputs = valid.into_iter().chain(of_model.map(|path| ("--model", path)));
+        check_predictions(path, plan, inputs)?;
     }
     let features = flags.features.unwrap_or(0).max(settings.as_ref().map_or(0, |model| model.features));
     Ok(Resolved {

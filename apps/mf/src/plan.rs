@@ -6,16 +6,23 @@ use intendant_task::Split;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use mf::data::{Dataset, Generator};
 use mf::{Algorithm, Config, Optimizer};
+use std::path::PathBuf;
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Resolved {
     /// Hyperparameters.
     pub(crate) config: Config,
-    /// The data to generate, unless a file is read.
-    generator: Option<Generator>,
+    source: Source,
     /// The validation data, if it is not the test data.
     valid: Option<TestSource>,
+}
+
+/// Where the data comes from.
+#[derive(Clone, Debug, PartialEq)]
+enum Source {
+    Generated(Generator),
+    File(PathBuf),
 }
 
 /// The data set that is trained on by default.
@@ -52,22 +59,20 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     if let Some(name) = config.algorithm.to_possible_value() {
         plan.config.set("algorithm", name.get_name());
     }
-    let generator = match &plan.data {
-        None => Some(BUILTIN),
-        Some(DataSource::Builtin(name)) => Some(name.as_str()),
-        Some(DataSource::Path(_)) => None,
+    let source = match plan.data_or(BUILTIN) {
+        DataSource::Builtin(name) => Source::Generated(Generator::named(&name).map_err(TrainError::usage)?),
+        DataSource::Path(path) => Source::File(path),
     };
-    let generator = generator.map(Generator::named).transpose().map_err(TrainError::usage)?;
-    Ok(Resolved { config, generator, valid: flags.valid.clone() })
+    Ok(Resolved { config, source, valid: flags.valid.clone() })
 }
 
 /// Reads or generates the data that the common flags name.
 pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainError> {
-    let mut data = match (&resolved.generator, &plan.data) {
-        (None, Some(DataSource::Path(path))) => Dataset::read(path).map_err(TrainError::usage)?,
-        (Some(generator), _) => generator.generate().map_err(TrainError::usage)?,
-        (None, _) => return Err(TrainError::usage("no data is named")),
+    let data = match &resolved.source {
+        Source::File(path) => Dataset::read(path).map_err(TrainError::usage),
+        Source::Generated(generator) => generator.generate().map_err(TrainError::usage),
     };
+    let mut data = data?;
     for (flag, split, source) in
         [("--test", Split::Test, &plan.test), ("--valid", Split::Valid, &resolved.valid)]
     {

@@ -8,10 +8,9 @@ mod plan;
 use args::Flags;
 use export::Export;
 use intendant_core::Element;
-use intendant_train::{App, Application, Outcome, PathDisplay, Plan, TrainError};
+use intendant_train::{App, Application, Outcome, Plan, TrainError};
 use plan::Resolved;
 use sketch::{Counting, CountingError, Results};
-use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -37,33 +36,23 @@ impl Application for SketchApp {
         }
         let outcome = counted?;
         if outcome.rank == 0 {
-            let written = print(&task.results(), task.config().top > 0, has_query);
-            written.map_err(|source| TrainError::Write {
-                path: PathDisplay("standard output".into()),
-                source,
-            })?;
+            print(&task.results(), task.config().top > 0, has_query)?;
         }
         Ok(outcome)
     }
 }
 
 /// Prints the answers of the sketch, after the table of results.
-fn print(results: &Results, has_top: bool, has_query: bool) -> io::Result<()> {
-    let write = || {
-        let mut output = io::BufWriter::new(io::stdout().lock());
+fn print(results: &Results, has_top: bool, has_query: bool) -> Result<(), TrainError> {
+    intendant_train::print(|output| {
         for (title, items, wanted) in [("top", &results.top, has_top), ("query", &results.query, has_query)] {
             if wanted {
                 writeln!(output, "\n{title}")?;
-                export::lines(items, &mut output)?;
+                export::lines(items, output)?;
             }
         }
-        output.flush()
-    };
-    match write() {
-        // The reader has read enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+        Ok(())
+    })
 }
 
 fn app() -> App {

@@ -69,10 +69,9 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
 
 /// Reads or generates the text that the common flags name, and reads the files with questions.
 pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), TrainError> {
-    let corpus = match &plan.data {
-        None => Corpus::builtin(BUILTIN, resolved.options),
-        Some(DataSource::Builtin(name)) => Corpus::builtin(name, resolved.options),
-        Some(DataSource::Path(path)) => Corpus::open(path, resolved.options),
+    let corpus = match plan.data_or(BUILTIN) {
+        DataSource::Builtin(name) => Corpus::builtin(&name, resolved.options),
+        DataSource::Path(path) => Corpus::open(&path, resolved.options),
     };
     let corpus = corpus.map_err(TrainError::usage)?;
     let vocabulary = corpus.vocabulary();

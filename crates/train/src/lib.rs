@@ -10,6 +10,7 @@
 //! parameters.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod app;
 mod clock;
 mod error;
@@ -22,6 +23,7 @@ mod run;
 mod settings;
 mod signals;
 
+pub use answers::{check_predictions, print, write_predictions};
 pub use app::{App, Application};
 pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;

@@ -6,7 +6,7 @@ use super::args::{CommonArgs, ServerArgs};
 use super::flag::Attributes;
 use super::technique::Technique;
 use clap::{Args, Command};
-use intendant::{Initiator, Policy, Replicas, StaticReplicas};
+use intendant::{Choice, Initiator, Policy, Replicas, StaticReplicas};
 use intendant_apptest::pages::compare;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -41,7 +41,9 @@ fn pages_have_the_mechanisms_of_techniques() {
             Some(Initiator::Requester) => "by request",
             Some(Initiator::Owner) => "by owners",
         };
+        let only_moves = policy.intents.is_some_and(|intents| intents.choice == Choice::Relocate);
         let replicas = match policy.replicas {
+            _ if only_moves => "",
             None => "",
             Some(Replicas::Directed { .. }) => "by intent",
             Some(Replicas::Lazy) => "by reads, until stale",

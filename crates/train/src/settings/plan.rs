@@ -314,6 +314,12 @@ impl Plan {
         policy.static_replicas.is_some() || policy.replicas.is_some_and(|replicas| !replicas.is_clocked())
     }
 
+    /// The training data that the user names, or else built-in data.
+    #[must_use]
+    pub fn data_or(&self, builtin: &str) -> DataSource {
+        self.data.clone().unwrap_or_else(|| DataSource::Builtin(builtin.to_owned()))
+    }
+
     /// Warns on rank 0, before the training, that there will be no quality to report.
     pub fn warn_without_test_data(&self) {
         if self.rank() == 0 {
