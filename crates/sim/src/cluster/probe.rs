@@ -12,10 +12,10 @@ use std::sync::Arc;
 /// An observer of a cluster. The cluster tells it what happens, and shows it the state of the nodes. The
 /// observer may object: a [`Finding`] ends the run as a [`Violation`](crate::Violation).
 ///
-/// A probe cannot change what happens: it has no access to the events to come, nor to the random numbers.
-/// Runs with the same configuration therefore have the same hash, whatever their probe. A method that a probe
-/// does not implement does nothing. The probe `()` implements none, so a cluster that has it spends no time
-/// on observers.
+/// A probe has no access to the events to come, nor to the random numbers, and it must not change nodes. Runs
+/// with the same configuration therefore have the same hash, whatever their probe. A method that a probe does
+/// not implement does nothing. The probe `()` implements none, so a cluster that has it spends no time on
+/// observers.
 ///
 /// Stations are channels of nodes: that of channel `c` of node `n` has number `n * channels + c`. Workers are
 /// numbered node by node.
@@ -100,11 +100,11 @@ pub struct Call<'a> {
 
 /// What a probe sees of a cluster.
 pub struct Seen<'a, E> {
-    /// The nodes.
+    /// The nodes, for queries that change nothing.
     pub nodes: &'a [Arc<Shared<E>>],
     /// The situations that the run has reached, to which a probe may add.
     pub reach: &'a mut Reach,
-    /// Whether the cluster is quiescent and no worker has continued since.
+    /// Whether the cluster is quiescent and no worker has continued since. [`Probe::at_rest`] comes before.
     pub rests: bool,
     pub(super) stations: &'a [Station<E>],
     pub(super) workers: &'a [WorkerState<E>],
