@@ -237,6 +237,9 @@ impl Coordinator {
             Why::Layout => "its layout differs from that of node 0".to_owned(),
             Why::Element => {
                 let name = |tag: u64| {
+                    if tag == 0 {
+                        return "none (it has no data plane)".to_owned();
+                    }
                     let element = u8::try_from(tag).ok().and_then(ElementType::from_tag);
                     element.map_or_else(|| format!("of type {tag}"), |element| element.to_string())
                 };
