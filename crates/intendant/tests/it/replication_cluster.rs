@@ -377,9 +377,8 @@ fn in_the_background_synchronize_waits_for_a_round() {
         // A channel begins its first round at once, perhaps between the pushes of two workers. Another node
         // may have waited for that round: the missing pushes are in the next one, which `synchronize` began
         // here. No other round comes for an hour.
-        let is_all = |values: Vec<Vec<f32>>| {
-            values.iter().all(|value| value[setting.all()] == setting.all() as f32)
-        };
+        let is_all =
+            |values: Vec<Vec<f32>>| values.iter().all(|value| value[setting.all()] == setting.all() as f32);
         while !is_all(pusher.read(worker, &keys)?) {
             pause(1);
         }
