@@ -1,7 +1,7 @@
 //! The training loop's interface to the parameters.
 //!
-//! [`intendant::Worker`], a worker of a cluster, and [`crate::run::single`], plain shared memory, implement it.
-//! The loop is the same for both, so that comparing them compares parameter management and nothing else.
+//! [`intendant::Worker`], a worker of a cluster, and [`crate::run::single`], plain shared memory, implement
+//! it. The loop is the same for both, so that comparing them compares parameter management and nothing else.
 
 use crate::error::TrainError;
 use crate::report::metrics::Observe;

@@ -133,8 +133,8 @@ pub(crate) struct ClusterArgs {
     pub(crate) look_ahead: Option<usize>,
 
     /// Minimum number of keys that these batches name, with samples that are chosen ahead: loaders prepare
-    /// more batches if batches are small [default: 131072 with techniques that act on intents on several nodes,
-    /// 8192 on one node, else 0; 0 with --look-ahead]
+    /// more batches if batches are small [default: 131072 with techniques that act on intents on several
+    /// nodes, 8192 on one node, else 0; 0 with --look-ahead]
     #[arg(
         long, group = flag::OWN, value_name = "K",
         value_parser = count_or_none(1 << 26), help_heading = CLUSTER,
