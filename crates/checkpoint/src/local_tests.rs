@@ -2,15 +2,15 @@
 
 use super::{COMMIT, Step};
 
-/// A change of names that is not durable yet.
+/// A name that is not durable yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
-    /// A part has its name in the folder of the cut, which was written before the commit.
-    NamesPart,
-    /// The manifest has its name there.
-    NamesManifest,
-    /// The folder of the cut has its name.
-    NamesPlace,
+enum Named {
+    /// A part, in the folder of the cut, which was written before the commit.
+    Part,
+    /// The manifest, in the same folder.
+    Manifest,
+    /// The folder of the cut.
+    Place,
 }
 
 /// The state of the disk after some steps.
@@ -20,39 +20,39 @@ struct Disk {
     is_written: bool,
     is_durable: bool,
     /// Changes that a stop may undo, each on its own.
-    loose: Vec<Change>,
-    firm: Vec<Change>,
+    loose: Vec<Named>,
+    firm: Vec<Named>,
 }
 
 impl Disk {
     fn after(steps: &[Step]) -> Self {
-        let mut disk = Self { loose: vec![Change::NamesPart, Change::NamesPlace], ..Self::default() };
+        let mut disk = Self { loose: vec![Named::Part, Named::Place], ..Self::default() };
         for step in steps {
             match step {
                 Step::Write => disk.is_written = true,
                 Step::SyncManifest => disk.is_durable |= disk.is_written,
-                Step::Rename => disk.loose.push(Change::NamesManifest),
-                Step::SyncPlace => disk.make_firm(|change| *change != Change::NamesPlace),
-                Step::SyncParent => disk.make_firm(|change| *change == Change::NamesPlace),
+                Step::Rename => disk.loose.push(Named::Manifest),
+                Step::SyncPlace => disk.make_firm(|change| *change != Named::Place),
+                Step::SyncParent => disk.make_firm(|change| *change == Named::Place),
             }
         }
         disk
     }
 
-    fn make_firm(&mut self, which: impl Fn(&Change) -> bool) {
+    fn make_firm(&mut self, which: impl Fn(&Named) -> bool) {
         self.firm.extend(self.loose.extract_if(.., |change| which(change)));
     }
 
     /// The fault if the machine stops now, and those loose changes survive whose bits are set in `kept`.
     fn fault(&self, kept: usize, is_committed: bool) -> Option<&'static str> {
         let loose = self.loose.iter().enumerate().filter(|(at, _)| kept >> at & 1 == 1);
-        let there: Vec<Change> = self.firm.iter().copied().chain(loose.map(|(_, change)| *change)).collect();
-        let has = |change: Change| there.contains(&change);
-        let is_checkpoint = has(Change::NamesPlace) && has(Change::NamesManifest);
+        let there: Vec<Named> = self.firm.iter().copied().chain(loose.map(|(_, change)| *change)).collect();
+        let has = |change: Named| there.contains(&change);
+        let is_checkpoint = has(Named::Place) && has(Named::Manifest);
         if is_checkpoint && !self.is_durable {
             return Some("the manifest has its name and no content");
         }
-        if is_checkpoint && !has(Change::NamesPart) {
+        if is_checkpoint && !has(Named::Part) {
             return Some("the manifest names a part that is not there");
         }
         (is_committed && !is_checkpoint).then_some("a commit was told, and there is no checkpoint")
