@@ -51,7 +51,7 @@ macro_rules! models {
             }
         }
 
-        /// The functions of [`Scoring`]. The choice of the model is outside the loops over numbers, which are
+        /// The functions of `Scoring`. The choice of the model is outside the loops over numbers, which are
         /// compiled for each model.
         impl Scorer {
             /// Real numbers of a relation's embedding.

@@ -1,5 +1,5 @@
 //! The probe that searches for defects: it keeps its own accounts of what workers, channels and nodes of a
-//! simulated cluster do ([`crate::invariants`]), compares the engines with them, and marks which situations
+//! simulated cluster do (`crate::invariants`), compares the engines with them, and marks which situations
 //! the run has reached.
 //!
 //! | file | observes |

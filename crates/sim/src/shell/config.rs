@@ -50,9 +50,9 @@ pub struct TaskConfig {
     pub faults: Faults,
     /// How checkpoints are made, if at all. [`Schedule::meets`] goes with it.
     pub cuts: Option<CutConfig>,
-    /// What is recorded, if anything: see [`Observer::traces`].
+    /// What is recorded, if anything: see [`Observer::traces`](super::Observer::traces).
     pub trace: Option<Filter>,
-    /// What reads must see in the bounds of what is sent ([`EpochOutcome::bounds`]); each takes some time.
+    /// What reads must see in the bounds of what is sent (`EpochOutcome::bounds`); each takes some time.
     pub bounds: Vec<Staleness>,
     /// Seed of random homes.
     pub layout_seed: u64,
@@ -154,6 +154,6 @@ pub struct CutConfig {
     /// Whether nodes hold copies of each other's values: the first meeting makes a cut.
     pub copies: bool,
     /// From when on, ns, node 0 asks for another number of nodes, and for how many; the run then ends at a
-    /// cut, as [`TaskFailure::Regrouped`].
+    /// cut, as [`TaskFailure::Regrouped`](super::TaskFailure::Regrouped).
     pub regroup: Option<(u64, u16)>,
 }

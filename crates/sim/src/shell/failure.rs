@@ -30,7 +30,7 @@ pub enum TaskFailure {
         /// The sampling error.
         source: SampleError,
     },
-    /// A node died ([`crate::Fault::Crash`], [`Observer::moment`]), and the cluster with it.
+    /// A node died ([`crate::Fault::Crash`], `Observer::moment`), and the cluster with it.
     #[error("node {} died at {at_ns} ns", node.0)]
     Crashed {
         /// The node.
@@ -38,7 +38,7 @@ pub enum TaskFailure {
         /// When, ns.
         at_ns: u64,
     },
-    /// The run ended at a cut, because another number of nodes was asked for ([`CutConfig::regroup`]).
+    /// The run ended at a cut, because another number of nodes was asked for (`CutConfig::regroup`).
     #[error("the run goes on with {nodes} nodes")]
     Regrouped {
         /// How many of its nodes stay.

@@ -43,7 +43,7 @@ pub trait Observer {
     /// one.
     fn epoch(&mut self, _number: usize, _epoch: &EpochOutcome) {}
 
-    /// Called before the run, if it is traced ([`TaskConfig::trace`]), with the headers of the nodes'
+    /// Called before the run, if it is traced (`TaskConfig::trace`), with the headers of the nodes'
     /// traces.
     fn traces(&mut self, _headers: Vec<Header>) {}
 

@@ -21,7 +21,7 @@ pub struct TaskOutcome<E> {
     pub accesses: AccessStats,
     /// Management counters of all nodes.
     pub management: ManagementStats,
-    /// What all nodes have sent, in charged bytes ([`Charge`]).
+    /// What all nodes have sent, in charged bytes ([`Charge`](crate::Charge)).
     pub traffic: NetworkStats,
     /// Virtual time of the last activity, ns.
     pub virtual_ns: u64,
@@ -29,7 +29,7 @@ pub struct TaskOutcome<E> {
     pub events: u64,
     /// Hash of all events and messages; equal runs have equal hashes.
     pub hash: u64,
-    /// Per node, why the keys of [`ReplicationConfig::watched`] are where they are.
+    /// Per node, why the keys of `ReplicationConfig::watched` are where they are.
     pub explanations: Vec<Vec<(Key, Explanation)>>,
     /// The last cut, if it is a checkpoint, or why it is none. A run without cuts has none.
     pub last_cut: Result<Option<u64>, String>,

@@ -1,6 +1,6 @@
 //! What is true of a flag beside its value. Each flag says it where it is declared.
 //!
-//! An attribute is a group of `clap`'s arguments, of which any number may be given together. [`Attributes`]
+//! An attribute is a group of `clap`'s arguments, of which any number may be given together. `Attributes`
 //! reads from a command which flags have which of them, so that no other place lists flags by name.
 
 use super::technique::{self, Technique};
