@@ -5,6 +5,8 @@
 use crate::{App, Case, case, schema};
 use serde_json::Value;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// How an application is run and judged.
 #[derive(Clone, Debug)]
@@ -137,6 +139,21 @@ impl Matrix {
                 (case.works)(&report);
             }
         }
+    }
+
+    /// As [`check`](Self::check), for several cases, of which as many run at a time as the machine has cores.
+    ///
+    /// # Panics
+    /// If a check fails.
+    pub fn check_all(&self, cases: &[Case], loss: f64) {
+        let next = AtomicUsize::new(0);
+        let check = || {
+            while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.check(case, loss);
+            }
+        };
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(check))));
     }
 
     /// Runs each case with each sampling scheme on two nodes. Checks that the nodes draw as many samples as

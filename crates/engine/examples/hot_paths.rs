@@ -138,7 +138,7 @@ impl Cluster {
     /// A worker signals intent for `keys` during one clock, and the channel acts on it.
     fn intend(&mut self, node: usize, keys: &[Key], clock: u32) -> Done {
         let shared = Arc::clone(&self.nodes[node].shared);
-        let wake = shared.intend(WorkerId(0), keys, Clock(clock)..Clock(clock + 1))?;
+        let wake = shared.clocks().intend(WorkerId(0), keys, Clock(clock)..Clock(clock + 1))?;
         self.look(node, !wake.is_empty())?;
         if keys.last().is_some_and(|key| !shared.is_local(*key)) {
             return Err("an intent has not brought its keys here".into());
@@ -149,7 +149,7 @@ impl Cluster {
     /// A worker advances its clock, and the channel acts on the intents that end.
     fn advance(&mut self, node: usize, clock: u32) -> Done {
         let Node { shared, local, .. } = &mut self.nodes[node];
-        let advanced = shared.advance_clock(local, Clock(clock));
+        let advanced = shared.clocks().advance(local, Clock(clock));
         self.look(node, !advanced.wake.is_empty())
     }
 

@@ -1,6 +1,6 @@
 //! The functions of the engine that are compiled with this crate, and not again in every program.
 
-use crate::{Channel, Local, Shared};
+use crate::{Channel, Clocks, Inspection, Local, Shared};
 
 intendant_core::instances! {
     E:
@@ -11,16 +11,13 @@ intendant_core::instances! {
     Shared::<E>::pull_if_local as fn(_, _, _, _, _) -> _,
     Shared::<E>::localize as fn(_, _, _, _) -> _,
     Shared::<E>::synchronize as fn(_, _) -> _,
-    Shared::<E>::intend as fn(_, _, _, _) -> _,
-    Shared::<E>::advance_clock as fn(_, _, _) -> _,
-    Shared::<E>::retire as fn(_, _) -> _,
-    Shared::<E>::resume as fn(_) -> _,
+    Clocks::advance::<E> as fn(_, _, _) -> _,
     Shared::<E>::learn as fn(_, _, _, _) -> _,
-    Shared::<E>::held as fn(_) -> _,
-    Shared::<E>::peek as fn(_, _) -> _,
-    Shared::<E>::peek_into as fn(_, _, _) -> _,
-    Shared::<E>::peek_copy as fn(_, _) -> _,
-    Shared::<E>::inspect as fn(_, _) -> _,
+    Inspection::<'_, E>::held as fn(_) -> _,
+    Inspection::<'_, E>::value as fn(_, _) -> _,
+    Inspection::<'_, E>::value_into as fn(_, _, _) -> _,
+    Inspection::<'_, E>::copy as fn(_, _) -> _,
+    Inspection::<'_, E>::role as fn(_, _) -> _,
     Local::<E>::complete as fn(_, _, _, _) -> _,
     Local::<E>::take as fn(_, _, _, _) -> _,
     Local::<E>::abandon as fn(_, _) -> _,

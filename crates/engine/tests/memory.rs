@@ -132,7 +132,7 @@ fn a_round_with_updates_of_every_key_on_every_node() {
     eprintln!("models per node: {at_rest:.2} before the round, {started:.2} at its start, {most:.2} at most");
     for (channel, shared) in &c.nodes {
         assert_eq!(channel.agreed().0, 1, "the round is over");
-        assert_eq!(shared.peek_copy(Key(7)), Some(vec![NODES as f32; LEN]));
+        assert_eq!(shared.inspect().copy(Key(7)), Some(vec![NODES as f32; LEN]));
     }
     assert!(
         (2.0..2.2).contains(&at_rest),

@@ -25,7 +25,7 @@ use intendant_control::MonotonicClock;
 use intendant_control::{Failure, FailureKind};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, lock};
 use intendant_engine::{
-    Advanced, Channel, ClusterSettings, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
+    Advanced, Channel, ClusterSettings, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
 };
 use intendant_membership::{Aborter, Group, Health, Meetings, Membership};
 use intendant_sampling::{Manager, SamplingStats};
@@ -346,7 +346,7 @@ impl<E: Element> Node<E> {
     /// Number of values that this node holds.
     #[inline(never)]
     pub fn held(&self) -> usize {
-        self.inner.shared.held()
+        self.inner.shared.inspect().held()
     }
 
     /// Records a moment of the run in the trace of this node, if it has one.
@@ -388,9 +388,9 @@ impl<E: Element> Node<E> {
         self.inner.health.check()?;
         // No node must wait for clocks of workers that still exist but make no more calls.
         for worker in 0..self.inner.meetings.participants() {
-            let worker = Local::new(WorkerId(worker as u16), self.layout());
             // Their intents last as long as the node, because others may read a snapshot.
-            self.inner.advanced(Advanced { clock: self.inner.shared.rest(&worker), wake: Vec::new() });
+            let clock = self.inner.shared.clocks().rest(WorkerId(worker as u16));
+            self.inner.advanced(Advanced { clock, wake: Vec::new() });
         }
         self.inner.membership.leave()?;
         // From here on the coordinator does not miss this node, and peers may close before us.

@@ -47,7 +47,7 @@ impl<E: Element> Observer<E> {
 
     /// Number of values that the node holds. The call latches one shard after the other.
     pub fn held(&self) -> usize {
-        self.inner.shared.held()
+        self.inner.shared.inspect().held()
     }
 
     /// Number of commands of workers and loaders that wait for the threads of the channels.

@@ -47,7 +47,7 @@ impl<E: Element> Preparer<E> {
                 "an intent of worker {worker}; this node has {workers} workers"
             )));
         }
-        let wake = inner.shared.intend(worker, keys, window)?;
+        let wake = inner.shared.clocks().intend(worker, keys, window)?;
         inner.wake(&wake);
         Ok(())
     }

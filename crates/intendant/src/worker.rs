@@ -484,7 +484,7 @@ impl<E: Element> Worker<E> {
     /// The worker writes: the cluster is not at rest any more, and channels act on intents again.
     fn write_on(&mut self) {
         if std::mem::take(&mut self.rested) {
-            self.inner.wake(&self.inner.shared.resume());
+            self.inner.wake(&self.inner.shared.clocks().resume());
         }
     }
 

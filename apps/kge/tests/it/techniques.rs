@@ -89,9 +89,7 @@ fn full_replication_in_the_background() {
 
 #[test]
 fn techniques_that_act_on_intents() {
-    for case in case::BY_INTENT {
-        LONG.check(&case, STALENESS);
-    }
+    LONG.check_all(&case::BY_INTENT, STALENESS);
 }
 
 #[test]

@@ -78,9 +78,7 @@ fn techniques_that_act_on_intents() {
 #[test]
 #[ignore = "takes a minute and runs nightly; the other applications run all of them at each push"]
 fn all_techniques_that_act_on_intents() {
-    for case in case::BY_INTENT {
-        LONG.check(&case, STALENESS);
-    }
+    LONG.check_all(&case::BY_INTENT, STALENESS);
 }
 
 #[test]

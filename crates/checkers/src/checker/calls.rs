@@ -68,7 +68,7 @@ impl Checker {
         from: usize,
         message: &Message,
     ) -> Result<(), Finding> {
-        let node = &seen.nodes[from];
+        let node = seen.nodes.at(from);
         let by_homes = self.policy.homes_decide();
         let ledger = &self.invariants.ledger;
         if let Message::Request(request) = message {
@@ -78,7 +78,7 @@ impl Checker {
             // A request that goes over the home is bounded by what the home knows.
             let hops = &mut self.invariants.hops;
             return if by_homes && request.kind == ReplicaRequestKind::Ask {
-                let home = |key| &seen.nodes[self.layout.home(key).index()];
+                let home = |key| seen.nodes.at(self.layout.home(key).index());
                 hops.replica_request_sent(request, ledger, 1, |key| home(key).slot(key).counter)
             } else {
                 hops.replica_request_sent(request, ledger, 0, |key| node.slot(key).counter)

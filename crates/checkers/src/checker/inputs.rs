@@ -129,7 +129,7 @@ impl Checker {
             },
         };
         if moves {
-            let node = &seen.nodes[here];
+            let node = seen.nodes.at(here);
             self.watch.slots.extend(self.watch.keys.iter().map(|key| node.slot(*key)));
         }
     }
@@ -293,7 +293,7 @@ impl Checker {
             return Ok(());
         }
         for key in &watch.keys {
-            let state = seen.nodes[here.index()].slot(*key);
+            let state = seen.nodes.at(here.index()).slot(*key);
             let at_home = layout.home(*key) == here;
             invariants.knowledge.check(*key, here, at_home, &state, &invariants.ledger)?;
         }

@@ -46,7 +46,7 @@ impl Checker {
             marks.into_iter().filter(|(count, _)| *count > 0).for_each(|(_, marker)| reach.mark(marker));
         }
         let check = |key: Key| {
-            let (state, node) = (nodes[node].slot(key), NodeId(node as u16));
+            let (state, node) = (nodes.at(node).slot(key), NodeId(node as u16));
             if intents.decider().is_home() && layout.home(key) == node {
                 let (wanted, ordered) = engine.reported(key);
                 let owner = if state.role.is_owner() { Some(node) } else { state.hint() };
@@ -158,7 +158,7 @@ impl Checker {
         let finished = |node: usize| {
             account.is_some_and(|account| workers(node).all(|worker| account.is_finished(worker)))
         };
-        let state = |node: usize| (seen.nodes[node].slot(key).role, self.active(seen, node, key));
+        let state = |node: usize| (seen.nodes.at(node).slot(key).role, self.active(seen, node, key));
         intents::at_rest(policy.choice, key, (0..nodes).map(state), finished)
     }
 

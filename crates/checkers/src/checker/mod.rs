@@ -183,7 +183,7 @@ impl<E: Element> Probe<E> for Checker {
 /// The nodes that hold a replica of `key`.
 #[must_use]
 pub fn holders<E: Element>(cluster: &Checked<E>, key: Key) -> Vec<NodeId> {
-    let nodes = cluster.nodes().iter().filter(|node| node.slot(key).role == Role::Replica);
+    let nodes = cluster.nodes().iter().filter(|node| node.inspect().slot(key).role == Role::Replica);
     nodes.map(|node| node.node()).collect()
 }
 

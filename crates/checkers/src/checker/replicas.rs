@@ -23,7 +23,7 @@ impl Checker {
             return Ok(());
         }
         let channels = self.layout.channels();
-        let node = &seen.nodes[station / channels];
+        let node = seen.nodes.at(station / channels);
         let here = |key: &Key| self.layout.channel(*key).index() == station % channels;
         (0..self.layout.keys()).map(Key).filter(here).try_for_each(|key| {
             let waits = self.invariants.merged.waits(key, node.node());
@@ -142,7 +142,7 @@ impl Checker {
         for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
             let (key, generation) = (*key, watch.generations[at]);
             let known = merged.generation(key, here) == Some(generation);
-            let role = nodes[here.index()].slot(key).role;
+            let role = nodes.at(here.index()).slot(key).role;
             if kind != ReplicaUpdateKind::Dropped {
                 merged.update_received(key, here, generation, watch.numbers[at]);
             }
@@ -272,7 +272,7 @@ impl Checker {
         updates: &mut Vec<SentUpdate>,
     ) {
         let ReplicaUpdate { kind, keys, generations, seqs, versions, precision, values, .. } = update;
-        let rounds = seen.nodes[to.index()].replication().precision == Precision::Bf16;
+        let rounds = seen.nodes.at(to.index()).replication().precision == Precision::Bf16;
         let mut offset = 0;
         for (at, key) in keys.iter().enumerate() {
             let value = matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh).then(|| {
@@ -306,7 +306,7 @@ impl Checker {
         let merged = &mut invariants.merged;
         for (at, key) in keys.iter().enumerate() {
             let (key, generation) = (*key, generations[at]);
-            let slot = nodes[here.index()].slot(key);
+            let slot = nodes.at(here.index()).slot(key);
             match kind {
                 ReplicaRequestKind::Ask => {
                     let anew = merged.ask_sent(key, here, generation, numbers[at])?;

@@ -34,11 +34,11 @@ impl Checker {
         let channels = self.layout.channels();
         let merged = &self.invariants.merged;
         let nodes = seen.nodes;
-        let mut hubs = Vec::with_capacity(nodes.len());
+        let mut hubs = Vec::with_capacity(nodes.count());
         for key in (0..keys.min(COMPARED_AT_REST_MAX)).map(|at| Key((self.compared + at) % keys)) {
             let channel = self.layout.channel(key).index();
             hubs.clear();
-            hubs.extend((0..nodes.len()).map(|at| seen.engine(at * channels + channel).hub(key)));
+            hubs.extend((0..nodes.count()).map(|at| seen.engine(at * channels + channel).hub(key)));
             self.check_replicas_match_intents(seen, key)?;
             let owner = self.invariants.ledger.place(key).node;
             let has_static = self.invariants.owners.has_static_replicas(key);

@@ -3,8 +3,9 @@
 
 use super::{Ledger, knowledge};
 use intendant_core::{Element, Key, Layout};
-use intendant_engine::{Shared, Storage};
+use intendant_engine::{Inspection, Storage};
 use intendant_sim::Finding;
+use intendant_sim::cluster::Nodes;
 use intendant_techniques::{Location, Role};
 use std::sync::Arc;
 
@@ -52,27 +53,23 @@ impl Owners {
 
     /// Checks the next key on the next node.
     #[inline]
-    pub(crate) fn step<E: Element>(
-        &mut self,
-        nodes: &[Arc<Shared<E>>],
-        ledger: &Ledger,
-    ) -> Result<(), Finding> {
+    pub(crate) fn step<E: Element>(&mut self, nodes: Nodes<'_, E>, ledger: &Ledger) -> Result<(), Finding> {
         let (key, node) = self.next;
-        self.next = match (key + 1 == self.layout.keys(), node + 1 == nodes.len()) {
+        self.next = match (key + 1 == self.layout.keys(), node + 1 == nodes.count()) {
             (false, _) => (key + 1, node),
             (true, false) => (0, node + 1),
             (true, true) => (0, 0),
         };
-        self.check_key(&nodes[node], Key(key), ledger)
+        self.check_key(nodes.at(node), Key(key), ledger)
     }
 
     /// Checks all keys on all nodes of a cluster at rest.
     pub(crate) fn at_rest<E: Element>(
         &mut self,
-        nodes: &[Arc<Shared<E>>],
+        nodes: Nodes<'_, E>,
         ledger: &Ledger,
     ) -> Result<(), Finding> {
-        let checks = self.layout.keys().saturating_mul(nodes.len() as u64).min(CHECKS_AT_REST_MAX);
+        let checks = self.layout.keys().saturating_mul(nodes.count() as u64).min(CHECKS_AT_REST_MAX);
         for _ in 0..checks {
             if self.next.1 == 0 {
                 let key = Key(self.next.0);
@@ -89,12 +86,12 @@ impl Owners {
     /// Checks that the nodes that must know the location of `key`, which has moved, know it.
     fn known_at_rest<E: Element>(
         &self,
-        nodes: &[Arc<Shared<E>>],
+        nodes: Nodes<'_, E>,
         key: Key,
         ledger: &Ledger,
     ) -> Result<(), Finding> {
         let home = self.layout.home(key);
-        let know = |node: &&Arc<Shared<E>>| match node.policy().location {
+        let know = |node: &Inspection<'_, E>| match node.policy().location {
             Location::Home { .. } | Location::Request => node.node() == home,
             Location::BroadcastRelocations => true,
             Location::BroadcastOperations => false,
@@ -104,10 +101,15 @@ impl Owners {
     }
 
     #[inline]
-    fn check_key<E: Element>(&self, node: &Shared<E>, key: Key, ledger: &Ledger) -> Result<(), Finding> {
+    fn check_key<E: Element>(
+        &self,
+        node: Inspection<'_, E>,
+        key: Key,
+        ledger: &Ledger,
+    ) -> Result<(), Finding> {
         let place = ledger.place(key);
         let here = place.node == node.node() && !place.in_flight;
-        let wrong = match node.inspect(key) {
+        let wrong = match node.role(key) {
             (Role::Static, true) if self.has_static_replicas(key) => return Ok(()),
             _ if self.has_static_replicas(key) => "has no static replica",
             (Role::Static, _) => "has a static replica of a key without static replicas",

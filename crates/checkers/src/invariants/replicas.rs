@@ -3,16 +3,15 @@
 
 use super::Merged;
 use intendant_core::{Element, Key, NodeId, copy_to_bytes};
-use intendant_engine::Shared;
 use intendant_sim::Finding;
+use intendant_sim::cluster::Nodes;
 use intendant_techniques::replication::Hub;
 use intendant_techniques::{Replicas, Role};
-use std::sync::Arc;
 
 /// A key with replicas, and the state of all nodes about it.
 pub(crate) struct ReplicasAtRest<'a, E> {
     pub(crate) key: Key,
-    pub(crate) nodes: &'a [Arc<Shared<E>>],
+    pub(crate) nodes: Nodes<'a, E>,
     /// The owner; for static replicas, the home.
     pub(crate) owner: NodeId,
     /// Whether the key has static replicas.
@@ -33,7 +32,7 @@ impl<E: Element> ReplicasAtRest<'_, E> {
     pub(crate) fn check(&self) -> Result<(), Finding> {
         let key = self.key;
         let mut main = None;
-        for node in self.nodes {
+        for node in self.nodes.iter() {
             let state = node.slot(key);
             let has_replica =
                 if self.has_static { state.role == Role::Static } else { state.role == Role::Replica };
@@ -49,10 +48,10 @@ impl<E: Element> ReplicasAtRest<'_, E> {
             if self.replicas == Some(Replicas::Lazy) {
                 return wrong(key, format!("{:?} still has a replica", node.node()));
             }
-            let main = main.get_or_insert_with(|| bytes(self.nodes[self.owner.index()].peek(key)));
-            let copy = bytes(node.peek_copy(key));
+            let main = main.get_or_insert_with(|| bytes(self.nodes.at(self.owner.index()).value(key)));
+            let copy = bytes(node.copy(key));
             if copy.is_none() || copy != *main {
-                let (here, there) = (node.peek_copy(key), self.nodes[self.owner.index()].peek(key));
+                let (here, there) = (node.copy(key), self.nodes.at(self.owner.index()).value(key));
                 return wrong(key, format!("{:?} has {here:?}; {:?} has {there:?}", node.node(), self.owner));
             }
         }
@@ -74,10 +73,10 @@ impl<E: Element> ReplicasAtRest<'_, E> {
                 return wrong(self.key, what);
             }
         }
-        if parts.iter().sum::<u32>() as usize == self.nodes.len() {
+        if parts.iter().sum::<u32>() as usize == self.nodes.count() {
             return Ok(());
         }
-        wrong(self.key, format!("the nodes have {parts:?} of {} parts", self.nodes.len()))
+        wrong(self.key, format!("the nodes have {parts:?} of {} parts", self.nodes.count()))
     }
 
     /// The owner has registered exactly the nodes that hold replicas; other nodes have registered none.
@@ -87,7 +86,7 @@ impl<E: Element> ReplicasAtRest<'_, E> {
         {
             return wrong(key, format!("n{other} has registered holders, but {owner:?} is the owner"));
         }
-        let role = self.nodes[owner.index()].slot(key).role;
+        let role = self.nodes.at(owner.index()).slot(key).role;
         let holders = self.nodes.iter().filter(|node| node.slot(key).role == Role::Replica);
         let holders: Vec<NodeId> = holders.map(|node| node.node()).collect();
         let hub = self.hubs[owner.index()];

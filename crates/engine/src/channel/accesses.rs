@@ -38,7 +38,7 @@ impl<E: Element> Channel<E> {
         access::expect_requests(&self.core, &mut self.out, keys.len(), values.len());
         let mut offset = 0;
         for (at, (key, position)) in keys.iter().copied().zip(positions.iter().copied()).enumerate() {
-            shared.prefetch_slots(keys, at);
+            shared.ahead().slots(keys, at);
             let operand = operand(&self.core, kind, key, offset);
             offset = operand.end;
             let access = Access { origin, kind, hops: 0, position, clock, need, late, since };
@@ -66,7 +66,7 @@ impl<E: Element> Channel<E> {
         let shared = Arc::clone(&self.core.shared);
         let mut offset = 0;
         for (at, (key, position)) in keys.iter().copied().zip(positions.iter().copied()).enumerate() {
-            shared.prefetch(keys, at);
+            shared.ahead().values(keys, at);
             let operand = operand(&self.core, kind, key, offset);
             offset = operand.end;
             let access = Access { origin, kind, hops, position, clock: 0, need: 0, late: true, since };

@@ -35,7 +35,7 @@ impl<E: Element> Channel<E> {
             Location::BroadcastOperations => {
                 let number = self.locations.receive(from);
                 for (at, key) in localize.keys.iter().copied().enumerate() {
-                    core.shared.prefetch_departure(&localize.keys, at);
+                    core.shared.ahead().departures(&localize.keys, at);
                     let (entry, role) = core.shared.latch(key);
                     if role == Role::Owner && !self.locations.is_decided(from, key, number) {
                         let decided = self.locations.decided(key);
@@ -60,7 +60,7 @@ impl<E: Element> Channel<E> {
         let number = self.locations.receive(from);
         let mut offset = 0;
         for (at, (key, position)) in keys.iter().copied().zip(positions.iter().copied()).enumerate() {
-            shared.prefetch(keys, at);
+            shared.ahead().values(keys, at);
             let operand = operand(&self.core, *kind, key, offset);
             offset = operand.end;
             let (mut entry, role) = shared.latch(key);

@@ -97,7 +97,7 @@ impl<E: Element> Channel<E> {
         for (at, (key, counter)) in keys.iter().copied().zip(counters.iter().copied()).enumerate() {
             let value = &values[offset..offset + self.core.value_bytes(key)];
             offset += value.len();
-            self.core.shared.prefetch_arrival(keys, at);
+            self.core.shared.ahead().arrivals(keys, at);
             self.replication.holder.prefetch(keys, at);
             let (core, out) = (&self.core, &mut self.out);
             let (mut entry, _) = core.shared.latch(key);
@@ -164,7 +164,7 @@ impl<E: Element> Channel<E> {
         self.out.outgoing.relocation.expect(self.core.room(keys));
         for (at, (key, counter)) in keys.iter().copied().zip(counters.iter().copied()).enumerate() {
             let (core, out) = (&self.core, &mut self.out);
-            core.shared.prefetch_departure(keys, at);
+            core.shared.ahead().departures(keys, at);
             relocation::check_ordered_by_home(core, from, key)?;
             let (mut entry, role) = core.shared.latch(key);
             let state = entry.state();
@@ -197,7 +197,7 @@ impl<E: Element> Channel<E> {
         self.out.outgoing.relocation.expect(room);
         let mut offset = 0;
         for (at, key) in request.keys.iter().copied().enumerate() {
-            self.core.shared.prefetch_departure(&request.keys, at);
+            self.core.shared.ahead().departures(&request.keys, at);
             self.replication.owner.prefetch(&request.keys, at);
             self.intents.prefetch(&request.keys, at);
             let delta = request.kind == ReplicaRequestKind::Delta;
@@ -267,7 +267,7 @@ impl<E: Element> Channel<E> {
         let mut offset = 0;
         for (at, key) in update.keys.iter().copied().enumerate() {
             let (core, out) = (&self.core, &mut self.out);
-            core.shared.prefetch(&update.keys, at);
+            core.shared.ahead().values(&update.keys, at);
             self.replication.holder.prefetch(&update.keys, at);
             if let Some(counter) = update.counters.get(at) {
                 self.relocation.learn(core, key, from, *counter);
@@ -331,7 +331,7 @@ impl<E: Element> Channel<E> {
         let mut changed = mem::take(&mut self.intents.found.changed);
         self.out.outgoing.replication.expect(self.core.share(&changed));
         for (at, key) in changed.iter().copied().enumerate() {
-            self.core.shared.prefetch_slots(&changed, at);
+            self.core.shared.ahead().slots(&changed, at);
             self.replication.holder.prefetch(&changed, at);
             self.reconsider(key)?;
         }

@@ -104,8 +104,8 @@ pub(crate) struct Found {
 impl Intents {
     pub(crate) fn new<E: Element>(core: &Core<E>) -> Self {
         let shared = &core.shared;
-        let policy = core.policy().intents.filter(|_| shared.board().is_some());
-        let workers = shared.board().map_or(0, Board::workers);
+        let policy = core.policy().intents.filter(|_| shared.clocks().board().is_some());
+        let workers = shared.clocks().board().map_or(0, Board::workers);
         let config = shared.replication();
         let timing = Timing::new(config.timing).unwrap_or_else(|wrong| panic!("{wrong}"));
         let everything = policy.is_some_and(|policy| policy.choice == Choice::Everywhere);
@@ -210,7 +210,7 @@ impl Intents {
     /// Starts a round: finds intents that are due and intents that have ended. The caller takes the keys out
     /// of `found`, and acts on them. Returns false if there are no rounds.
     pub(crate) fn find_due<E: Element>(&mut self, core: &Core<E>, out: &mut Output) -> bool {
-        let (Some(board), Some(policy)) = (core.shared.board(), self.policy) else { return false };
+        let (Some(board), Some(policy)) = (core.shared.clocks().board(), self.policy) else { return false };
         let rounds_ahead = self.begin_round(core.now);
         self.rounds += 1;
         let mut moved = false;
@@ -288,7 +288,7 @@ impl Intents {
 
     /// Goes to sleep if rounds would find nothing.
     pub(crate) fn doze<E: Element>(&mut self, core: &Core<E>) {
-        let Some(board) = core.shared.board() else { return };
+        let Some(board) = core.shared.clocks().board() else { return };
         let idle = self.schedules.iter().all(Schedule::is_empty);
         if self.standing.is_some() || !(idle || self.idle_rounds >= IDLE_ROUNDS_MAX) {
             return;
@@ -303,12 +303,12 @@ impl Intents {
     /// Whether the cluster's rest begins for this channel now. If so, the channel runs one more round and is
     /// then held.
     pub(crate) fn may_be_held<E: Element>(&self, core: &Core<E>) -> bool {
-        core.shared.board().is_some_and(|board| !board.is_held(core.id.index()))
+        core.shared.clocks().board().is_some_and(|board| !board.is_held(core.id.index()))
     }
 
     /// Holds the channel until a worker continues, unless there are keys left to ask for.
     pub(crate) fn hold<E: Element>(&mut self, core: &Core<E>) {
-        if let Some(board) = core.shared.board().filter(|_| self.standing.is_none()) {
+        if let Some(board) = core.shared.clocks().board().filter(|_| self.standing.is_none()) {
             board.hold(core.id.index());
             self.asleep = true;
         }
@@ -317,7 +317,8 @@ impl Intents {
     /// The event for which the channel slept has happened. Returns whether a round is due now.
     pub(crate) fn wake<E: Element>(&mut self, core: &Core<E>) -> bool {
         // The channel may be held, or sleep again, when it gets this input.
-        let Some(board) = core.shared.board().filter(|board| !board.is_asleep(core.id.index())) else {
+        let Some(board) = core.shared.clocks().board().filter(|board| !board.is_asleep(core.id.index()))
+        else {
             return false;
         };
         if !std::mem::replace(&mut self.asleep, false) {

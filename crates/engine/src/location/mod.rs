@@ -82,7 +82,7 @@ impl Locations {
         check_location(core, Location::Request, "asks where keys are")?;
         core.check_keys(&locate.keys)?;
         for (at, key) in locate.keys.iter().copied().enumerate() {
-            core.shared.prefetch_slots(&locate.keys, at);
+            core.shared.ahead().slots(&locate.keys, at);
             core.check_home(key, "asks for the location of")?;
             let (entry, role) = core.shared.latch(key);
             let state = entry.state();

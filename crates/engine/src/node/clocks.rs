@@ -1,14 +1,14 @@
 //! Clocks, staleness bounds and intents reported by workers.
 
-use super::Shared;
 use super::local::Local;
 use crate::error::AccessError;
-use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId};
+use intendant_core::{ChannelId, Clock, Element, Key, Layout, NodeId, WorkerId};
 use intendant_intent::{Board, FINISHED};
-use intendant_techniques::clocks::{NodeClock, RESTING};
+use intendant_techniques::clocks::{NodeClock, RESTING, WorkerClocks};
+use intendant_techniques::{Policy, Role, SlotState};
 use std::ops::Range;
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Notifications for channels that follow from a worker's clock.
 #[derive(Debug, Default)]
@@ -21,7 +21,43 @@ pub struct Advanced {
     pub wake: Vec<ChannelId>,
 }
 
-impl<E: Element> Shared<E> {
+/// What the workers and channels of a node tell each other of time: the workers' clocks, how fresh the
+/// copies are, and which keys workers intend to use at which clocks.
+pub struct Clocks {
+    layout: Arc<Layout>,
+    /// The state of bounded staleness; `None` if the technique does not bound it.
+    bounds: Option<Bounds>,
+    /// The board of intents; `None` if the technique ignores intents, or there are no other nodes.
+    board: Option<Board>,
+}
+
+/// State that workers and channels share under bounded staleness.
+struct Bounds {
+    /// The bound, in clocks.
+    staleness: AtomicU32,
+    /// Per channel, its global clock: the values that this node owns contain all updates from earlier clocks.
+    global: Box<[AtomicU32]>,
+    /// Per channel and owner: this node's replicas contain the owner's updates from before this clock.
+    fresh: Box<[AtomicU32]>,
+    workers: Mutex<WorkerClocks>,
+}
+
+impl Clocks {
+    /// The clocks of a node's `workers` at the start; `staleness` is the first bound.
+    pub(super) fn new(layout: Arc<Layout>, policy: &Policy, workers: usize, staleness: u32) -> Self {
+        let (nodes, channels) = (layout.nodes(), layout.channels());
+        let atomics = |count: usize| (0..count).map(|_| AtomicU32::new(0)).collect();
+        let bounds = policy.replicas.filter(|replicas| replicas.is_clocked()).map(|_| Bounds {
+            staleness: AtomicU32::new(staleness),
+            global: atomics(channels),
+            fresh: atomics(channels * nodes),
+            workers: Mutex::new(WorkerClocks::new(workers)),
+        });
+        // A single node owns every key: intents change nothing.
+        let board = policy.intents.filter(|_| nodes > 1).map(|_| Board::new(workers, channels));
+        Self { layout, bounds, board }
+    }
+
     /// Sets the staleness bound, in clocks: a read of a worker at clock c sees every update of every worker
     /// up to its clock c − bound − 1. All nodes must set the same bound at the same clocks. Does nothing if
     /// the technique has no such bound.
@@ -33,6 +69,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// The staleness bound, in clocks; `None` if the technique has none.
+    #[inline]
     pub fn staleness_bound(&self) -> Option<u32> {
         // Relaxed: see above.
         self.bounds.as_ref().map(|bounds| bounds.staleness.load(Ordering::Relaxed))
@@ -40,30 +77,29 @@ impl<E: Element> Shared<E> {
 
     /// The worker advances its clock to `clock`.
     #[inline(never)]
-    pub fn advance_clock(&self, local: &mut Local<E>, clock: Clock) -> Advanced {
+    pub fn advance<E: Element>(&self, local: &mut Local<E>, clock: Clock) -> Advanced {
         local.set_clock(clock.0.min(RESTING - 1));
         let worker = local.worker().index();
         Advanced {
-            clock: self.tell_clock(worker, local.clock()),
+            clock: self.tell(worker, local.clock()),
             wake: self.board.as_ref().map_or_else(Vec::new, |board| board.advance(worker, local.clock())),
         }
     }
 
     /// The worker enters a meeting of all workers, or is finished: other workers do not wait for it until its
-    /// next [`Shared::advance_clock`], which all workers of all nodes call with the latest clock of any of
-    /// them. As after that call, the caller must notify the channels.
+    /// next [`Clocks::advance`], which all workers of all nodes call with the latest clock of any of them. As
+    /// after that call, the caller must notify the channels.
     #[must_use]
-    pub fn rest(&self, local: &Local<E>) -> Option<NodeClock> {
-        self.tell_clock(local.worker().index(), RESTING)
+    pub fn rest(&self, worker: WorkerId) -> Option<NodeClock> {
+        self.tell(worker.index(), RESTING)
     }
 
-    /// The worker is finished: as [`Shared::rest`], and all its intents end.
+    /// The worker is finished: as [`Clocks::rest`], and all its intents end.
     #[inline(never)]
-    pub fn retire(&self, local: &Local<E>) -> Advanced {
-        let worker = local.worker().index();
+    pub fn retire(&self, worker: WorkerId) -> Advanced {
         Advanced {
-            clock: self.rest(local),
-            wake: self.board.as_ref().map_or_else(Vec::new, |board| board.advance(worker, FINISHED)),
+            clock: self.rest(worker),
+            wake: self.board.as_ref().map_or_else(Vec::new, |board| board.advance(worker.index(), FINISHED)),
         }
     }
 
@@ -76,7 +112,7 @@ impl<E: Element> Shared<E> {
         self.board.as_ref().map_or_else(Vec::new, Board::resume)
     }
 
-    fn tell_clock(&self, worker: usize, clock: u32) -> Option<NodeClock> {
+    fn tell(&self, worker: usize, clock: u32) -> Option<NodeClock> {
         let bounds = self.bounds.as_ref()?;
         bounds.workers.lock().unwrap_or_else(PoisonError::into_inner).set(worker, clock)
     }
@@ -128,8 +164,38 @@ impl<E: Element> Shared<E> {
     }
 
     /// The clock that copies must have reached for a reader at `clock`.
+    #[inline]
     pub(crate) fn need(&self, clock: u32) -> u32 {
         self.staleness_bound().map_or(0, |staleness| clock.saturating_sub(staleness))
+    }
+
+    /// Whether the technique bounds staleness.
+    #[inline]
+    pub(super) fn is_bounded(&self) -> bool {
+        self.bounds.is_some()
+    }
+
+    /// Whether a copy has every update up to clock `need`. `owner` computes who sends this node updates of
+    /// the key.
+    #[inline(always)]
+    pub(super) fn is_fresh(
+        &self,
+        key: Key,
+        state: &SlotState,
+        need: u32,
+        owner: impl FnOnce() -> NodeId,
+    ) -> bool {
+        let Some(bounds) = &self.bounds else { return true };
+        if need == 0 || (state.role == Role::Replica && state.side >= need) {
+            return true;
+        }
+        let channel = self.layout.channel(key).index();
+        let clock = if state.role == Role::Replica {
+            &bounds.fresh[channel * self.layout.nodes() + owner().index()]
+        } else {
+            &bounds.global[channel]
+        };
+        clock.load(Ordering::Acquire) >= need
     }
 
     /// The channel's global clock has advanced.

@@ -143,8 +143,8 @@ impl<E: Element> Shared<E> {
         if self.access == LocalAccess::Queue {
             return self.defer_all(local, S::KIND, keys);
         }
-        let bounded = self.bounds.is_some() && S::KIND == AccessKind::Pull;
-        let need = bounded.then(|| self.need(local.clock()));
+        let bounded = self.clocks.is_bounded() && S::KIND == AccessKind::Pull;
+        let need = bounded.then(|| self.clocks.need(local.clock()));
         let again = S::AGAIN && self.lends_again(local);
         if let [key] = keys {
             if again && self.visit_again(local, *key, 0, &mut call).is_some() {
@@ -271,7 +271,7 @@ impl<E: Element> Shared<E> {
             return Ok(());
         }
         let mut offset = 0;
-        let need = self.need(local.clock());
+        let need = self.clocks.need(local.clock());
         for key in keys {
             let len = self.layout.visible(*key);
             let mut served = false;
@@ -355,7 +355,7 @@ impl<E: Element> Shared<E> {
     fn start_operation(&self, local: &mut Local<E>, call: Call<'_, E>) -> Started {
         let Call { kind, values, kept, now } = call;
         let layout = &*self.layout;
-        let need = self.need(local.clock());
+        let need = self.clocks.need(local.clock());
         local.start(kind, kept, layout, |local, op, deferred, submissions| {
             let (worker, clock) = (local.worker(), local.clock());
             for (channel, part) in parts(local, layout, kind, values, deferred).into_iter().enumerate() {

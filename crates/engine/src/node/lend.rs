@@ -71,7 +71,7 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub fn lends_again(&self, local: &Local<E>) -> bool {
         let is_favoured = self.access == LocalAccess::Shared && local.favour().is_some();
-        is_favoured && self.bounds.is_none() && local.is_flushed()
+        is_favoured && !self.clocks.is_bounded() && local.is_flushed()
     }
 
     /// As [`Shared::lend`], in a few instructions, if [`Shared::lends_again`] and nothing needs to be noted
@@ -163,7 +163,7 @@ impl<E: Element> Shared<E> {
     /// with [`LocalAccess::Shared`].
     #[inline]
     pub fn lends_all(&self) -> bool {
-        self.layout.nodes() == 1 && self.bounds.is_none() && self.access == LocalAccess::Shared
+        self.layout.nodes() == 1 && !self.clocks.is_bounded() && self.access == LocalAccess::Shared
     }
 
     /// Hints that the row of `key` is about to be lent, and that of `later` a few rows after it.
@@ -191,7 +191,7 @@ impl<E: Element> Shared<E> {
     /// With bounded staleness, the clock that copies must have reached for this worker.
     #[inline]
     fn need_of(&self, local: &Local<E>) -> Option<u32> {
-        self.bounds.is_some().then(|| self.need(local.clock()))
+        self.clocks.is_bounded().then(|| self.clocks.need(local.clock()))
     }
 
     /// Whether a key in this state serves a pull and a push: a copy that serves a pull also serves a push.

@@ -63,17 +63,6 @@ impl<E: Element> Shared<E> {
         self
     }
 
-    /// The value of `key` in the window of this node, if it is mirrored. For invariant checks.
-    ///
-    /// # Panics
-    /// If the key does not exist.
-    #[must_use]
-    pub fn mirrored(&self, key: Key) -> Option<Vec<E>> {
-        let windows = self.windows.as_ref()?;
-        let mut value = vec![E::ZERO; self.layout.len(key)];
-        windows.read(&windows.own(), key, &mut value).then_some(value)
-    }
-
     /// Reads the value of `key`, which this node does not serve and whose slot is `state`, in the window of
     /// another node. Returns whether it was read. The caller holds the latch, so that the key does not arrive
     /// meanwhile.

@@ -2,16 +2,20 @@
 //!
 //! This file defines [`Shared`]. Its submodules:
 //!
+//! - [`ahead`]: prefetching for channels;
 //! - [`fast_path`]: the calls that a worker's thread serves without its channels;
 //! - [`lend`]: rows that are lent to workers, to be changed in place;
 //! - [`clocks`]: what workers report of their clocks and intents, and staleness bounds;
+//! - [`inspection`]: what observers see of keys;
 //! - [`local`]: the outstanding operations of one worker;
 //! - [`urgent`]: the replicas whose updates should be sent soon;
 //! - [`parts`]: what samplers see of keys;
 //! - [`mirrors`]: copies of values for nodes of the same host.
 
+mod ahead;
 pub(crate) mod clocks;
 pub(crate) mod fast_path;
+pub(crate) mod inspection;
 mod lend;
 pub(crate) mod local;
 mod mirrors;
@@ -43,13 +47,13 @@ mod urgent_tests;
 
 use crate::windows::Windows;
 use crate::{LocalAccess, Storage};
+use clocks::Clocks;
 use intendant_core::{
     ChannelId, Element, Initialiser, Key, Layout, NodeId, Precision, Tick, Timing, copy_to_bytes, limits,
 };
-use intendant_intent::{Board, TimingConfig};
+use intendant_intent::TimingConfig;
 use intendant_sampling::{NearKeys, Sampler};
 use intendant_store::{Entry, Store};
-use intendant_techniques::clocks::WorkerClocks;
 use intendant_techniques::{
     Assignment, Directory, Policy, Replicas, Role, SlotState, StaticReplicaPace, StaticReplicas,
 };
@@ -57,25 +61,8 @@ use intendant_trace::Header;
 use intendant_wire::AccessKind;
 use local::Local;
 use parts::Parts;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use urgent::Urgent;
-
-/// How many keys ahead channels prefetch slots. Channels do more per key than workers.
-const AHEAD: usize = 8;
-const VALUES_AHEAD: usize = 4;
-
-/// Prefetches keys with `fetch` when the caller reaches the `at`-th of `keys`: the first [`AHEAD`] keys at
-/// the start, and one more key at each call.
-#[inline]
-fn ahead(keys: &[Key], at: usize, fetch: impl Fn(Key)) {
-    if at == 0 {
-        keys.iter().take(AHEAD).for_each(|key| fetch(*key));
-    }
-    if let Some(key) = keys.get(at + AHEAD) {
-        fetch(*key);
-    }
-}
 
 /// Configuration of a node's engine.
 #[derive(Clone)]
@@ -159,17 +146,6 @@ impl Default for ReplicationConfig {
     }
 }
 
-/// State that workers and channels share under bounded staleness.
-struct Bounds {
-    /// The bound, in clocks.
-    staleness: AtomicU32,
-    /// Per channel, its global clock: the values that this node owns contain all updates from earlier clocks.
-    global: Box<[AtomicU32]>,
-    /// Per channel and owner: this node's replicas contain the owner's updates from before this clock.
-    fresh: Box<[AtomicU32]>,
-    workers: Mutex<WorkerClocks>,
-}
-
 /// The part of a node that workers and channels share.
 pub struct Shared<E> {
     node: NodeId,
@@ -184,10 +160,7 @@ pub struct Shared<E> {
     workers: usize,
     /// By channel, keys with static replicas, ascending.
     static_keys: Vec<Vec<Key>>,
-    /// The state of bounded staleness; `None` if the technique does not bound it.
-    bounds: Option<Bounds>,
-    /// The board of intents; `None` if the technique ignores intents, or there are no other nodes.
-    board: Option<Board>,
+    clocks: Clocks,
     /// The urgent replicas; `None` unless the technique directs replicas, and there are other nodes.
     urgent: Option<Urgent>,
     /// The parts of keys, which samplers read. `None` unless `urgent` is set, and also in sparse stores, and
@@ -234,16 +207,7 @@ impl<E: Element> Shared<E> {
             Some(StaticReplicas::All) => (0..layout.keys()).map(Key).for_each(&mut add),
             None => {}
         }
-        let atomics = |count: usize| (0..count).map(|_| AtomicU32::new(0)).collect();
-        let bounds = policy.replicas.filter(|r| r.is_clocked()).map(|_| Bounds {
-            staleness: AtomicU32::new(replication.staleness),
-            global: atomics(layout.channels()),
-            fresh: atomics(layout.channels() * layout.nodes()),
-            workers: Mutex::new(WorkerClocks::new(workers)),
-        });
-        // A single node owns every key: intents change nothing.
-        let board = policy.intents.filter(|_| layout.nodes() > 1);
-        let board = board.map(|_| Board::new(workers, layout.channels()));
+        let clocks = Clocks::new(Arc::clone(&layout), &policy, workers, replication.staleness);
         let directed = matches!(policy.replicas, Some(Replicas::Directed { .. })) && layout.nodes() > 1;
         let urgent = directed.then(|| Urgent::new(layout.channels(), layout.nodes()));
         let parts = (directed && !lazy).then(|| Parts::new(layout.keys(), layout.nodes())).flatten();
@@ -259,8 +223,7 @@ impl<E: Element> Shared<E> {
             replication,
             workers,
             static_keys,
-            bounds,
-            board,
+            clocks,
             urgent,
             parts,
             windows: None,
@@ -327,6 +290,12 @@ impl<E: Element> Shared<E> {
         Header { node: self.node.0, technique, static_replicas, ..Header::default() }.of_layout(&self.layout)
     }
 
+    /// Clocks, staleness bounds and intents.
+    #[inline]
+    pub fn clocks(&self) -> &Clocks {
+        &self.clocks
+    }
+
     /// The keys of `channel` that have static replicas, ascending: the same list on all nodes.
     pub(crate) fn static_keys(&self, channel: ChannelId) -> &[Key] {
         &self.static_keys[channel.index()]
@@ -357,17 +326,7 @@ impl<E: Element> Shared<E> {
     /// Whether a copy has every update up to clock `need`.
     #[inline]
     pub(crate) fn is_fresh(&self, key: Key, state: &SlotState, need: u32) -> bool {
-        let Some(bounds) = &self.bounds else { return true };
-        if need == 0 || (state.role == Role::Replica && state.side >= need) {
-            return true;
-        }
-        let channel = self.layout.channel(key).index();
-        let clock = if state.role == Role::Replica {
-            &bounds.fresh[channel * self.layout.nodes() + self.directory.home(key).index()]
-        } else {
-            &bounds.global[channel]
-        };
-        clock.load(Ordering::Acquire) >= need
+        self.clocks.is_fresh(key, state, need, || self.directory.home(key))
     }
 
     /// Marks a key with copies as changed, for its channel.
@@ -471,45 +430,6 @@ impl<E: Element> Shared<E> {
         if untouched { self.make(entry) } else { (entry, state.role) }
     }
 
-    /// Prefetches slots and values of the keys behind the one at `at`, for a channel that latches all of
-    /// them. They may be in the cache of a worker's core.
-    #[inline]
-    pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
-        self.prefetch_slots(keys, at);
-        if at == 0 {
-            keys.iter().take(VALUES_AHEAD).for_each(|key| self.store.prefetch_value(*key));
-        }
-        if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
-            self.store.prefetch_value(*ahead);
-        }
-    }
-
-    /// As [`Shared::prefetch`], for keys that are about to be handed over.
-    #[inline]
-    pub(crate) fn prefetch_departure(&self, keys: &[Key], at: usize) {
-        self.prefetch(keys, at);
-        ahead(keys, at, |key| self.store.prefetch_slab(key));
-    }
-
-    /// Prefetches the slots of the keys behind the one at `at`.
-    #[inline]
-    pub(crate) fn prefetch_slots(&self, keys: &[Key], at: usize) {
-        ahead(keys, at, |key| self.store.prefetch_slot(key));
-    }
-
-    /// Prefetches slots and free places for the keys behind the one at `at`, whose values are about to
-    /// arrive.
-    #[inline]
-    pub(crate) fn prefetch_arrival(&self, keys: &[Key], at: usize) {
-        ahead(keys, at, |key| {
-            self.store.prefetch_slot(key);
-            self.store.prefetch_slab(key);
-        });
-        if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
-            self.store.prefetch_place(*ahead);
-        }
-    }
-
     /// Gives an untouched key its value, if its home is here. The entry is passed by value: a borrowed entry
     /// would have to live in memory on the fast path, too.
     #[cold]
@@ -561,70 +481,6 @@ impl<E: Element> Shared<E> {
         let new = state == SlotState::default();
         entry.state_mut().learn(at, counter);
         new
-    }
-
-    /// The state of a key's slot. A lazy store makes no value. For invariant checks.
-    ///
-    /// # Panics
-    /// If the key does not exist.
-    pub fn slot(&self, key: Key) -> SlotState {
-        self.store.latch(key).state()
-    }
-
-    /// Number of keys whose location this node stores, apart from locations that follow from the layout.
-    #[inline(never)]
-    pub fn locations(&self) -> u64 {
-        let stores = |key: &Key| self.directory.stores(*key, &self.slot(*key));
-        (0..self.layout.keys()).map(Key).filter(stores).count() as u64
-    }
-
-    /// Number of values that this node holds.
-    #[inline(never)]
-    pub fn held(&self) -> usize {
-        self.store.held()
-    }
-
-    /// Reads the value of `key` if this node owns it, or is the home of a key with static replicas. The read
-    /// has no order with respect to workers' operations: for invariant checks and tests.
-    ///
-    /// # Panics
-    /// If the key does not exist.
-    #[inline(never)]
-    pub fn peek(&self, key: Key) -> Option<Vec<E>> {
-        let mut value = Vec::new();
-        self.peek_into(key, &mut value).then_some(value)
-    }
-
-    /// Appends the value of `key` to `values`, if [`Shared::peek`] reads it. Returns whether it does.
-    ///
-    /// # Panics
-    /// If the key does not exist.
-    #[inline(never)]
-    pub fn peek_into(&self, key: Key, values: &mut Vec<E>) -> bool {
-        let (entry, role) = self.latch(key);
-        let value = if self.is_main(key, role) { entry.value() } else { None };
-        value.map(|value| values.extend_from_slice(value)).is_some()
-    }
-
-    /// Reads this node's copy of `key`, of any kind, as [`Shared::peek`] does.
-    ///
-    /// # Panics
-    /// If the key does not exist.
-    #[inline(never)]
-    pub fn peek_copy(&self, key: Key) -> Option<Vec<E>> {
-        let (entry, role) = self.latch(key);
-        if role.is_copy() { entry.value().map(<[E]>::to_vec) } else { None }
-    }
-
-    /// The role of this node for `key`, and whether the node holds a value for it. A lazy store makes no
-    /// value, and an untouched key is `Absent` even at home. For invariant checks.
-    ///
-    /// # Panics
-    /// If the key does not exist.
-    #[inline(never)]
-    pub fn inspect(&self, key: Key) -> (Role, bool) {
-        let entry = self.store.latch(key);
-        (entry.state().role, entry.value().is_some())
     }
 
     /// This node's part of `key`, in N-ths for N nodes: a replica counts as one N-th, and the main copy as

@@ -79,7 +79,7 @@ impl Relocation {
         );
         let shared = &core.shared;
         for (at, (key, position)) in keys.iter().copied().zip(positions.iter().copied()).enumerate() {
-            shared.prefetch_slots(keys, at);
+            shared.ahead().slots(keys, at);
             let (mut entry, _) = shared.latch(key);
             match relocation::localize(entry.state_mut()) {
                 Localized::Here => out.outgoing.replies.localized(origin, position),
@@ -130,7 +130,7 @@ impl Relocation {
     ) -> Result<(), ProtocolError> {
         let shared = &core.shared;
         for (at, key) in localize.keys.iter().copied().enumerate() {
-            shared.prefetch_departure(&localize.keys, at);
+            shared.ahead().departures(&localize.keys, at);
             core.check_home(key, "sends a localize request for")?;
             let (mut entry, _) = shared.latch(key);
             match relocation::order(entry.state_mut(), shared.node(), from) {
@@ -159,7 +159,7 @@ impl Relocation {
     ) -> Result<(), ProtocolError> {
         let Localize { requester, hops, keys } = localize;
         for (at, key) in keys.iter().copied().enumerate() {
-            core.shared.prefetch_departure(keys, at);
+            core.shared.ahead().departures(keys, at);
             let (entry, role) = core.shared.latch(key);
             if role == Role::Owner {
                 self.give(core, out, entry, *requester, &[]);
@@ -217,7 +217,7 @@ impl Relocation {
         let Relocate { to, keys, counters } = relocate;
         out.outgoing.relocation.expect(core.room(keys));
         for (at, (key, counter)) in keys.iter().copied().zip(counters.iter().copied()).enumerate() {
-            core.shared.prefetch_departure(keys, at);
+            core.shared.ahead().departures(keys, at);
             check_ordered_by_home(core, from, key)?;
             let (entry, _) = core.shared.latch(key);
             self.leave(core, out, entry, *to, counter)?;
@@ -409,7 +409,7 @@ pub(crate) fn on_moved<E: Element>(core: &Core<E>, from: NodeId, moved: &Moved) 
     core.check_keys(&moved.keys)?;
     let keys = moved.keys.iter().copied();
     for (at, (key, counter)) in keys.zip(moved.counters.iter().copied()).enumerate() {
-        core.shared.prefetch_slots(&moved.keys, at);
+        core.shared.ahead().slots(&moved.keys, at);
         if !to_all {
             core.check_home(key, "reports the place of")?;
         }

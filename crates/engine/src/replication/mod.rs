@@ -149,7 +149,7 @@ impl<E: Element> Replication<E> {
         let Some(urgent) = core.shared.urgent() else { return };
         urgent.take(core.id, &mut self.noted.keys);
         for (at, key) in self.noted.keys.iter().copied().enumerate() {
-            core.shared.prefetch(&self.noted.keys, at);
+            core.shared.ahead().values(&self.noted.keys, at);
             self.holder.prefetch(&self.noted.keys, at);
             self.holder.send_soon(core, out, key);
         }
@@ -226,7 +226,7 @@ impl<E: Element> Replication<E> {
     fn collect(&mut self, core: &Core<E>) {
         core.take_noted(&mut self.noted);
         for (at, key) in self.noted.keys.iter().copied().enumerate() {
-            core.shared.prefetch_slots(&self.noted.keys, at);
+            core.shared.ahead().slots(&self.noted.keys, at);
             self.holder.prefetch_records(&self.noted.keys, at);
             self.owner.prefetch(&self.noted.keys, at);
             let Some((mut entry, role)) = core.changed(key) else { continue };
@@ -300,7 +300,7 @@ impl<E: Element> Replication<E> {
         }
         broadcast(core, out, ClockScope::Node, next.clock, |_| true);
         let advanced = self.staleness.global.reach(here, next.clock);
-        let oldest = core.shared.need(next.clock.min(self.staleness.global.latest()));
+        let oldest = core.shared.clocks().need(next.clock.min(self.staleness.global.latest()));
         self.holder.age(core, out, oldest);
         if advanced {
             self.on_global_clock(core, out);
@@ -329,7 +329,7 @@ impl<E: Element> Replication<E> {
             }
             ClockScope::Resumed => self.staleness.global.resume(from),
             ClockScope::Global => {
-                core.shared.set_fresh(core.id, from, clock.clock);
+                core.shared.clocks().set_fresh(core.id, from, clock.clock);
                 self.staleness.unpark_all(out, |key| core.shared.directory().home(key) == from);
             }
         }
@@ -340,7 +340,7 @@ impl<E: Element> Replication<E> {
     fn on_global_clock(&mut self, core: &Core<E>, out: &mut Output) {
         let global = self.staleness.clock();
         self.apply_pending(core);
-        core.shared.set_global(core.id, global);
+        core.shared.clocks().set_global(core.id, global);
         for (key, holder) in self.staleness.take_due() {
             self.owner.refresh(core, out, global, key, holder);
         }

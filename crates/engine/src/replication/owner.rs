@@ -413,7 +413,7 @@ impl Owner {
         while let Some(key) = keys.get(at).copied()
             && !portion.is_used_up()
         {
-            core.shared.prefetch(&keys, at);
+            core.shared.ahead().values(&keys, at);
             self.hubs.prefetch(&keys, at);
             at += 1;
             if self.hubs.get(key).is_none_or(|replicated| !replicated.listed) {

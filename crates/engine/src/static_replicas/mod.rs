@@ -204,7 +204,7 @@ impl<E: Element> StaticReplicas<E> {
     fn find_updated(&mut self, core: &Core<E>) {
         core.take_noted(&mut self.noted);
         for (at, key) in self.noted.keys.iter().copied().enumerate() {
-            core.shared.prefetch_slots(&self.noted.keys, at);
+            core.shared.ahead().slots(&self.noted.keys, at);
             let Some((mut entry, role)) = core.changed(key) else { continue };
             match role {
                 Role::Static => self.dirty.push(entry.state().side),
@@ -228,7 +228,7 @@ impl<E: Element> StaticReplicas<E> {
         own.values.reserve_exact(self.dirty.iter().map(len).sum());
         self.noted.keys.extend(self.dirty.iter().map(|index| self.keys[*index as usize]));
         for (nth, index) in self.dirty.drain(..).enumerate() {
-            core.shared.prefetch(&self.noted.keys, nth);
+            core.shared.ahead().values(&self.noted.keys, nth);
             let at = index as usize;
             let updates = layout.updates(self.keys[at]);
             let (mut entry, _) = core.shared.latch(self.keys[at]);
@@ -267,7 +267,7 @@ impl<E: Element> StaticReplicas<E> {
         let (mut offset, mut own, mut own_offset) = (0, 0, 0);
         self.noted.keys.extend(total.indices.iter().map(|index| self.keys[*index as usize]));
         for (nth, index) in total.indices.iter().enumerate() {
-            core.shared.prefetch(&self.noted.keys, nth);
+            core.shared.ahead().values(&self.noted.keys, nth);
             let at = *index as usize;
             let (start, end) = (self.starts[at], self.starts[at + 1]);
             let updates = core.shared.layout().updates(self.keys[at]);

@@ -109,7 +109,7 @@ fn a_node_splits_its_requests_for_many_replicas() {
         }
     }
     assert_eq!(asked, keys(0..2_000));
-    assert!(asked.iter().all(|key| nodes[1].shared.slot(*key).role == Role::Replica));
+    assert!(asked.iter().all(|key| nodes[1].shared.inspect().slot(*key).role == Role::Replica));
 }
 
 /// Rows of holders may make up most of a frame.
@@ -130,7 +130,7 @@ fn an_owner_splits_the_hand_over_of_keys_with_many_holders() {
     }
     for key in keys(0..KEYS) {
         let holders = next.channel.hub(key).expect("the key has arrived").holders();
-        assert_eq!((holders.len(), next.shared.slot(key).role), (3, Role::Hub));
+        assert_eq!((holders.len(), next.shared.inspect().slot(key).role), (3, Role::Hub));
     }
 }
 
@@ -145,7 +145,7 @@ fn a_node_splits_the_largest_call_of_a_worker() {
             assert_eq!(nodes[to].answers(1, update), []);
         }
     }
-    assert!(wanted.iter().all(|key| nodes[0].shared.slot(*key).role == Role::Replica));
+    assert!(wanted.iter().all(|key| nodes[0].shared.inspect().slot(*key).role == Role::Replica));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn large_values_travel_one_per_frame_in_both_directions() {
     assert_eq!(refreshes.len(), 4);
     assert_eq!(pass(&mut nodes, 0, refreshes), []);
     for key in keys {
-        let [main, copy] = [0, 1].map(|node: usize| nodes[node].shared.peek_copy(key).expect("a copy"));
+        let [main, copy] = [0, 1].map(|node: usize| nodes[node].shared.inspect().copy(key).expect("a copy"));
         assert!(main == copy && main.iter().all(|element| *element == key.0 as f32 + 0.75));
     }
 }
@@ -305,11 +305,14 @@ fn the_slot_of_a_dropped_replica_is_forgotten() {
         })
     };
     assert_eq!(node.answers(0, update(ReplicaUpdateKind::SetUp, vec![k], &[1.0])), []);
-    assert_eq!(node.shared.slot(k).role, Role::Replica);
+    assert_eq!(node.shared.inspect().slot(k).role, Role::Replica);
     node.answers(0, update(ReplicaUpdateKind::Acknowledged, keys(1..1 + OTHERS), &[]));
     assert_eq!(node.frames(Input::Settle).len(), 1, "the replica is dropped");
     node.answers(0, update(ReplicaUpdateKind::Dropped, vec![k], &[]));
-    assert_eq!((node.shared.slot(k).role, node.shared.slot(k).is_listed()), (Role::Absent, true));
+    assert_eq!(
+        (node.shared.inspect().slot(k).role, node.shared.inspect().slot(k).is_listed()),
+        (Role::Absent, true)
+    );
     node.answers(0, update(ReplicaUpdateKind::Acknowledged, keys(1 + OTHERS..1 + 2 * OTHERS), &[]));
-    assert_eq!(node.shared.slot(k), SlotState::default());
+    assert_eq!(node.shared.inspect().slot(k), SlotState::default());
 }

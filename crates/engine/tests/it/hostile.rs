@@ -281,9 +281,9 @@ fn a_node_without_replicas_survives_700_000_hostile_messages() {
             Some(Initiator::Owner) => true,
         };
         for key in (4..12).filter(|key| !may_come(*key)) {
-            assert!(node.shared.peek(Key(key)).is_none(), "{key} arrived with {policy:?}");
+            assert!(node.shared.inspect().value(Key(key)).is_none(), "{key} arrived with {policy:?}");
         }
-        came += (4..12).filter(|key| node.shared.peek(Key(*key)).is_some()).count();
+        came += (4..12).filter(|key| node.shared.inspect().value(Key(*key)).is_some()).count();
     }
     assert!(came > 50, "only {came} hand-overs were accepted");
     assert!(refused > 10_000 && served > 10_000, "{refused} messages refused, {served} served");
@@ -295,7 +295,7 @@ const KEYS: u64 = 12;
 fn state(shared: &Shared<f32>) -> Vec<(Option<Vec<u32>>, Role)> {
     let bits = |value: Vec<f32>| value.into_iter().map(f32::to_bits).collect();
     // A sparse store initializes a value when it is looked at.
-    let look = |key| (shared.peek_copy(key).map(bits), shared.slot(key).role);
+    let look = |key| (shared.inspect().copy(key).map(bits), shared.inspect().slot(key).role);
     (0..KEYS).map(|key| look(Key(key))).collect()
 }
 
@@ -371,7 +371,7 @@ impl Busy {
             2..=4 if by_intent => {
                 let clock = |dice: &mut Dice, more| Clock(self.clock + dice.below(more) as u32);
                 let window = clock(dice, 8)..clock(dice, 16);
-                let wake = shared.intend(WorkerId(0), &keys, window).unwrap();
+                let wake = shared.clocks().intend(WorkerId(0), &keys, window).unwrap();
                 inputs.extend(wake.iter().map(|_| Input::Wake));
             }
             4 if directed => inputs.push(Input::Relocate { keys, to: NodeId(dice.below(3) as u16) }),
@@ -379,10 +379,12 @@ impl Busy {
                 self.clock += 1;
                 let clock = Clock(self.clock);
                 let rests = dice.below(3) == 0;
-                let advanced = shared.advance_clock(worker, clock);
+                let advanced = shared.clocks().advance(worker, clock);
                 inputs.extend(advanced.wake.iter().map(|_| Input::Wake));
                 inputs.extend(advanced.clock.map(Input::Clock));
-                inputs.extend(if rests { shared.rest(worker) } else { None }.map(Input::Clock));
+                inputs.extend(
+                    if rests { shared.clocks().rest(worker.worker()) } else { None }.map(Input::Clock),
+                );
             }
             kind => {
                 let started = match kind {

@@ -89,7 +89,7 @@ fn a_push_adds_and_a_set_overwrites_and_both_are_acknowledged_without_values() {
                 panic!("{actions:?}")
             };
             assert_eq!((response.positions.as_slice(), response.values.len()), (&[10][..], 0));
-            assert_eq!(node.shared.peek(HERE), Some(value.to_vec()));
+            assert_eq!(node.shared.inspect().value(HERE), Some(value.to_vec()));
         }
     }
 }
@@ -116,7 +116,7 @@ fn a_node_without_the_key_forwards_a_request_to_the_home_with_its_origin() {
             2,
             "one answer for the key that is here, one request for the keys that are not"
         );
-        assert_eq!(node.shared.peek(HERE), Some(vec![2.0, 2.0]));
+        assert_eq!(node.shared.inspect().value(HERE), Some(vec![2.0, 2.0]));
         assert_eq!(node.channel.management().forwards, [1, 0, 0, 0], "the key here took no forward");
     }
 }
@@ -232,7 +232,11 @@ fn a_violation_says_what_is_wrong_and_changes_nothing() {
             let what = node.refuse(PEER, message);
             assert!(what.contains(expected), "'{what}' does not say '{expected}'");
         }
-        assert_eq!(node.shared.peek(HERE), Some(vec![1.0, 1.0]), "no refused message changed the value");
+        assert_eq!(
+            node.shared.inspect().value(HERE),
+            Some(vec![1.0, 1.0]),
+            "no refused message changed the value"
+        );
         let actions = node.receive(PEER, response(0, AccessKind::Push, &[0], &[]));
         let completion = Completion { op: OpId(0), positions: vec![0], values: Bytes::new(), late: None };
         assert_eq!(actions, [Action::Complete { worker: WorkerId(0), completion }]);
@@ -280,7 +284,7 @@ fn urgent_replicas_do_not_wait_for_rounds_of_intents() {
     let policy = Technique::Adaptive.policy();
     let mut node = Node::new(SharedConfig { replication, ..config(0, &layout(3, 10, 2), policy) });
     let (key, begin) = (Key(4), Tick(1_000_000));
-    node.shared.intend(WorkerId(0), &[key], Clock(0)..Clock(100)).unwrap();
+    node.shared.clocks().intend(WorkerId(0), &[key], Clock(0)..Clock(100)).unwrap();
     let asked = node.handle(begin, Input::Tick).unwrap();
     let [Action::Send { to: PEER, message: Message::ReplicaRequest(ask) }] = &asked[..] else {
         panic!("{asked:?}")

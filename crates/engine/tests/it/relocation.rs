@@ -73,7 +73,7 @@ fn a_relocation_takes_two_messages_if_the_home_is_the_owner_and_three_if_not() {
         c.localize_at(0);
         assert_eq!((c.deliver(0, 2), c.deliver(2, 0), c.under_way()), ("Relocate", "HandOver", 0));
         assert_eq!(c.owner(), (0, [0., 1., 0.]));
-        let held: usize = c.nodes.iter().map(|n| n.held()).sum();
+        let held: usize = c.nodes.iter().map(|n| n.inspect().held()).sum();
         let expected = if storage == Storage::Dense { 9 } else { 1 };
         assert_eq!(held, expected, "a node frees the memory of a key that leaves");
         c.localize_at(0);
@@ -139,7 +139,7 @@ fn the_home_orders_conflicting_localizations() {
     c.deliver_all();
     assert_eq!(c.owner(), (1, [0., 3., 0.]));
     assert_eq!(c.channels[1].management().relocations, 2);
-    assert_eq!(c.nodes[0].slot(K).hint(), Some(NodeId(1)), "the home knows the owner");
+    assert_eq!(c.nodes[0].inspect().slot(K).hint(), Some(NodeId(1)), "the home knows the owner");
     c.end_idle();
 }
 
@@ -151,7 +151,7 @@ fn a_node_serves_its_own_request_that_comes_back() {
     c.deliver_all();
     c.push_at(1);
     c.deliver_all();
-    assert_eq!(c.nodes[1].slot(K).hint(), Some(NodeId(2)), "the answer names the owner");
+    assert_eq!(c.nodes[1].inspect().slot(K).hint(), Some(NodeId(2)), "the answer names the owner");
     c.localize_at(0);
     c.deliver_all();
     // The request goes to the previous owner, while the node localizes the key.
@@ -197,7 +197,7 @@ fn an_owner_hands_over_at_once_and_the_new_owner_informs_the_home() {
         assert_eq!((c.deliver(1, 2), c.deliver(1, 2)), ("HandOver", "Request"));
         assert_eq!(c.owner(), (2, [1., 0., 0.]));
         assert_eq!(c.deliver(2, 0), "Moved");
-        assert_eq!(c.nodes[0].slot(K).hint(), Some(NodeId(2)));
+        assert_eq!(c.nodes[0].inspect().slot(K).hint(), Some(NodeId(2)));
         c.deliver_all();
         let started = c.nodes[0].localize(&mut c.workers[0].local, &[K], Tick(0)).unwrap();
         assert!(started.op.is_none() && started.submissions.is_empty(), "workers do not move keys");
@@ -217,7 +217,10 @@ fn an_older_location_does_not_overwrite_a_newer_one() {
     // Node 1 informs the home before the older message of node 2 arrives.
     c.deliver(1, 0);
     assert_eq!(c.deliver(2, 0), "Moved");
-    assert_eq!((c.nodes[0].slot(K).hint(), c.nodes[0].slot(K).counter), (Some(NodeId(1)), 3));
+    assert_eq!(
+        (c.nodes[0].inspect().slot(K).hint(), c.nodes[0].inspect().slot(K).counter),
+        (Some(NodeId(1)), 3)
+    );
     c.deliver_all();
     c.end_idle();
 }

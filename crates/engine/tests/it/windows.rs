@@ -72,9 +72,9 @@ fn windows_read(node: &Node) -> u64 {
 #[test]
 fn a_neighbour_asks_once_and_then_sees_every_write() {
     let mut nodes = classic(WindowConfig::DEFAULT);
-    assert_eq!(nodes[OWNER].shared.mirrored(KEY), None);
+    assert_eq!(nodes[OWNER].shared.inspect().mirrored(KEY), None);
     assert_eq!(pull(&mut nodes, NEIGHBOUR, KEY), None, "a message");
-    assert_eq!(nodes[OWNER].shared.mirrored(KEY), Some(vec![1.0; 3]));
+    assert_eq!(nodes[OWNER].shared.inspect().mirrored(KEY), Some(vec![1.0; 3]));
     assert_eq!(pull(&mut nodes, NEIGHBOUR, KEY), Some(vec![1.0; 3]));
     // By a worker of the owner: pushed, set, in place.
     nodes[OWNER].push(&[KEY], &[0.5; 3]);
@@ -113,7 +113,7 @@ fn a_worker_that_waits_for_an_operation_on_the_key_asks() {
 fn nothing_is_mirrored_for_nodes_elsewhere() {
     let mut nodes = classic(WindowConfig::DEFAULT);
     assert_eq!(pull(&mut nodes, FAR, KEY), None);
-    assert_eq!(nodes[OWNER].shared.mirrored(KEY), None);
+    assert_eq!(nodes[OWNER].shared.inspect().mirrored(KEY), None);
     pull(&mut nodes, NEIGHBOUR, KEY);
     assert_eq!(pull(&mut nodes, FAR, KEY), None, "its windows are not mapped there");
     assert_eq!((windows_read(&nodes[FAR]), windows_read(&nodes[NEIGHBOUR])), (0, 0));
@@ -128,7 +128,7 @@ fn a_mirror_that_has_used_up_its_loan_is_asked_for_again() {
         assert_eq!(pull(&mut nodes, NEIGHBOUR, KEY), Some(vec![1.0 + write as f32; 3]));
     }
     nodes[OWNER].push(&[KEY], &[1.0; 3]);
-    assert!(!nodes[OWNER].shared.slot(KEY).is_published());
+    assert!(!nodes[OWNER].shared.inspect().slot(KEY).is_published());
     assert_eq!(pull(&mut nodes, NEIGHBOUR, KEY), None);
     assert_eq!(pull(&mut nodes, NEIGHBOUR, KEY), Some(vec![4.0; 3]));
 }
@@ -140,10 +140,10 @@ fn a_key_that_leaves_is_mirrored_no_longer() {
     pull(&mut nodes, NEIGHBOUR, KEY);
     let moved = nodes[OWNER].accept(Input::Relocate { keys: vec![KEY], to: NodeId(FAR as u16) });
     // The hand-over has not left the node yet.
-    assert_eq!(nodes[OWNER].shared.mirrored(KEY), None);
+    assert_eq!(nodes[OWNER].shared.inspect().mirrored(KEY), None);
     settle(&mut nodes, OWNER, moved);
     assert_eq!(pull(&mut nodes, NEIGHBOUR, KEY), None);
-    assert_eq!(nodes[FAR].shared.peek(KEY), Some(vec![1.0; 3]));
+    assert_eq!(nodes[FAR].shared.inspect().value(KEY), Some(vec![1.0; 3]));
 }
 
 /// Layouts with several lengths, for some of which there is no room, and windows in which keys share places.
@@ -158,18 +158,20 @@ fn no_key_is_taken_for_another() {
         let windows = WindowConfig { bytes_max, places_max, ..WindowConfig::DEFAULT };
         assert!(8 * Windows::words::<f32>(&mixed, windows) <= bytes_max, "{windows:?}");
         let mut nodes = nodes(&mixed, Technique::Classic.policy(), windows);
-        let own = |node: &Node| (0..69).map(Key).filter(|key| node.shared.peek(*key).is_some()).collect();
+        let own = |node: &Node| {
+            (0..69).map(Key).filter(|key| node.shared.inspect().value(*key).is_some()).collect()
+        };
         let keys: Vec<Key> = own(&nodes[OWNER]);
         for key in keys.iter().chain(&keys) {
             nodes[OWNER].push(&[*key], &vec![1.0; mixed.len(*key)]);
             if let Some(value) = pull(&mut nodes, NEIGHBOUR, *key) {
-                assert_eq!(Some(value), nodes[OWNER].shared.peek(*key), "{key:?}, {windows:?}");
+                assert_eq!(Some(value), nodes[OWNER].shared.inspect().value(*key), "{key:?}, {windows:?}");
             }
         }
         let mirrored = keys.iter().filter(|key| {
-            let mirrored = nodes[OWNER].shared.mirrored(**key);
+            let mirrored = nodes[OWNER].shared.inspect().mirrored(**key);
             assert!(
-                mirrored.is_none() || mirrored == nodes[OWNER].shared.peek(**key),
+                mirrored.is_none() || mirrored == nodes[OWNER].shared.inspect().value(**key),
                 "{key:?}, {windows:?}"
             );
             mirrored.is_some()

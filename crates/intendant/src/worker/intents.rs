@@ -22,7 +22,7 @@ impl<E: Element> Worker<E> {
     /// [`Error::Access`] if a key does not exist; then nothing is signalled.
     #[inline(never)]
     pub fn intent(&self, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
-        let wake = self.inner.shared.intend(self.id, keys, window)?;
+        let wake = self.inner.shared.clocks().intend(self.id, keys, window)?;
         self.inner.wake(&wake);
         Ok(())
     }

@@ -36,25 +36,25 @@ impl<E: Element> Worker<E> {
 
     fn set_clock(&mut self, clock: u32) {
         self.clock = Clock(clock.min(RESTING - 1));
-        let advanced = self.inner.shared.advance_clock(&mut self.local, self.clock);
+        let advanced = self.inner.shared.clocks().advance(&mut self.local, self.clock);
         self.inner.advanced(advanced);
     }
 
     /// No worker waits for this worker's clock any more.
     fn rest(&self) {
-        let clock = self.inner.shared.rest(&self.local);
+        let clock = self.inner.shared.clocks().rest(self.id);
         self.inner.advanced(Advanced { clock, wake: Vec::new() });
     }
 
     /// This worker is finished.
     pub(super) fn retire(&self) {
-        let advanced = self.inner.shared.retire(&self.local);
+        let advanced = self.inner.shared.clocks().retire(self.id);
         self.inner.advanced(advanced);
     }
 
     /// This worker continues with the latest clock of any worker, as all others do.
     fn resume(&mut self, latest: u32) {
-        if self.inner.shared.staleness_bound().is_some() {
+        if self.inner.shared.clocks().staleness_bound().is_some() {
             self.set_clock(self.clock.0.max(latest));
         }
     }
@@ -66,7 +66,7 @@ impl<E: Element> Worker<E> {
     /// set_staleness_bound.)
     #[inline(never)]
     pub fn set_staleness_bound(&mut self, bound: u32) {
-        self.inner.shared.set_staleness_bound(bound);
+        self.inner.shared.clocks().set_staleness_bound(bound);
     }
 
     /// Synchronises static replicas. All workers of all nodes must call it equally often.
@@ -140,7 +140,7 @@ impl<E: Element> Worker<E> {
         let met = self.meet(name, payload, Purpose::Gather)?;
         self.resume(met.latest);
         // Workers that were reading a snapshot have entered as well, so channels may act on intents again.
-        self.inner.wake(&self.inner.shared.resume());
+        self.inner.wake(&self.inner.shared.clocks().resume());
         Ok(met.payloads)
     }
 

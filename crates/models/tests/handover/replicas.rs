@@ -79,12 +79,12 @@ impl ReplicaWorker {
                 7..9 if by_intent => {
                     let start = self.clock + shuttle::rand::thread_rng().gen_range(0..3);
                     let window = Clock(start)..Clock(start + 2);
-                    let wake = self.shared().intend(self.local.worker(), &[key], window);
+                    let wake = self.shared().clocks().intend(self.local.worker(), &[key], window);
                     self.wake(&wake.expect("the key exists"));
                 }
                 9..11 if by_intent => {
                     self.clock += 1;
-                    let told = self.shared().advance_clock(&mut self.local, Clock(self.clock));
+                    let told = self.shared().clocks().advance(&mut self.local, Clock(self.clock));
                     self.wake(&told.wake);
                 }
                 7..9 if directed => self.input(key, Input::Replicate { keys: vec![key] }),
@@ -95,7 +95,7 @@ impl ReplicaWorker {
                 }
                 7..11 if clocked => {
                     self.clock += 1;
-                    let told = self.shared().advance_clock(&mut self.local, Clock(self.clock));
+                    let told = self.shared().clocks().advance(&mut self.local, Clock(self.clock));
                     self.tell(told.clock);
                 }
                 _ => self.input(key, Input::Tick),
@@ -120,7 +120,7 @@ impl ReplicaWorker {
     }
 
     fn end(self) -> Log {
-        let told = self.shared().retire(&self.local);
+        let told = self.shared().clocks().retire(self.local.worker());
         self.tell(told.clock);
         self.wake(&told.wake);
         assert!(self.local.is_idle());
@@ -190,7 +190,7 @@ impl ReplicaWorker {
         let Started { op, submissions } = started;
         let reach = &mut self.log.reach;
         let Some(op) = op else {
-            match self.world.nodes[self.node].inspect(key).0 {
+            match self.world.nodes[self.node].inspect().role(key).0 {
                 Role::Hub => reach.on_hub += 1,
                 Role::Replica => reach.on_replica += 1,
                 Role::Static => reach.on_static += 1,
@@ -218,11 +218,11 @@ pub(crate) fn check(setup: &Setup, world: &World, logs: &[Log]) {
         lanes::read_dusty(key, &main, &mut lanes).unwrap_or_else(|error| panic!("{error}"));
         let pushes: Vec<u32> = logs.iter().map(|log| log.pushes[key.0 as usize].len() as u32).collect();
         assert_eq!(lanes, pushes, "{key:?}: the lanes, and what was pushed");
-        for copy in world.nodes.iter().filter_map(|node| node.peek_copy(key)) {
+        for copy in world.nodes.iter().filter_map(|node| node.inspect().copy(key)) {
             assert!(copy.iter().zip(&main).all(|(c, m)| c.to_bits() == m.to_bits()), "{copy:?} {main:?}");
         }
     }
-    let bound = world.nodes[0].staleness_bound();
+    let bound = world.nodes[0].clocks().staleness_bound();
     for (me, log) in logs.iter().enumerate() {
         let mut before = vec![vec![0; logs.len()]; LANES as usize];
         for Read { key, clock, own, seen } in &log.reads {

@@ -233,7 +233,7 @@ impl Worker {
 
     fn submit(&mut self, started: Started, keys: &[Key]) -> Option<OpId> {
         if started.op.is_some() && keys.len() == 1 {
-            let role = self.world.nodes[self.node].inspect(keys[0]).0;
+            let role = self.world.nodes[self.node].inspect().role(keys[0]).0;
             self.reach.came_meanwhile += u64::from(role == Role::Owner);
         }
         for (channel, submission) in started.submissions {

@@ -235,7 +235,7 @@ impl World {
             stats.merge(channel.management());
         }
         for key in (0..KEYS).map(Key) {
-            let places: Vec<_> = self.nodes.iter().map(|node| node.inspect(key)).collect();
+            let places: Vec<_> = self.nodes.iter().map(|node| node.inspect().role(key)).collect();
             if places.iter().all(|place| *place == (Role::Static, true)) {
                 continue;
             }
@@ -247,7 +247,7 @@ impl World {
             let untouched = self.setup.storage == Storage::Sparse && others == places.len();
             assert!(untouched || (owners == 1 && others == places.len() - 1), "{key:?}: {places:?}");
             for node in &self.nodes {
-                let (mirrored, value) = (node.mirrored(key), node.peek(key));
+                let (mirrored, value) = (node.inspect().mirrored(key), node.inspect().value(key));
                 assert!(mirrored.is_none() || mirrored == value, "{key:?}: {mirrored:?} of {value:?}");
             }
         }
@@ -271,7 +271,7 @@ impl World {
             return Vec::new();
         }
         let is_urgent = |(node, key): &(usize, Key)| {
-            let state = self.nodes[*node].slot(*key);
+            let state = self.nodes[*node].inspect().slot(*key);
             state.role == Role::Replica && state.is_dirty() && state.is_urgent()
         };
         let places = (0..self.setup.nodes).flat_map(|node| (0..KEYS).map(move |key| (node, Key(key))));
@@ -288,7 +288,7 @@ impl World {
     /// The value of a key. To be called after the end.
     pub(crate) fn value(&self, key: Key) -> Option<Vec<f32>> {
         let home = &self.nodes[self.layout.home(key).index()];
-        let owner = self.nodes.iter().find(|node| node.inspect(key).0.is_owner()).unwrap_or(home);
-        owner.peek(key)
+        let owner = self.nodes.iter().find(|node| node.inspect().role(key).0.is_owner()).unwrap_or(home);
+        owner.inspect().value(key)
     }
 }

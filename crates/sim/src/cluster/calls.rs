@@ -141,7 +141,7 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
         found.map_err(|error| self.violation(("access", error.to_string())))?;
         let node = &self.machinery.nodes[self.machinery.workers.node_of(worker)];
         let lends = self.machinery.access == LocalAccess::Shared;
-        if lends && absent.iter().any(|at| node.slot(keys[*at as usize]).role == Role::Owner) {
+        if lends && absent.iter().any(|at| node.inspect().slot(keys[*at as usize]).role == Role::Owner) {
             self.machinery.reach.mark(Marker::LentNotYet);
         }
         Ok(absent)
@@ -169,7 +169,9 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
             Some(mut row) => act(&mut row),
             None => return false,
         }
-        if self.machinery.nodes[self.machinery.workers.node_of(worker)].slot(key).role == Role::Replica {
+        if self.machinery.nodes[self.machinery.workers.node_of(worker)].inspect().slot(key).role
+            == Role::Replica
+        {
             self.machinery.reach.mark(Marker::LentReplica);
         }
         self.updated(worker, 1, self.machinery.layout.len(key), 0);

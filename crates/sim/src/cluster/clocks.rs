@@ -14,7 +14,7 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
     pub fn advance_clock(&mut self, worker: usize, clock: Clock) {
         let node = self.machinery.workers.node_of(worker);
         let advanced =
-            self.machinery.nodes[node].advance_clock(&mut self.machinery.workers[worker].local, clock);
+            self.machinery.nodes[node].clocks().advance(&mut self.machinery.workers[worker].local, clock);
         self.machinery.agenda.note(|| format!("worker {worker} is at {clock:?}: {advanced:?}"));
         self.machinery.probe.advanced(worker, clock.0);
         if !advanced.wake.is_empty() {
@@ -28,7 +28,7 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
     #[inline(never)]
     pub fn rest(&mut self, worker: usize) {
         let node = self.machinery.workers.node_of(worker);
-        let clock = self.machinery.nodes[node].rest(&self.machinery.workers[worker].local);
+        let clock = self.machinery.nodes[node].clocks().rest(self.machinery.workers[worker].local.worker());
         self.machinery.agenda.note(|| format!("worker {worker} rests: {clock:?}"));
         self.send_clock(worker, clock);
     }

@@ -36,7 +36,7 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
         caller: Caller,
     ) -> Result<(), Violation> {
         let (node, local) = (self.machinery.workers.node_of(worker), self.machinery.workers.id(worker));
-        let wake = self.machinery.nodes[node].intend(local, keys, window.clone());
+        let wake = self.machinery.nodes[node].clocks().intend(local, keys, window.clone());
         let wake = wake.map_err(|error| self.violation(("access", error.to_string())))?;
         self.machinery.agenda.note(|| {
             format!(
@@ -59,7 +59,8 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
     #[inline(never)]
     pub fn retire(&mut self, worker: usize) {
         let node = self.machinery.workers.node_of(worker);
-        let advanced = self.machinery.nodes[node].retire(&self.machinery.workers[worker].local);
+        let advanced =
+            self.machinery.nodes[node].clocks().retire(self.machinery.workers[worker].local.worker());
         self.machinery.agenda.note(|| format!("worker {worker} has finished: {advanced:?}"));
         self.machinery.probe.finished(worker);
         self.send_clock(worker, advanced.clock);
@@ -70,7 +71,7 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
     /// signalled in the meantime.
     #[inline(never)]
     pub fn resume(&mut self, node: usize) {
-        let wake = self.machinery.nodes[node].resume();
+        let wake = self.machinery.nodes[node].clocks().resume();
         if !wake.is_empty() {
             self.machinery.reach.mark(Marker::Resumed);
         }
@@ -116,7 +117,7 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
             return quiet(format!("channel {awake} of an idle cluster is awake"));
         }
         let has_replica = |node: &Arc<Shared<E>>| {
-            (0..self.layout().keys()).any(|key| node.slot(Key(key)).role == Role::Replica)
+            (0..self.layout().keys()).any(|key| node.inspect().slot(Key(key)).role == Role::Replica)
         };
         let replicas = self.nodes().iter().any(has_replica);
         let timer = stations.iter().position(|station| station.engine.due().is_some());

@@ -39,7 +39,7 @@ pub use calls::{CallOutcome, Wait};
 pub use config::{ClusterConfig, Hosts};
 pub use event::Happened;
 pub use intents::Caller;
-pub use probe::{Call, Probe, Seen};
+pub use probe::{Call, Nodes, Probe, Seen};
 
 use crate::dice::Dice;
 use crate::facility::Load;
@@ -213,7 +213,7 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
     pub fn values(&self) -> Vec<E> {
         let mut values = Vec::with_capacity(self.layout().elements() as usize);
         for key in (0..self.layout().keys()).map(Key) {
-            let owned = self.nodes().iter().any(|node| node.peek_into(key, &mut values));
+            let owned = self.nodes().iter().any(|node| node.inspect().value_into(key, &mut values));
             assert!(owned, "every key has an owner");
         }
         values

@@ -5,14 +5,14 @@ use super::worker::WorkerState;
 use crate::invariants::Finding;
 use crate::reach::Reach;
 use intendant_core::{ChannelId, Element, Key};
-use intendant_engine::{AccessStats, Action, Channel, Input, Shared, Submission};
+use intendant_engine::{AccessStats, Action, Channel, Input, Inspection, Shared, Submission};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// An observer of a cluster. The cluster tells it what happens, and shows it the state of the nodes. The
 /// observer may object: a [`Finding`] ends the run as a [`Violation`](crate::Violation).
 ///
-/// A probe has no access to the events to come, nor to the random numbers, and it must not change nodes. Runs
+/// A probe has no access to the events to come, nor to the random numbers, and it cannot change nodes. Runs
 /// with the same configuration therefore have the same hash, whatever their probe. A method that a probe does
 /// not implement does nothing. The probe `()` implements none, so a cluster that has it spends no time on
 /// observers.
@@ -98,10 +98,45 @@ pub struct Call<'a> {
     pub submissions: &'a [(ChannelId, Submission)],
 }
 
+/// The nodes of a cluster, as observers see them.
+pub struct Nodes<'a, E>(&'a [Arc<Shared<E>>]);
+
+impl<E> Clone for Nodes<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Nodes<'_, E> {}
+
+impl<'a, E: Element> Nodes<'a, E> {
+    pub(super) fn new(nodes: &'a [Arc<Shared<E>>]) -> Self {
+        Self(nodes)
+    }
+
+    /// A node.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn at(self, node: usize) -> Inspection<'a, E> {
+        self.0[node].inspect()
+    }
+
+    /// All nodes, in order.
+    pub fn iter(self) -> impl Iterator<Item = Inspection<'a, E>> {
+        self.0.iter().map(|node| node.inspect())
+    }
+
+    /// Number of nodes.
+    pub fn count(self) -> usize {
+        self.0.len()
+    }
+}
+
 /// What a probe sees of a cluster.
 pub struct Seen<'a, E> {
-    /// The nodes, for queries that change nothing.
-    pub nodes: &'a [Arc<Shared<E>>],
+    /// The nodes.
+    pub nodes: Nodes<'a, E>,
     /// The situations that the run has reached, to which a probe may add.
     pub reach: &'a mut Reach,
     /// Whether the cluster is quiescent and no worker has continued since. [`Probe::at_rest`] comes before.

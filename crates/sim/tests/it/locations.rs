@@ -113,7 +113,7 @@ fn nodes_store_as_many_locations_as_the_table_says() {
         keys.iter().for_each(|key| {
             fixed.pull(3, *key);
         });
-        assert!((0..nodes).all(|node| fixed.0.nodes()[node].locations() == 0), "static partition");
+        assert!((0..nodes).all(|node| fixed.0.nodes()[node].inspect().locations() == 0), "static partition");
         for (location, expected) in [
             (Location::BroadcastOperations, 0),
             (Location::BroadcastRelocations, all),
@@ -127,7 +127,8 @@ fn nodes_store_as_many_locations_as_the_table_says() {
                     cluster.relocation((node + shift) % nodes, of_home);
                 }
             }
-            let stored: Vec<u64> = (0..nodes).map(|node| cluster.0.nodes()[node].locations()).collect();
+            let stored: Vec<u64> =
+                (0..nodes).map(|node| cluster.0.nodes()[node].inspect().locations()).collect();
             assert_eq!(stored, vec![expected; nodes], "{location}, {storage}");
         }
     }
@@ -140,7 +141,7 @@ fn caches_store_the_keys_that_a_node_accessed_in_addition() {
     cluster.relocation(1, &[KEY]);
     cluster.pull(3, KEY);
     cluster.pull(3, Key(KEYS_PER_NODE));
-    let stored: Vec<u64> = (0..4).map(|node| cluster.0.nodes()[node].locations()).collect();
+    let stored: Vec<u64> = (0..4).map(|node| cluster.0.nodes()[node].inspect().locations()).collect();
     assert_eq!(stored, [KEYS_PER_NODE, KEYS_PER_NODE, KEYS_PER_NODE, KEYS_PER_NODE + 2]);
 }
 

@@ -23,7 +23,7 @@ impl<E: Element> Programs<E> {
         let meeting_ns = cluster.meeting_ns();
         if let Some(bound) = self.scenario.bounds.get(self.programs[0].stops) {
             self.bound = *bound;
-            cluster.nodes().iter().for_each(|node| node.set_staleness_bound(self.bound));
+            cluster.nodes().iter().for_each(|node| node.clocks().set_staleness_bound(self.bound));
         }
         self.left = self.programs.len();
         for (worker, program) in self.programs.iter_mut().enumerate() {

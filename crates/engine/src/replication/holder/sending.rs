@@ -72,7 +72,7 @@ impl<E: Element> Holder<E> {
         while let Some(key) = keys.get(at).copied()
             && !portion.is_used_up()
         {
-            core.shared.prefetch(&keys, at);
+            core.shared.ahead().values(&keys, at);
             self.held.prefetch(&keys, at);
             at += 1;
             let Some(held) = self.held.get_mut(key).filter(|held| held.listed) else {

@@ -185,7 +185,7 @@ impl Cluster {
     }
 
     pub(crate) fn role(&self, node: usize, key: Key) -> Role {
-        self.nodes[node].slot(key).role
+        self.nodes[node].inspect().slot(key).role
     }
 
     /// Gives an input to a channel, executes the actions, and checks the invariants.
@@ -224,17 +224,18 @@ impl Cluster {
                 (0..self.setup.nodes).filter(|n| self.role(*n, key).is_owner()).collect();
             // A sparse store has no owner of a key before the first access to it.
             let home = self.layout.home(key).index();
-            let untouched = self.nodes[home].slot(key) == SlotState::default();
+            let untouched = self.nodes[home].inspect().slot(key) == SlotState::default();
             let is_static = self.role(0, key) == Role::Static;
             if !untouched && !is_static {
-                (0..self.setup.nodes).for_each(|node| self.book.check(node, key, self.nodes[node].slot(key)));
+                (0..self.setup.nodes)
+                    .for_each(|node| self.book.check(node, key, self.nodes[node].inspect().slot(key)));
             }
             if self.setup.policy.relocation.is_some() && !untouched && !is_static {
                 let flying = self.watch.flying(key);
                 assert_eq!(owners.len() + flying, 1, "{key:?}: owners {owners:?}, {flying} on their way");
             }
             for owner in owners {
-                let value = self.nodes[owner].peek(key).expect("an owner holds the value");
+                let value = self.nodes[owner].inspect().value(key).expect("an owner holds the value");
                 self.watch.main(key, *value.last().expect("a tag"));
             }
         }
@@ -390,7 +391,7 @@ impl Cluster {
 
     /// The owner of a key and its value. No message may be under way.
     pub(crate) fn main(&self, key: Key) -> (usize, Vec<f32>) {
-        let mains: Vec<_> = self.nodes.iter().map(|node| node.peek(key)).collect();
+        let mains: Vec<_> = self.nodes.iter().map(|node| node.inspect().value(key)).collect();
         assert_eq!(mains.iter().flatten().count(), 1, "{key:?} has one main copy");
         let at = mains.iter().position(Option::is_some).expect("one main copy");
         (at, mains[at].clone().expect("one main copy"))
@@ -402,7 +403,7 @@ impl Cluster {
             let (owner, main) = self.main(key);
             let bits = |value: &[f32]| value.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
             for (node, shared) in self.nodes.iter().enumerate() {
-                if let Some(copy) = shared.peek_copy(key) {
+                if let Some(copy) = shared.inspect().copy(key) {
                     assert_eq!(bits(&copy), bits(&main), "{key:?}: {copy:?} at {node}, {main:?} at {owner}");
                 }
             }

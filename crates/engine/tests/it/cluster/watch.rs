@@ -111,7 +111,7 @@ impl Watch {
             if rows().any(|row| row.node.index() != node) {
                 self.count("handed over with holders");
             }
-            let state = shared.slot(*key);
+            let state = shared.inspect().slot(*key);
             let delta = self.deltas.remove(&(node, *key));
             if state.role != Role::Replica {
                 continue;
@@ -146,7 +146,7 @@ impl Watch {
     ) {
         let holder = request.holder.index();
         for (key, generation) in request.keys.iter().zip(&request.generations) {
-            if !shared.slot(*key).role.is_owner() {
+            if !shared.inspect().slot(*key).role.is_owner() {
                 self.count("request forwarded");
                 continue;
             }
@@ -169,7 +169,7 @@ impl Watch {
     fn before_update(&mut self, node: usize, update: &ReplicaUpdate, shared: &Shared<f32>) {
         for (at, (key, generation)) in update.keys.iter().zip(&update.generations).enumerate() {
             let known = self.generation(node, *key) == Some(*generation);
-            let state = shared.slot(*key);
+            let state = shared.inspect().slot(*key);
             match update.kind {
                 ReplicaUpdateKind::SetUp if !known || state.role.is_owner() => self.count("late set-up"),
                 ReplicaUpdateKind::Refresh if state.role == Role::Absent && known => {
@@ -229,7 +229,7 @@ impl Watch {
                     let before = self.generations.insert((node, *key), *generation);
                     if before == Some(*generation) {
                         self.count("asked again");
-                    } else if shared.slot(*key).role == Role::Replica {
+                    } else if shared.inspect().slot(*key).role == Role::Replica {
                         self.count("revived");
                     }
                 }

@@ -26,7 +26,7 @@ impl Cluster {
 
     /// The number in lane `me` of the copy of node `node`.
     fn sum(&self, node: usize, me: usize) -> f32 {
-        self.nodes[node].peek_copy(K).expect("a copy")[me]
+        self.nodes[node].inspect().copy(K).expect("a copy")[me]
     }
 
     /// Delivers a message about replicas. Returns its name, and how its elements are written.

@@ -27,12 +27,12 @@ impl Cluster {
     }
 
     pub(super) fn bits(&self, node: usize) -> Vec<u32> {
-        self.nodes[node].peek_copy(K).expect("a copy").into_iter().map(f32::to_bits).collect()
+        self.nodes[node].inspect().copy(K).expect("a copy").into_iter().map(f32::to_bits).collect()
     }
 
     /// The number of pushes of a worker that the copy at a node contains.
     fn pushed_by(&self, node: usize, me: usize) -> f32 {
-        self.nodes[node].peek_copy(K).expect("a copy")[me]
+        self.nodes[node].inspect().copy(K).expect("a copy")[me]
     }
 }
 
@@ -285,7 +285,7 @@ fn a_set_ends_the_replica_and_a_new_one_contains_it() {
     let sent = c.deliver_link(1, 0);
     assert_eq!(sent, ["Request", "Request", "Ask"], "the node still wants a replica");
     assert_eq!(c.deliver_link(0, 1), ["Response", "Response", "SetUp"]);
-    let value = c.nodes[1].peek_copy(K).expect("a replica");
+    let value = c.nodes[1].inspect().copy(K).expect("a replica");
     assert_eq!((value[2], value[3], value[5 + 2]), (0.0, 1.0, 1.0));
     assert_eq!(c.bits(0), c.bits(1));
     c.end();
@@ -304,7 +304,7 @@ fn a_round_holds_back_what_is_not_significant() {
     // A push changes the copy by less and less of its norm.
     for pushes in 1..=9u8 {
         c.push(1, K);
-        let copy = |node: usize| c.nodes[node].peek_copy(K).expect("a copy");
+        let copy = |node: usize| c.nodes[node].inspect().copy(K).expect("a copy");
         let norm = |value: &mut dyn Iterator<Item = f32>| value.map(|x| x * x).sum::<f32>().sqrt();
         let change = norm(&mut copy(1).iter().zip(copy(0)).map(|(here, main)| here - main));
         let is_significant = change >= 0.3 * norm(&mut copy(1).into_iter());

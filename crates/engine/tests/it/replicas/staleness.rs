@@ -172,13 +172,13 @@ impl Cluster {
         self.watch.trace(|| format!("worker {me} advances to {clock}"));
         let worker = &mut self.workers[me];
         worker.clock = clock;
-        let advanced = self.nodes[me / self.setup.workers].advance_clock(&mut worker.local, Clock(clock));
+        let advanced = self.nodes[me / self.setup.workers].clocks().advance(&mut worker.local, Clock(clock));
         self.note_clock(me, advanced.clock);
     }
 
     fn rest(&mut self, me: usize) {
         self.watch.trace(|| format!("worker {me} rests"));
-        let clock = self.nodes[me / self.setup.workers].rest(&self.workers[me].local);
+        let clock = self.nodes[me / self.setup.workers].clocks().rest(self.workers[me].local.worker());
         self.note_clock(me, clock);
     }
 

@@ -130,7 +130,8 @@ fn a_synchronized_copy_contains_the_pushes_before_the_calls_of_all_workers() {
                     let done = c.workers[me].ahead() == 0;
                     if done {
                         for key in &replicated {
-                            let value = c.nodes[me / c.setup.workers].peek_copy(*key).expect("a replica");
+                            let value =
+                                c.nodes[me / c.setup.workers].inspect().copy(*key).expect("a replica");
                             for lane in 0..workers {
                                 let least = before[ended[me]][lane][key.0 as usize];
                                 assert!(
@@ -176,7 +177,8 @@ fn a_synchronized_copy_contains_the_pushes_before_the_calls_of_all_workers() {
 
 fn check_equal(c: &Cluster, keys: &[Key]) {
     for key in keys {
-        let copies: Vec<_> = c.nodes.iter().map(|node| node.peek_copy(*key).expect("a replica")).collect();
+        let copies: Vec<_> =
+            c.nodes.iter().map(|node| node.inspect().copy(*key).expect("a replica")).collect();
         assert!(copies.iter().all(|copy| *copy == copies[0]), "{key:?}: {copies:?}");
     }
 }
@@ -223,7 +225,7 @@ fn what_a_node_clips_does_not_come_back_with_the_next_update() {
     c.push(0, Key(1));
     c.handle(0, Input::Tick);
     // The first update has the average norm. The clip of 0.5 halves it.
-    let copy = |c: &Cluster, node: usize| c.nodes[node].peek_copy(Key(1)).expect("a replica")[0];
+    let copy = |c: &Cluster, node: usize| c.nodes[node].inspect().copy(Key(1)).expect("a replica")[0];
     assert_eq!(copy(&c, 0), 0.5);
     c.push(0, Key(1));
     assert_eq!(copy(&c, 0), 1.5);

@@ -19,7 +19,7 @@ use super::agenda::Agenda;
 use super::config::ClusterConfig;
 use super::connections::{Connections, Received};
 use super::event::{Event, Happened};
-use super::probe::{Probe, Seen};
+use super::probe::{Nodes, Probe, Seen};
 use super::processors::Processors;
 use super::recorder::Recorder;
 use super::station::{InboxItem, Station};
@@ -107,7 +107,7 @@ impl<E: Element, P: Probe<E>> Machinery<E, P> {
     pub(super) fn observed(&mut self) -> (&mut P, Seen<'_, E>) {
         let Self { probe, nodes, reach, rests, stations, workers, .. } = self;
         let (stations, workers) = (stations.all(), workers.all());
-        (probe, Seen { nodes, reach, rests: *rests, stations, workers })
+        (probe, Seen { nodes: Nodes::new(nodes), reach, rests: *rests, stations, workers })
     }
 
     /// Executes the next event, be it a timer without effect; `None` if there is none.
