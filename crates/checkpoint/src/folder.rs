@@ -155,6 +155,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it cannot be written. Nothing of the part is left then, if possible.
+    #[inline(never)]
     pub fn write<E: Element>(&self, cut: u64, name: &str, rows: &Rows<E>) -> Result<Part, CheckpointError> {
         let path = self.place(cut).join(format!("{name}{PART}"));
         self.store.write(&path, &|path| rows.write(path))

@@ -17,6 +17,7 @@ mod check;
 mod driver;
 mod error;
 mod folder;
+mod instances;
 mod keeper;
 mod ledger;
 mod local;

@@ -66,6 +66,7 @@ impl<E: Element> Rows<E> {
 
     /// Allocates memory for one `one_of`-th of all keys, and writes to it, so that the operating system has
     /// provided it before keys are added.
+    #[inline(never)]
     pub fn make_room(&mut self, one_of: usize) {
         let mut first = 0;
         for range in &mut self.ranges {
@@ -89,6 +90,7 @@ impl<E: Element> Rows<E> {
     ///
     /// # Panics
     /// If a key is beyond the last range, or `values` is shorter than the keys' values.
+    #[inline(never)]
     pub fn add(&mut self, keys: &[Key], values: &[E]) {
         let mut rest = values;
         for key in keys {
@@ -108,6 +110,7 @@ impl<E: Element> Rows<E> {
     }
 
     /// Writes the file and makes it durable.
+    #[inline(never)]
     pub(crate) fn write(&self, path: &Path) -> Result<Part, CheckpointError> {
         if let Some(range) = self.ranges.iter().find(|range| range.keys.len() as u64 > ROWS_MAX) {
             let (name, keys) = (&range.name, range.keys.len());

@@ -296,6 +296,7 @@ impl Checkpoint {
     ///
     /// # Panics
     /// If the model has no such key, or its values have another type or length.
+    #[inline(never)]
     pub fn read<E: Element>(&self, key: Key, value: &mut [E]) -> std::io::Result<()> {
         assert_eq!(E::TYPE, self.element, "values are read as what they are");
         let (table, row) = self.place(key);

@@ -1,10 +1,12 @@
 //! The generic functions of nodes and workers that are compiled with this crate, and not again in every
 //! program.
 
-use crate::{Node, Preparer, Worker};
+use crate::worker::rows::Rows;
+use crate::{Lobby, Node, Preparer, Worker};
 
 intendant_core::instances! {
     E:
+    Lobby::<E>::leave as fn(_) -> _,
     Node::<E>::start_alone as fn(_) -> _,
     Node::<E>::start_local as fn(_, _) -> _,
     Node::<E>::join as fn(_, _) -> _,
@@ -14,6 +16,9 @@ intendant_core::instances! {
     Node::<E>::network as fn(_) -> _,
     Node::<E>::shutdown as fn(_) -> _,
     Node::<E>::shutdown_all as fn(_) -> _,
+    Rows::<'_, E>::finish as fn(_) -> _,
+    Worker::<E>::fetch as fn(_, _) -> _,
+    Worker::<E>::lend_arrived as fn(_, _) -> _,
     Worker::<E>::localize as fn(_, _) -> _,
     Worker::<E>::localize_async as fn(_, _) -> _,
     Worker::<E>::pull_async as fn(_, _) -> _,

@@ -116,12 +116,13 @@ impl Manager {
     ///
     /// # Errors
     /// If the distribution is not registered here.
-    pub fn prepare(
+    #[inline(never)]
+    pub fn prepare<L: Locality>(
         &self,
         id: DistributionId,
         samples: usize,
         stream: u64,
-        place: &impl Locality,
+        place: &L,
     ) -> Result<Handle, SampleError> {
         let entry = self.sampler.entry(id)?;
         let mut later = Vec::new();
@@ -174,11 +175,12 @@ impl Manager {
     ///
     /// # Errors
     /// If fewer are left, or the handle's distribution is not registered here; then nothing is drawn.
-    pub fn draw(
+    #[inline(never)]
+    pub fn draw<L: Locality>(
         &self,
         handle: &mut Handle,
         samples: usize,
-        place: &impl Locality,
+        place: &L,
         keys: &mut Vec<Key>,
         near: &mut Vec<Key>,
     ) -> Result<(), SampleError> {

@@ -37,6 +37,7 @@ impl Quiescence {
     ///
     /// # Errors
     /// If the reports say that the cluster is quiescent, but something is still in flight.
+    #[inline(never)]
     pub fn reported<E: Element, P: Probe<E>>(
         &mut self,
         cluster: &mut Cluster<E, P>,

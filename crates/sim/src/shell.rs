@@ -23,7 +23,7 @@ pub use meter::EpochOutcome;
 pub use observer::{Moment, Observer};
 pub use outcome::TaskOutcome;
 
-use crate::cluster::{Cluster, ClusterConfig, Probe};
+use crate::cluster::{ClusterConfig, Probe};
 use intendant_task::Task;
 use run::TaskRun;
 use std::sync::Arc;
@@ -88,9 +88,12 @@ pub fn observe_task<T: Task, P: Probe<T::Element>>(
         trace: false,
     };
     let probe = probe_of(&cluster);
-    let mut cluster = Cluster::with_probe(cluster, probe);
-    if let Some(filter) = &config.trace {
-        observer.traces(cluster.record(filter));
-    }
-    TaskRun::new(task, config, cluster, origin, observer).run()
+    let mut outcome = None;
+    run::with_cluster(cluster, probe, &mut |cluster| {
+        if let Some(filter) = &config.trace {
+            observer.traces(cluster.record(filter));
+        }
+        outcome = Some(TaskRun::new(task, config, cluster, origin, observer).run());
+    });
+    outcome.expect("it was called")
 }

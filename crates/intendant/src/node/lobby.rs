@@ -215,6 +215,7 @@ impl<E: Element> Lobby<E> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended otherwise.
+    #[inline(never)]
     pub fn leave(self) -> Result<(), Error> {
         Ok(self.control.leave()?)
     }

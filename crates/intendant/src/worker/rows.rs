@@ -118,7 +118,7 @@ impl<E: Element> Worker<E> {
 
     /// Pulls copies for the positions that have none yet.
     #[inline(never)]
-    fn fetch(&mut self, keys: &[Key]) -> Result<(), Error> {
+    pub(crate) fn fetch(&mut self, keys: &[Key]) -> Result<(), Error> {
         let mut fetched = std::mem::take(&mut self.fetched);
         let layout = self.inner.shared.layout();
         fetched.places.resize(keys.len(), LENT);
@@ -139,7 +139,8 @@ impl<E: Element> Worker<E> {
 
     /// Drops the copies of rows that can be lent by now: those of keys that have moved to this node, and
     /// those of keys whose copy on this node was too old.
-    fn lend_arrived(&mut self, keys: &[Key]) -> Result<(), Error> {
+    #[inline(never)]
+    pub(crate) fn lend_arrived(&mut self, keys: &[Key]) -> Result<(), Error> {
         let mut fetched = std::mem::take(&mut self.fetched);
         let mut absent = Vec::new();
         let found = self.inner.shared.find_absent(&self.local, &fetched.keys, &mut absent);
@@ -224,6 +225,7 @@ impl<E: Element> Rows<'_, E> {
     ///
     /// # Errors
     /// As [`Worker::pull`].
+    #[inline(never)]
     pub fn finish(self) -> Result<(), Error> {
         let Self { node, call: Call { worker, keys, strayed, failed, .. } } = self;
         let copies = worker.fetched.keys.len();

@@ -131,6 +131,7 @@ impl<E: Element, P: Probe<E>> Cluster<E, P> {
     ///
     /// # Errors
     /// If the engine refuses the call.
+    #[inline(never)]
     pub fn find_absent(&mut self, worker: usize, keys: &[Key]) -> Result<Vec<u32>, Violation> {
         let (local, mut absent) = (&self.machinery.workers[worker].local, Vec::new());
         let found = self.machinery.nodes[self.machinery.workers.node_of(worker)].find_absent(

@@ -12,6 +12,7 @@ intendant_core::instances! {
     Cluster::<E, ()>::violation as fn(_, _) -> _,
     Cluster::<E, ()>::stuck as fn(_, _) -> _,
     Cluster::<E, ()>::admits as fn(_, _, _) -> _,
+    Cluster::<E, ()>::find_absent as fn(_, _, _) -> _,
     Cluster::<E, ()>::pull_into as fn(_, _, _, _, _) -> _,
     Cluster::<E, ()>::push as fn(_, _, _, _) -> _,
     Cluster::<E, ()>::localize as fn(_, _, _) -> _,

@@ -16,6 +16,13 @@ pub struct Trained {
     pub under_way: Option<(Reduction, Rest)>,
 }
 
+impl Trained {
+    /// As a checkpoint keeps it.
+    pub(super) fn to_value(&self) -> serde_json::Value {
+        serde_json::to_value(self).expect("sums and names of batches can be serialised")
+    }
+}
+
 /// A cut that was made, and may be committed later.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {

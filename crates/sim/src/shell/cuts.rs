@@ -50,6 +50,7 @@ pub(super) struct Copying<E> {
 }
 
 impl<E: Element> Cuts<E> {
+    #[inline(never)]
     pub(super) fn new(
         config: &CutConfig,
         layout: &Layout,

@@ -127,9 +127,10 @@ impl<E: Element> Disk<E> {
 
     /// Ends the jobs whose time has come, those of each node up to a time of its own. Returns the node that
     /// dies at one of these moments, if `observer` says so.
+    #[inline(never)]
     pub(super) fn advance(
         &mut self,
-        until_ns: impl Fn(usize) -> u64,
+        until_ns: &dyn Fn(usize) -> u64,
         observer: &mut dyn Observer,
     ) -> Result<Option<NodeId>, Finding> {
         loop {
@@ -248,11 +249,12 @@ impl<E: Element> Disk<E> {
 
     /// A node dies. The others live on for a while, until they hear of it: their threads go on with what they
     /// have to write. What is being written when a node ends is torn.
+    #[inline(never)]
     pub(super) fn crash(&mut self, node: NodeId, now_ns: u64) -> Result<(), Finding> {
         let ends_ns: Vec<u64> = (0..self.writers.len())
             .map(|at| now_ns + if at == node.index() { 0 } else { self.config.linger.draw(&mut self.dice) })
             .collect();
-        self.advance(|at| ends_ns[at], &mut ())?;
+        self.advance(&|at| ends_ns[at], &mut ())?;
         for at in 0..self.writers.len() {
             if let Some((_, job)) = self.writers[at].jobs.pop_front() {
                 self.tear(at, job).map_err(|error| ("readable", error.to_string()))?;

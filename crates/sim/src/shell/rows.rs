@@ -83,6 +83,7 @@ impl<E: Element> Copies<E> {
     }
 
     /// Drops the copies of rows that can be lent by now: all but those at the positions of `absent`.
+    #[inline(never)]
     pub(super) fn lend_others(&mut self, absent: &[u32], layout: &Layout) {
         if self.keys.is_empty() {
             return;

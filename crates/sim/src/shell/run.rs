@@ -2,6 +2,7 @@
 //! cluster, and wakes them when an operation is done.
 
 mod cuts;
+mod instances;
 mod loading;
 mod operations;
 
@@ -15,9 +16,9 @@ use super::observer::Observer;
 use super::outcome::TaskOutcome;
 use super::rows::Copies;
 use crate::bound::Bounds;
-use crate::cluster::{Cluster, Happened, Probe};
+use crate::cluster::{Cluster, ClusterConfig, Happened, Probe};
 use crate::meeting::{Quiescence, Stream};
-use intendant_core::{Key, NodeId};
+use intendant_core::{Element, Key, NodeId};
 use intendant_engine::{AccessStats, Explanation};
 use intendant_sampling::{Manager, SamplingStats};
 use intendant_task::{
@@ -88,8 +89,19 @@ pub(super) struct TaskWorker<T: Task> {
     pub(super) leaves_meeting: bool,
 }
 
+/// Makes a cluster, calls `act` once with it, and drops it: each of these is much code, which does not depend
+/// on the task.
+#[inline(never)]
+pub(super) fn with_cluster<E: Element, P: Probe<E>>(
+    config: ClusterConfig<E>,
+    probe: P,
+    act: &mut dyn FnMut(&mut Cluster<E, P>),
+) {
+    act(&mut Cluster::with_probe(config, probe));
+}
+
 pub(super) struct TaskRun<'a, T: Task, P> {
-    pub(super) cluster: Cluster<T::Element, P>,
+    pub(super) cluster: &'a mut Cluster<T::Element, P>,
     pub(super) workers: Vec<TaskWorker<T>>,
     pub(super) config: &'a TaskConfig,
     /// One per node.
@@ -112,7 +124,7 @@ impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
     pub(super) fn new(
         task: &Arc<T>,
         config: &'a TaskConfig,
-        cluster: Cluster<T::Element, P>,
+        cluster: &'a mut Cluster<T::Element, P>,
         origin: Option<&Origin<T::Element>>,
         observer: &'a mut dyn Observer,
     ) -> Self {
@@ -255,7 +267,7 @@ impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
     fn write_on(&mut self) -> Result<(), TaskFailure> {
         let Some(cuts) = &mut self.cuts else { return Ok(()) };
         let now_ns = self.cluster.now_ns();
-        let written = cuts.disk.advance(|_| now_ns, self.observer);
+        let written = cuts.disk.advance(&|_| now_ns, self.observer);
         self.dies = written.map_err(violation(&self.cluster))?;
         self.live()
     }

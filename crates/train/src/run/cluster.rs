@@ -26,13 +26,14 @@ pub(crate) struct ClusterNode<E: Element> {
 
 /// Joins the cluster, or starts one of a single node. `begin` says how the values begin, and exchanges words
 /// with the other nodes for that; its errors are those of all nodes.
+#[inline(never)]
 pub(crate) fn start<E: Element>(
     (layout, init): (Layout, Initialiser<E>),
     plan: &Plan,
     cluster: ClusterSettings,
     sampler: &Sampler,
     (settings, trace): (Vec<(String, String)>, Option<TraceConfig>),
-    begin: impl FnOnce(Option<&Lobby<E>>) -> Result<Initialiser<E>, TrainError>,
+    begin: &mut dyn FnMut(Option<&Lobby<E>>) -> Result<Initialiser<E>, TrainError>,
 ) -> Result<ClusterNode<E>, TrainError> {
     let mut config = NodeConfig::new(layout, init);
     config.sampler = sampler.clone();
@@ -72,11 +73,13 @@ impl<E: Element> ClusterNode<E> {
     }
 
     /// The workers; once.
+    #[inline(never)]
     pub(crate) fn workers(&mut self) -> Vec<ClusterWorker<E>> {
         self.node.workers().into_iter().map(ClusterWorker).collect()
     }
 
     /// Leaves, together with the others. The inner error is one of the trace: the node has left nevertheless.
+    #[inline(never)]
     pub(crate) fn shutdown(self) -> Result<Result<(), TrainError>, TrainError> {
         match self.node.shutdown() {
             Err(error @ intendant::Error::Trace(_)) => Ok(Err(error.into())),

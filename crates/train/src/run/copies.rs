@@ -127,6 +127,7 @@ struct Held<E> {
 
 impl<E: Element> Copies<E> {
     /// None yet, of a model with this layout; `standby` answers others from now on.
+    #[inline(never)]
     pub(crate) fn new(layout: Layout, standby: Arc<Standby>, count: usize) -> Self {
         let held = Arc::new(Held { layout, cuts: Mutex::default() });
         standby.hold(Arc::clone(&held) as Arc<dyn Holder>);
@@ -207,6 +208,7 @@ impl<E: Element> Copies<E> {
     ///
     /// # Errors
     /// If a process that holds a part is lost meanwhile.
+    #[inline(never)]
     pub(crate) fn load(
         &self,
         (next, cut): (&Next, CutName),

@@ -88,6 +88,7 @@ struct Recorded {
 
 impl<'a, E: Element> Cutter<'a, E> {
     /// `first_meeting` is after so many batches; `None` is the protocol's choice.
+    #[inline(never)]
     pub(crate) fn new(
         cuts: &'a Cuts<E>,
         (subject, plan): (&'a Subject<'a>, &'a Plan),
@@ -139,6 +140,7 @@ impl<'a, E: Element> Cutter<'a, E> {
 
     /// Meets all other workers, which are between the same two batches. `batches` were trained since the last
     /// meeting. Makes a cut if one is due; `so_far` tells this worker's sums of the epoch so far.
+    #[inline(never)]
     pub(crate) fn meet<P: Nodes<E>>(
         &mut self,
         nodes: &mut P,
@@ -174,6 +176,7 @@ impl<'a, E: Element> Cutter<'a, E> {
 
     /// After the last cut: waits until it is a checkpoint. All workers meet, the first time that they call
     /// it.
+    #[inline(never)]
     pub(crate) fn end<P: Nodes<E>>(&mut self, nodes: &mut P) -> Result<(), TrainError> {
         let mut op = self.step(CutEvent::End);
         while op != CutOp::Left {
@@ -258,6 +261,7 @@ impl<'a, E: Element> Cutter<'a, E> {
 
     /// The model that is tested and exported, after [`Cutter::end`]; `None` is the one in memory. All workers
     /// call it, and meet the first time.
+    #[inline(never)]
     pub(crate) fn choose<P: Nodes<E>>(
         &mut self,
         nodes: &mut P,

@@ -97,6 +97,7 @@ pub(crate) fn describe(node: u16, keys: impl IntoIterator<Item = (Key, Explanati
 }
 
 /// Collects the explanations of all nodes and prints them on rank 0.
+#[inline(never)]
 pub(crate) fn tell<E: Element, P: Parameters<E>>(
     parameters: &mut P,
     explained: &Explained,

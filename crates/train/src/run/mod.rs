@@ -13,6 +13,7 @@ mod cluster;
 mod copies;
 mod cut;
 mod explain;
+mod instances;
 pub(crate) mod meter;
 mod node;
 mod nodes;

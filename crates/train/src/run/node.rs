@@ -22,7 +22,7 @@ use crate::settings::{Keep, Plan, Technique};
 use intendant::{Lobby, Mark, Storage};
 use intendant_core::{Element, Key, KeyRange, Precision, lock};
 use intendant_sampling::Sampler;
-use intendant_task::{Driver, Loader, Partition, Patience, Schedule, Task};
+use intendant_task::{Criterion, Driver, Loader, Partition, Patience, Schedule, Task};
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ pub fn run<T: Task>(
     if plan.export.is_some() && (plan.rank() == 0 || plan.copies > 0) && exporter.is_none() {
         return Err(TrainError::usage("this application cannot export its model; leave --export out"));
     }
-    let plan = &judged(task.as_ref(), plan)?;
+    let plan = &judged(task.name(), task.criterion(), plan)?;
     let model = task.model();
     check_rules(task.as_ref(), plan)?;
     // Before the nodes meet: an address that is taken ends the run before it begins.
@@ -146,7 +146,7 @@ fn run_view<T: Task>(
             let replicated =
                 || resolved.replication.assignment.resolve(&layout).iter().map(|key| key.0).collect();
             let views = &mut views;
-            let begin = |lobby: Option<&Lobby<T::Element>>| {
+            let mut begin = |lobby: Option<&Lobby<T::Element>>| {
                 if let (Some(views), Some(lobby)) = (views.as_mut(), lobby) {
                     views.enter(lobby)?;
                     if plan.rank() == 0 && plan.progress {
@@ -169,7 +169,7 @@ fn run_view<T: Task>(
             };
             let values = (layout.clone(), Arc::clone(&model.init));
             let seen = (settings, traced::config(plan, task.name()));
-            let mut node = cluster::start(values, plan, resolved.cluster(plan), &sampler, seen, begin)?;
+            let mut node = cluster::start(values, plan, resolved.cluster(plan), &sampler, seen, &mut begin)?;
             let copying = views
                 .as_ref()
                 .and_then(|views| views.copying(node.rank(), plan.cluster.storage == Storage::Dense));
@@ -194,14 +194,13 @@ fn run_view<T: Task>(
 }
 
 /// The plan with the metric by which the task compares epochs, if they are compared.
-fn judged<T: Task>(task: &T, plan: &Plan) -> Result<Plan, TrainError> {
+fn judged(task: &str, criterion: Option<Criterion>, plan: &Plan) -> Result<Plan, TrainError> {
     let mut plan = plan.clone();
     let criterion = |flag: &str| {
-        task.criterion().ok_or_else(|| {
+        criterion.ok_or_else(|| {
             TrainError::usage(format!(
-                "{flag}: task {} has no validation data to compare epochs by; leave it out, or hold out data for \
+                "{flag}: task {task} has no validation data to compare epochs by; leave it out, or hold out data for \
                  validation",
-                task.name()
             ))
         })
     };
@@ -416,7 +415,8 @@ impl<T: Task> NodeRun<'_, T> {
 
 /// Writes the files of the model, which is `kept` or the one in memory. The outer error is one of the cluster
 /// and ends the run; the inner one is one of the export.
-fn export<E: Element, P: Parameters<E>>(
+#[inline(never)]
+pub(super) fn export<E: Element, P: Parameters<E>>(
     parameters: &mut P,
     kept: Option<&Kept>,
     (ranges, folder): (&[KeyRange], &Path),

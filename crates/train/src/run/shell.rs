@@ -110,6 +110,22 @@ impl<E: Element> Shell<'_, E> {
         committed: &(dyn Fn(u64) + Sync),
         train: impl FnOnce() -> Result<R, TrainError>,
     ) -> Result<R, TrainError> {
+        let (mut train, mut trained) = (Some(train), None);
+        self.run(writer, committed, &mut || {
+            trained = train.take().map(|train| train()).transpose()?;
+            Ok(())
+        })?;
+        Ok(trained.expect("it was called and returned no error"))
+    }
+
+    /// As [`Shell::train`], without the result: compiled once.
+    #[inline(never)]
+    pub(super) fn run(
+        &self,
+        writer: Option<Writer<E>>,
+        committed: &(dyn Fn(u64) + Sync),
+        train: &mut dyn FnMut() -> Result<(), TrainError>,
+    ) -> Result<(), TrainError> {
         let Self { plan, cuts, progress, failure, .. } = *self;
         let grace = self.saving().map_or(Duration::ZERO, |_| plan.checkpoints.grace);
         let claim = plan.interrupt.claim(grace);
@@ -139,12 +155,8 @@ impl<E: Element> Shell<'_, E> {
             trained
         });
         drop(claim);
-        let trained = trained.map_err(|error| failure.note(error)).ok();
-        match (failure.take(), trained) {
-            (Some(first), _) => Err(first),
-            (None, Some(trained)) => Ok(trained),
-            (None, None) => unreachable!("an error was noted"),
-        }
+        trained.unwrap_or_else(|error| failure.note(error));
+        failure.take().map_or(Ok(()), Err)
     }
 
     /// The cuts, if they are written as checkpoints: then a signal ends the run after a last one.

@@ -281,7 +281,8 @@ impl Observer for Watcher<'_> {
 }
 
 /// The sums of a run.
-fn totals<E>(outcome: &TaskOutcome<E>) -> Totals {
+#[inline(never)]
+pub(super) fn totals<E>(outcome: &TaskOutcome<E>) -> Totals {
     Totals {
         epochs: outcome.epochs.iter().map(sum).collect(),
         test: outcome.test.clone().map(|reduction| sum_of(Tally { reduction, ..Tally::default() }, 0.0)),
@@ -315,7 +316,8 @@ fn sum_of(tally: Tally, seconds: f64) -> EpochSum {
 }
 
 /// Hands the rows of all keys, which follow each other in `values`, to an exporter.
-fn export<E: Element>(
+#[inline(never)]
+pub(super) fn export<E: Element>(
     layout: LayoutBuilder,
     values: &[E],
     folder: &Path,

@@ -40,6 +40,7 @@ pub(crate) struct SingleWorker<E> {
 }
 
 /// Allocates the values and one view for each of `workers`.
+#[inline(never)]
 pub(crate) fn start<E: Element>(
     layout: Layout,
     init: &Initialiser<E>,

@@ -113,6 +113,7 @@ impl<E: Element> Views<E> {
     }
 
     /// The plan of the view that is next.
+    #[inline(never)]
     pub(crate) fn plan(&self, plan: &Plan) -> Plan {
         let mut plan = plan.clone();
         if let (Some(next), Some((coordinator, listener)), Some(rendezvous)) =
@@ -141,6 +142,7 @@ impl<E: Element> Views<E> {
     }
 
     /// The process enters the view, together with all others.
+    #[inline(never)]
     pub(crate) fn enter(&mut self, lobby: &Lobby<E>) -> Result<(), TrainError> {
         let own = postcard::to_stdvec(&self.standby.process()).expect("a process can be serialised");
         let told = lobby.gather("standby", own)?;
@@ -210,6 +212,7 @@ impl<E: Element> Views<E> {
     }
 
     /// What cuts of the view need.
+    #[inline(never)]
     pub(crate) fn copying(&self, rank: u16, is_dense: bool) -> Option<Copying<E>> {
         let (copies, loaded) = (Arc::clone(&self.copies), self.loaded.clone());
         self.course.entered().cloned().map(|view| Copying {
@@ -225,6 +228,7 @@ impl<E: Element> Views<E> {
     ///
     /// # Errors
     /// The error, or why there is none.
+    #[inline(never)]
     pub(crate) fn follow(&mut self, error: TrainError, plan: &Plan) -> Result<(), TrainError> {
         self.loaded = None;
         // An attempt that fails is a part of the same change.

@@ -38,7 +38,11 @@ pub struct Config {
 impl Config {
     /// Records the application's value of a setting, e.g. of one whose default depends on others.
     pub fn set(&mut self, name: &str, value: impl Into<toml::Value>) {
-        self.values.insert(name.to_owned(), value.into());
+        self.set_value(name, value.into());
+    }
+
+    fn set_value(&mut self, name: &str, value: toml::Value) {
+        self.values.insert(name.to_owned(), value);
         self.derived.insert(name.to_owned());
     }
 

@@ -297,7 +297,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
     /// Keeps what was trained until the cut that is being made.
     fn record(&mut self, cut: u64) {
         let trained = self.trained();
-        let state = serde_json::to_value(&trained).expect("sums and names of batches can be serialised");
+        let state = trained.to_value();
         let Some(cuts) = &mut self.cuts else { return };
         cuts.recorded = Some(state);
         let Some(Copying { values, owners, .. }) = &mut cuts.copying else { return };

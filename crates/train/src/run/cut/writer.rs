@@ -88,6 +88,7 @@ pub(crate) struct Cuts<E> {
 impl<E: Element> Cuts<E> {
     /// Prepares cuts into the folder that the plan names; what the thread that writes receives. So many
     /// workers of each node meet.
+    #[inline(never)]
     pub(crate) fn new(
         plan: &Plan,
         ranges: &[KeyRange],
@@ -229,6 +230,7 @@ impl<E: Element> Writer<E> {
     /// Writes what is in the queue until `ended` is disconnected. Before, it takes memory for an equal share
     /// of all values: while the cluster stands still for a cut, none has to be taken. The leader's orders are
     /// carried out in any case; of a run that fails, no more parts are written.
+    #[inline(never)]
     pub(crate) fn run(mut self, cuts: &Cuts<E>, told: (&Committed<'_>, &Progress), ended: &Receiver<()>) {
         let mut took = Duration::ZERO;
         if cuts.saves() {
