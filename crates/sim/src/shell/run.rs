@@ -182,7 +182,7 @@ impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
     }
 
     pub(super) fn run(mut self) -> Result<TaskOutcome<T::Element>, TaskFailure> {
-        self.meter.begin(&self.cluster);
+        self.meter.begin(self.cluster);
         for worker in 0..self.workers.len() {
             self.cluster.wake(worker, 0);
             self.load(worker, LoaderEvent::Start)?;
@@ -200,11 +200,11 @@ impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
                     }
                 }
                 Happened::Reported(report) => {
-                    if !self.quiescence.reported(&mut self.cluster, report)? {
+                    if !self.quiescence.reported(self.cluster, report)? {
                     } else if self.workers[0].waiting == Waiting::Rest {
                         self.copy()?;
                     } else {
-                        self.meter.quiesced(&self.cluster, self.sampled());
+                        self.meter.quiesced(self.cluster, self.sampled());
                         self.resume_all(Waiting::Quiesce, |_| Event::Done);
                     }
                 }
@@ -268,7 +268,7 @@ impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
         let Some(cuts) = &mut self.cuts else { return Ok(()) };
         let now_ns = self.cluster.now_ns();
         let written = cuts.disk.advance(&|_| now_ns, self.observer);
-        self.dies = written.map_err(violation(&self.cluster))?;
+        self.dies = written.map_err(violation(self.cluster))?;
         self.live()
     }
 
@@ -277,7 +277,7 @@ impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
         let at_ns = self.cluster.now_ns();
         let Some(node) = self.dies.or_else(|| self.config.faults.crashed(at_ns)) else { return Ok(()) };
         if let Some(cuts) = &mut self.cuts {
-            cuts.disk.crash(node, at_ns).map_err(violation(&self.cluster))?;
+            cuts.disk.crash(node, at_ns).map_err(violation(self.cluster))?;
         }
         Err(TaskFailure::Crashed { node, at_ns })
     }
@@ -352,6 +352,6 @@ impl<'a, T: Task, P: Probe<T::Element>> TaskRun<'a, T, P> {
             return;
         }
         self.resume_all(Waiting::Reduce, |_| Event::Reduced(sum.clone()));
-        self.meter.begin(&self.cluster);
+        self.meter.begin(self.cluster);
     }
 }

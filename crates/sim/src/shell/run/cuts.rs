@@ -111,14 +111,14 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
                     self.workers[worker].cut = Some(CutTask::Op(CutOp::Rest));
                     self.workers[worker].waiting = Waiting::CutFlush;
                 } else if self.meet(worker, Waiting::Rest) {
-                    self.quiescence.begin_flushed(&mut self.cluster);
+                    self.quiescence.begin_flushed(self.cluster);
                 }
                 return Ok(None);
             }
             CutOp::Copy { .. } => {
                 let bytes_max = cuts.disk.config().copy_bytes_max;
                 let keys = 0..self.cluster.layout().keys();
-                let stream = Stream::begin_of_node(&mut self.cluster, worker, node, keys, bytes_max);
+                let stream = Stream::begin_of_node(self.cluster, worker, node, keys, bytes_max);
                 self.workers[worker].stream = Some(stream);
                 return Ok(None);
             }
@@ -266,7 +266,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
         if let Some(rows) = &mut copying.rows[node] {
             rows.add(keys, &self.snapshot);
         }
-        copying.cover.part(keys).map_err(violation(&self.cluster))?;
+        copying.cover.part(keys).map_err(violation(self.cluster))?;
         let mut rest = &self.snapshot[..];
         for key in keys {
             let (value, after) = rest.split_at(self.cluster.layout().len(*key));
@@ -277,7 +277,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
         copying.open -= usize::from(is_all);
         let is_last = copying.open == 0;
         if is_last {
-            copying.cover.finish().map_err(violation(&self.cluster))?;
+            copying.cover.finish().map_err(violation(self.cluster))?;
             if copying.values.concat() != self.cluster.values() {
                 let what = "the values of a cut are not those of their owners".to_owned();
                 return Err(self.cluster.violation(("cut", what)).into());
@@ -338,7 +338,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
             state.cut = between.as_ref().filter(|(_, is_end)| *is_end).map(|_| CutTask::End);
         }
         if between.is_some() {
-            self.meter.begin(&self.cluster);
+            self.meter.begin(self.cluster);
         }
     }
 

@@ -59,8 +59,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
         loop {
             match self.workers[worker].loader.step(event) {
                 LoaderOp::PrepareSample(request) => {
-                    let locality =
-                        NodeLocality { cluster: &self.cluster, node: worker / self.config.workers };
+                    let locality = NodeLocality { cluster: self.cluster, node: worker / self.config.workers };
                     let handle = self.sampling[locality.node].prepare(
                         request.distribution,
                         request.samples,

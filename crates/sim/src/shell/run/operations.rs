@@ -81,7 +81,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
                 Ok(Some(Event::Batch(prepared)))
             }
             Op::PullSample => {
-                let locality = NodeLocality { cluster: &self.cluster, node: worker / self.config.workers };
+                let locality = NodeLocality { cluster: self.cluster, node: worker / self.config.workers };
                 let (manager, mut near) = (&self.sampling[locality.node], Vec::new());
                 let drawn = state
                     .driver
@@ -135,7 +135,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
                 if let Some(cuts) = &mut self.cuts {
                     cuts.batches[worker] += 1;
                 }
-                self.meter.step(&self.cluster, worker, &state.driver.progress());
+                self.meter.step(self.cluster, worker, &state.driver.progress());
                 Ok(Some(Event::Done))
             }
             Op::AdvanceClock => {
@@ -165,7 +165,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
                 if self.meet(worker, Waiting::Barrier) {
                     if self.workers[0].driver.is_starting() {
                         // Relocations before training starts belong to preparation, not to the epoch.
-                        self.meter.begin(&self.cluster);
+                        self.meter.begin(self.cluster);
                     }
                     self.resume_all(Waiting::Barrier, |_| Event::Done);
                 }
@@ -192,13 +192,13 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
             }
             Op::Quiesce => {
                 if self.meet(worker, Waiting::Quiesce) {
-                    self.quiescence.begin_flushed(&mut self.cluster);
+                    self.quiescence.begin_flushed(self.cluster);
                 }
                 Ok(None)
             }
             Op::Snapshot(range) => {
                 state.waiting = Waiting::Snapshot;
-                state.stream = Some(Stream::begin(&mut self.cluster, worker, range, SNAPSHOT_BYTES));
+                state.stream = Some(Stream::begin(self.cluster, worker, range, SNAPSHOT_BYTES));
                 Ok(None)
             }
             Op::Reduce => {
@@ -295,7 +295,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
         if let Some(cuts) = &mut self.cuts {
             cuts.batches[worker] += 1;
         }
-        self.meter.step(&self.cluster, worker, &state.driver.progress());
+        self.meter.step(self.cluster, worker, &state.driver.progress());
         Ok(Some(Event::Done))
     }
 
@@ -359,7 +359,7 @@ impl<T: Task, P: Probe<T::Element>> TaskRun<'_, T, P> {
         copy_from_bytes(&mut self.snapshot, &part.values);
         let state = &mut self.workers[worker];
         let stream = state.stream.as_mut().expect("parts come while a stream is read");
-        let is_last = stream.part(&mut self.cluster, part)?;
+        let is_last = stream.part(self.cluster, part)?;
         if is_last {
             state.stream = None;
         }
