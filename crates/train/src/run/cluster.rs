@@ -24,6 +24,9 @@ pub(crate) struct ClusterNode<E: Element> {
     preparer: Preparer<E>,
 }
 
+/// Says how the values begin. `None` is no lobby: the node is alone.
+type Begin<'a, E> = dyn FnMut(Option<&Lobby<E>>) -> Result<Initialiser<E>, TrainError> + 'a;
+
 /// Joins the cluster, or starts one of a single node. `begin` says how the values begin, and exchanges words
 /// with the other nodes for that; its errors are those of all nodes.
 #[inline(never)]
@@ -33,7 +36,7 @@ pub(crate) fn start<E: Element>(
     cluster: ClusterSettings,
     sampler: &Sampler,
     (settings, trace): (Vec<(String, String)>, Option<TraceConfig>),
-    begin: &mut dyn FnMut(Option<&Lobby<E>>) -> Result<Initialiser<E>, TrainError>,
+    begin: &mut Begin<'_, E>,
 ) -> Result<ClusterNode<E>, TrainError> {
     let mut config = NodeConfig::new(layout, init);
     config.sampler = sampler.clone();
