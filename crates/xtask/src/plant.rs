@@ -124,7 +124,7 @@ fn copy(root: &Path) -> Result<Scratch, String> {
     Ok(scratch)
 }
 
-/// Removes files of an earlier copy that no longer exist.
+/// Removes files and folders of an earlier copy that no longer exist: an empty folder may look like a package.
 fn remove_others(tree: &Path, directory: &Path, wanted: &[&str]) -> Result<(), String> {
     let failed = |error| format!("cannot clean {}: {error}", directory.display());
     for entry in fs::read_dir(directory).map_err(failed)? {
@@ -132,6 +132,9 @@ fn remove_others(tree: &Path, directory: &Path, wanted: &[&str]) -> Result<(), S
         // Links to folders are removed like files; the files behind them are copied on their own.
         if path.is_dir() && !path.is_symlink() {
             remove_others(tree, &path, wanted)?;
+            if fs::read_dir(&path).map_err(failed)?.next().is_none() {
+                fs::remove_dir(&path).map_err(failed)?;
+            }
         } else if path.strip_prefix(tree).is_ok_and(|file| !wanted.iter().any(|w| Path::new(w) == file))
             // Cargo maintains the lock file of the copy.
             && !path.ends_with("Cargo.lock")
