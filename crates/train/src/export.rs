@@ -62,6 +62,9 @@ pub(crate) struct Manifest {
     process: u32,
     /// As in the run's report.
     pub(crate) data_digest: String,
+    /// Digest of the data, if the export knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
     pub(crate) config: serde_json::Value,
     /// The model's files and their bytes.
     files: BTreeMap<String, u64>,
@@ -75,9 +78,41 @@ impl Manifest {
             version: version.to_owned(),
             process: std::process::id(),
             data_digest: data_digest.to_owned(),
+            data: None,
             config,
             files: BTreeMap::new(),
         }
+    }
+}
+
+/// Whose model may replace the one that a folder holds: one of the same program and of the same data. A model
+/// that does not say what data it is of may be of the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Heir {
+    pub(crate) program: String,
+    /// Digest of the data, once they are read.
+    pub(crate) data: Option<String>,
+    /// Any model may be replaced.
+    pub(crate) overwrites: bool,
+}
+
+impl Heir {
+    /// Refuses to replace a model of another program, or of other data.
+    fn check(&self, earlier: &Manifest) -> io::Result<()> {
+        let what = match (&self.data, &earlier.data) {
+            _ if self.overwrites => return Ok(()),
+            _ if earlier.program != self.program => {
+                let Manifest { program, version, .. } = earlier;
+                format!("it holds a model of {program} {version}, and this program is {}", self.program)
+            }
+            (Some(data), Some(earlier)) if data != earlier => {
+                format!(
+                    "it holds a model of other data: their digest is {earlier}, that of these data is {data}"
+                )
+            }
+            _ => return Ok(()),
+        };
+        Err(io::Error::other(format!("{what}; name another folder, or replace that model with --overwrite")))
     }
 }
 
@@ -88,13 +123,14 @@ pub(crate) struct Staging {
     place: PathBuf,
     /// The folder in which it is written.
     folder: PathBuf,
+    heir: Heir,
 }
 
 impl Staging {
     /// Creates the folder in which the model of `path` is written, next to `path`.
-    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, heir: Heir) -> io::Result<Self> {
         let place = place(path)?;
-        check_contents(&place)?;
+        check_contents(&place, &heir)?;
         let name = place.file_name().ok_or(ErrorKind::InvalidFilename)?.to_string_lossy().into_owned();
         let process = std::process::id();
         // The next number is free unless runs of other machines or containers, or killed ones, have such
@@ -102,7 +138,7 @@ impl Staging {
         for number in 0..STAGING_MAX {
             let folder = place.with_file_name(format!(".{name}.{process}.{number}.partial"));
             match fs::create_dir(&folder) {
-                Ok(()) => return Ok(Self { place, folder }),
+                Ok(()) => return Ok(Self { place, folder, heir }),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -119,6 +155,7 @@ impl Staging {
 
     /// Replaces the model at the place, if there is one, by this one, in one step.
     pub(crate) fn publish(self, mut manifest: Manifest) -> io::Result<()> {
+        manifest.data.clone_from(&self.heir.data);
         for name in names(&self.folder)? {
             let file = File::open(self.folder.join(&name))?;
             manifest.files.insert(name, file.metadata()?.len());
@@ -132,7 +169,7 @@ impl Staging {
             match fs::rename(&self.folder, &self.place) {
                 Ok(()) => return files::sync_parent(&self.place),
                 Err(error) if is_taken(&error) => {
-                    check_contents(&self.place)?;
+                    check_contents(&self.place, &self.heir)?;
                     match self.exchange() {
                         Ok(()) => return files::sync_parent(&self.place),
                         // Another run has just moved the earlier model away, or put its own there.
@@ -192,8 +229,8 @@ fn place(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Refuses to replace a folder that holds anything but an earlier export.
-fn check_contents(place: &Path) -> io::Result<()> {
+/// Refuses to replace a folder that holds anything but an earlier export that the heir may replace.
+fn check_contents(place: &Path, heir: &Heir) -> io::Result<()> {
     let found = match names(place) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         found => found?,
@@ -204,7 +241,7 @@ fn check_contents(place: &Path) -> io::Result<()> {
         manifest.as_ref().is_some_and(|manifest| name == MANIFEST || manifest.files.contains_key(name))
     };
     match found.iter().filter(|name| !is_ours(name)).min() {
-        None => Ok(()),
+        None => manifest.as_ref().map_or(Ok(()), |manifest| heir.check(manifest)),
         Some(name) => Err(io::Error::other(format!(
             "it holds {name}, which is not of an earlier export, and an export replaces the folder as a whole; name a new \
              folder"
@@ -212,13 +249,14 @@ fn check_contents(place: &Path) -> io::Result<()> {
     }
 }
 
-/// Tells before the training whether an export can be written; `argument` names the folder.
+/// Tells before the data are read whether an export can be written; `argument` names the folder.
 pub(crate) fn check(
     (argument, path): (&str, &Path),
+    heir: Heir,
     report: Option<&Path>,
     inputs: &[Input],
 ) -> Result<(), TrainError> {
-    let refused = |reason: String| TrainError::usage(format!("{argument} {}: {reason}", path.display()));
+    let refused = |reason: String| refused((argument, path), &reason);
     if is_address(path) {
         return Err(refused("models are written to local folders; name one".to_owned()));
     }
@@ -253,7 +291,18 @@ pub(crate) fn check(
             "it is a mount point, which cannot be replaced; name a folder inside".to_owned(),
         ));
     }
-    Staging::create(path).map(drop).map_err(|error| refused(format!("cannot write this folder: {error}")))
+    Staging::create(path, heir)
+        .map(drop)
+        .map_err(|error| refused(format!("cannot write this folder: {error}")))
+}
+
+/// Tells before the training whether the heir may replace what the folder of `--export` holds.
+pub(crate) fn check_earlier(path: &Path, heir: &Heir) -> Result<(), TrainError> {
+    check_contents(path, heir).map_err(|error| refused(("--export", path), &error.to_string()))
+}
+
+fn refused((argument, path): (&str, &Path), reason: &str) -> TrainError {
+    TrainError::usage(format!("{argument} {}: {reason}", path.display()))
 }
 
 #[cfg(test)]

@@ -67,6 +67,10 @@ pub(crate) struct ExportArgs {
     /// Folder for the files
     pub(crate) out: PathBuf,
 
+    /// Let the export replace a model of another program or of other data
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
     /// npy: RANGE.npy for each range; safetensors: model.safetensors, with a tensor for each range; word2vec:
     /// RANGE.txt for each range, a word and its numbers per line
     #[arg(long, value_enum)]

@@ -43,7 +43,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, TrainError> {
     let mut reads = vec![("DIR", args.dir.clone()), ("DIR", place.clone())];
     reads.extend(args.names.iter().map(|path| ("--names", path.clone())));
     let format = args.format;
-    run.export(("OUT", &args.out), &reads, |folder| match checkpoint.element() {
+    run.export(("OUT", &args.out), args.overwrite, &reads, |folder| match checkpoint.element() {
         ElementType::F32 => write::<f32>(&checkpoint, &chosen, format, names.as_ref(), folder),
         ElementType::F64 => write::<f64>(&checkpoint, &chosen, format, names.as_ref(), folder),
     })?;

@@ -15,7 +15,7 @@ use super::views::{Copying, Views};
 use super::worker::{Station, guarded, load, train};
 use super::{ahead, cluster, copies, sampling, single, traced};
 use crate::error::TrainError;
-use crate::export::{Exporter, Staging};
+use crate::export::{self, Exporter, Heir, Staging};
 use crate::report::metrics::{Monitor, Serving, Site};
 use crate::report::{self, Changes, History, Progress, Report};
 use crate::settings::{Keep, Plan, Technique};
@@ -46,6 +46,9 @@ pub fn run<T: Task>(
     }
     if plan.export.is_some() && (plan.rank() == 0 || plan.copies > 0) && exporter.is_none() {
         return Err(TrainError::usage("this application cannot export its model; leave --export out"));
+    }
+    if let Some(folder) = plan.export.as_ref().filter(|_| plan.rank() == 0) {
+        export::check_earlier(folder, &plan.heir(task.digest()))?;
     }
     let plan = &judged(task.name(), task.criterion(), plan)?;
     let model = task.model();
@@ -390,7 +393,8 @@ impl<T: Task> NodeRun<'_, T> {
         if let Some(folder) = &self.plan.export {
             parameters.quiesce()?;
             if let (0, Some(exporter)) = (self.rank, exporter) {
-                exported = Some(export(parameters, kept.as_deref(), (self.ranges, folder), exporter)?);
+                let place = (folder.as_path(), self.plan.heir(self.task.digest()));
+                exported = Some(export(parameters, kept.as_deref(), self.ranges, place, exporter)?);
             }
             // No node leaves before the model is exported.
             parameters.gather("exported", Vec::new())?;
@@ -419,10 +423,11 @@ impl<T: Task> NodeRun<'_, T> {
 pub(super) fn export<E: Element, P: Parameters<E>>(
     parameters: &mut P,
     kept: Option<&Kept>,
-    (ranges, folder): (&[KeyRange], &Path),
+    ranges: &[KeyRange],
+    place: (&Path, Heir),
     exporter: &mut dyn Exporter<E>,
 ) -> Result<Result<Staging, TrainError>, TrainError> {
-    let staging = match begin_export(ranges, folder, exporter) {
+    let staging = match begin_export(ranges, place, exporter) {
         Ok(staging) => staging,
         Err(error) => return Ok(Err(error)),
     };

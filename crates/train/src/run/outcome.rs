@@ -1,7 +1,7 @@
 //! What comes of a run: its report, and its exported model.
 
 use crate::error::TrainError;
-use crate::export::{Exporter, Staging};
+use crate::export::{Exporter, Heir, Staging};
 use crate::report::Report;
 use intendant_core::KeyRange;
 use std::path::Path;
@@ -19,10 +19,10 @@ pub struct Outcome {
 /// Creates the folder in which a model is written.
 pub(crate) fn begin_export<E>(
     ranges: &[KeyRange],
-    folder: &Path,
+    (folder, heir): (&Path, Heir),
     exporter: &mut dyn Exporter<E>,
 ) -> Result<Staging, TrainError> {
-    let staging = Staging::create(folder).map_err(|error| TrainError::Export(error.into()))?;
+    let staging = Staging::create(folder, heir).map_err(|error| TrainError::Export(error.into()))?;
     exporter.begin(staging.folder(), ranges).map_err(TrainError::Export)?;
     Ok(staging)
 }

@@ -3,7 +3,7 @@
 
 use super::origin::RunState;
 use crate::error::{AppError, TrainError};
-use crate::export::{self, Staging};
+use crate::export::{self, Heir, Staging};
 use crate::files::Input;
 use crate::report::Made;
 use intendant_checkpoint::Manifest;
@@ -80,7 +80,8 @@ impl SavedRun {
 
     /// Writes a model of this run as `--export` does: `write` fills a folder beside `to`, which then replaces
     /// `to` in one step, with an `export.json` that names the run. `reads` are the files and folders that
-    /// `write` reads, after the arguments that name them; `argument` names `to`.
+    /// `write` reads, after the arguments that name them; `argument` names `to`. Unless it `overwrites`, a model
+    /// of another program or of other data stays.
     ///
     /// # Errors
     /// If `to` cannot be replaced, holds what `write` reads or is inside of it, or `write` fails. Nothing is
@@ -88,13 +89,16 @@ impl SavedRun {
     pub fn export(
         &self,
         (argument, to): (&str, &Path),
+        overwrites: bool,
         reads: &[(&str, PathBuf)],
         write: impl FnOnce(&Path) -> Result<(), AppError>,
     ) -> Result<(), TrainError> {
         let reads: Vec<Input> =
             reads.iter().map(|(flag, path)| Input { flag: (*flag).to_owned(), path: path.clone() }).collect();
-        export::check((argument, to), None, &reads)?;
-        let staging = Staging::create(to).map_err(|error| TrainError::Export(error.into()))?;
+        let Self { program, version, data, data_digest, config, .. } = self;
+        let heir = Heir { program: program.clone(), data: Some(data.clone()), overwrites };
+        export::check((argument, to), heir.clone(), None, &reads)?;
+        let staging = Staging::create(to, heir).map_err(|error| TrainError::Export(error.into()))?;
         if let Some(input) = reads.iter().find(|input| input.contains(staging.folder())) {
             return Err(TrainError::usage(format!(
                 "{argument} {} is inside of {}, which {} reads; name another folder",
@@ -104,7 +108,6 @@ impl SavedRun {
             )));
         }
         write(staging.folder()).map_err(TrainError::Export)?;
-        let Self { program, version, data_digest, config, .. } = self;
         let manifest = export::Manifest::new(program, version, data_digest, config.clone());
         let written = staging.publish(manifest);
         written.map_err(|source| TrainError::Write { path: to.into(), source })

@@ -11,7 +11,7 @@ use super::shell::{FirstFailure, Reason, Shell, Trained};
 use super::traced::Traces;
 use super::worker::guarded;
 use crate::error::TrainError;
-use crate::export::{Exporter, Staging};
+use crate::export::{Exporter, Heir, Staging};
 use crate::report::{
     Bound, Changes, Epoch, EpochSum, History, Progress, Report, Simulated, Tally, Totals, first_loss, least,
 };
@@ -171,7 +171,8 @@ impl<T: Task> SimulatedRun<'_, T> {
         }
         let exported = match (&plan.export, exporter) {
             (Some(folder), Some(exporter)) => {
-                Some(export(task.model().layout(), &outcome.values, folder, exporter))
+                let place = (folder.as_path(), plan.heir(task.digest()));
+                Some(export(task.model().layout(), &outcome.values, place, exporter))
             }
             (Some(_) | None, _) => None,
         };
@@ -320,11 +321,11 @@ fn sum_of(tally: Tally, seconds: f64) -> EpochSum {
 pub(super) fn export<E: Element>(
     layout: LayoutBuilder,
     values: &[E],
-    folder: &Path,
+    place: (&Path, Heir),
     exporter: &mut dyn Exporter<E>,
 ) -> Result<Staging, TrainError> {
     let layout = layout.build().map_err(TrainError::usage)?;
-    let staging = begin_export(layout.ranges(), folder, exporter)?;
+    let staging = begin_export(layout.ranges(), place, exporter)?;
     let mut rest = values;
     for start in (0..layout.keys()).step_by(EXPORT_KEYS as usize) {
         let keys: Vec<Key> = (start..layout.keys().min(start + EXPORT_KEYS)).map(Key).collect();

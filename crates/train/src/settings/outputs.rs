@@ -4,7 +4,7 @@ use super::flag;
 use super::headings::OUTPUT;
 use super::keys::{Keys, keys};
 use crate::error::TrainError;
-use crate::export;
+use crate::export::{self, Heir};
 use crate::files::{self, Input};
 use clap::ArgAction;
 use intendant_checkpoint::is_address;
@@ -21,6 +21,10 @@ pub(crate) struct OutputArgs {
     /// Write the trained model to this folder, which is replaced as a whole
     #[arg(long, group = flag::OUTPUT, value_name = "DIR", help_heading = OUTPUT)]
     pub(crate) export: Option<PathBuf>,
+
+    /// Let --export replace a model of another program or of other data
+    #[arg(long, group = flag::OUTPUT, requires = "export", help_heading = OUTPUT)]
+    pub(crate) overwrite: bool,
 
     /// Show only the result: neither progress nor a line per epoch
     #[arg(short = 'q', long, group = flag::OUTPUT, help_heading = OUTPUT)]
@@ -85,6 +89,7 @@ impl OutputArgs {
     /// file that the run reads.
     pub(super) fn check(
         &self,
+        program: &str,
         inputs: &[Input],
         checkpoint: Option<&Path>,
         trace: Option<&Path>,
@@ -116,7 +121,10 @@ impl OutputArgs {
             }
         }
         match &self.export {
-            Some(folder) => export::check(("--export", folder), self.report.as_deref(), inputs),
+            Some(folder) => {
+                let heir = Heir { program: program.to_owned(), data: None, overwrites: self.overwrite };
+                export::check(("--export", folder), heir, self.report.as_deref(), inputs)
+            }
             None => Ok(()),
         }
     }

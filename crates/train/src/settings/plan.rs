@@ -12,6 +12,7 @@ use super::technique::Technique;
 use super::tls;
 use super::values::{DataSource, LocalAccess, TestSource};
 use crate::error::TrainError;
+use crate::export::Heir;
 use crate::files::Input;
 use crate::signals::Interrupt;
 use intendant::{ClusterSettings, Filter, Rendezvous, Replicas, Tls, Transport, launch};
@@ -83,6 +84,8 @@ pub struct Plan {
     pub(crate) otlp: Option<String>,
     /// Folder for the trained model.
     pub export: Option<PathBuf>,
+    /// Whether it may replace a model of another program or of other data.
+    pub(crate) overwrite: bool,
     /// Folder for the traces of the nodes, and the keys that are traced.
     pub(crate) trace: Option<(PathBuf, Filter)>,
     /// Checkpoints that are written, and the one that the run begins with.
@@ -126,6 +129,12 @@ pub(crate) struct Given {
 }
 
 impl Plan {
+    /// Whose model `--export` writes: one of this program, and of data of this digest.
+    pub(crate) fn heir(&self, digest: u64) -> Heir {
+        let data = Some(format!("{digest:016x}"));
+        Heir { program: self.program.clone(), data, overwrites: self.overwrite }
+    }
+
     /// Checks the common flags.
     pub(crate) fn new(
         (args, server): (CommonArgs, ServerArgs),
@@ -203,7 +212,7 @@ impl Plan {
             let inputs: Vec<Input> =
                 inputs.into_iter().chain(data).chain(named.into_iter().flatten()).collect();
             let trace = server.outputs.trace.as_deref();
-            outputs.check(&inputs, checkpoints.checkpoint.as_deref(), trace)?;
+            outputs.check(&program, &inputs, checkpoints.checkpoint.as_deref(), trace)?;
         }
         config.set("nodes", nodes as i64);
         // When nodes come and go, few keys should move.
@@ -242,6 +251,7 @@ impl Plan {
             report: outputs.report,
             metrics: served.metrics,
             export: outputs.export,
+            overwrite: outputs.overwrite,
             trace: served.trace.map(|folder| (folder, served.trace_keys.unwrap_or_default())),
             progress: !outputs.no_progress,
             verbose: outputs.verbose,

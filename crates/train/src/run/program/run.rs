@@ -3,7 +3,7 @@
 use super::{About, Computed, Costs, Program, Saved};
 use crate::clock::now;
 use crate::error::TrainError;
-use crate::export::Staging;
+use crate::export::{self, Heir, Staging};
 use crate::report::{Epoch, EpochSum, Exchanged, History, Progress, Report, Tally, VirtualTime};
 use crate::run::cut::{Cuts, Cutter, Next, Place};
 use crate::run::nodes::Nodes;
@@ -41,6 +41,9 @@ pub fn run_program<P: Program + Send>(
     let end = |reason: &Reason| end_on(aborter.as_ref(), reason);
     let origin = &begin(program, plan, subject, &end)?;
     let is_first = plan.rank() == 0;
+    if let Some(folder) = plan.export.as_ref().filter(|_| is_first) {
+        export::check_earlier(folder, &plan.heir(digest))?;
+    }
     let progress = &Progress::new(1, plan.epochs, is_first && plan.progress);
     let (cuts, writer) = Cuts::new(plan, &ranges, (plan.rank(), 1), origin, None, None).unzip();
     let cuts = cuts.as_ref();
@@ -53,7 +56,7 @@ pub fn run_program<P: Program + Send>(
             let run = (task, origin, failure, progress);
             let mut trained = epochs(program, plan, run, cutter, &mut simulated)?;
             if let Some(folder) = plan.export.as_deref().filter(|_| trained.interrupted.is_none()) {
-                trained.exported = export(program, folder, is_first)?;
+                trained.exported = export(program, (folder, plan.heir(digest)), is_first)?;
             }
             program.leave()?;
             Ok(trained)
@@ -218,13 +221,13 @@ fn epoch_sum(reduction: Reduction, (seconds, cpu_ns): (f64, u64), costs: &Costs)
 /// inner one is one of the export.
 fn export<P: Program>(
     program: &mut P,
-    folder: &Path,
+    (folder, heir): (&Path, Heir),
     is_first: bool,
 ) -> Result<Option<Result<Staging, TrainError>>, TrainError> {
     if !is_first {
         return program.export(None).map(|_| None);
     }
-    let staging = Staging::create(folder).map_err(|error| TrainError::Export(error.into()));
+    let staging = Staging::create(folder, heir).map_err(|error| TrainError::Export(error.into()));
     // If there is no place, what the others have is received nevertheless.
     let written = program.export(staging.as_ref().ok().map(Staging::folder))?;
     Ok(Some(staging.and_then(|staging| written.map(|()| staging).map_err(TrainError::Export))))
