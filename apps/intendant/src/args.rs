@@ -65,8 +65,8 @@ pub(crate) enum Command {
 /// (SIGSTOP), they have 10 s to be continued. Ctrl-C, SIGTERM and SIGUSR1 are passed on to all nodes; a
 /// second one kills them. No process outlives the launcher.
 #[derive(Debug, Group)]
-#[command(after_help = "Example:\n  intendant launch -n 4 -- intendant-kge --epochs 20\n\n\
-                  intendant launch -n 4 --max-restarts 3 -- intendant-kge --checkpoint cuts\n\n\
+#[command(after_help = "Example:\n  intendant launch -n 4 intendant kge --epochs 20\n  \
+                  intendant launch -n 4 --max-restarts 3 intendant kge --checkpoint cuts\n\n\
                   The exit code is 0 if all nodes returned 0, 4 if a node was lost, else that of the first node to \
                   fail (128 + n for signal n).")]
 pub(crate) struct LaunchArgs {
@@ -90,7 +90,7 @@ pub(crate) struct LaunchArgs {
     pub(crate) grace_seconds: u32,
 
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -206,10 +206,18 @@ mod tests {
     }
 
     #[test]
-    fn everything_after_the_dashes_belongs_to_the_program() {
-        let args = Args::try_parse_from(["intendant", "launch", "-n", "3", "--", "kge", "-n", "--help"]);
-        let Ok(Args { command: Command::Launch(launch) }) = args else { panic!("{args:?}") };
-        assert_eq!((launch.nodes, launch.command), (3, ["kge", "-n", "--help"].map(OsString::from).to_vec()));
+    fn everything_from_the_program_on_belongs_to_it() {
+        for dashes in [&["--"][..], &[]] {
+            let words = [&["intendant", "launch", "-n", "3"][..], dashes, &["kge", "-n", "--help"]].concat();
+            let args = Args::try_parse_from(words);
+            let Ok(Args { command: Command::Launch(launch) }) = args else { panic!("{args:?}") };
+            assert_eq!(
+                (launch.nodes, launch.command),
+                (3, ["kge", "-n", "--help"].map(OsString::from).to_vec())
+            );
+        }
+        let wrong = Args::try_parse_from(["intendant", "launch", "-n", "2", "--epochs", "3", "kge"]);
+        assert!(wrong.expect_err("a flag of the program").to_string().contains("--epochs"));
         for wrong in [&["launch", "-n", "0", "--", "x"][..], &["launch", "-n", "2"], &["launch", "--", "x"]] {
             assert!(Args::try_parse_from(std::iter::once(&"intendant").chain(wrong)).is_err(), "{wrong:?}");
         }

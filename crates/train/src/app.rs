@@ -160,9 +160,10 @@ impl App {
         // Names that are not valid Unicode are none of our variables.
         let environment =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-        let tell = |rank: Option<u16>, error: &TrainError| {
+        let program = name.clone();
+        let tell = move |rank: Option<u16>, error: &TrainError| {
             let rank = rank.map_or(String::new(), |rank| format!("[rank {rank}] "));
-            logging::say(&format!("{name}: error: {rank}{error}"));
+            logging::say(&format!("{program}: error: {rank}{error}"));
             ExitCode::from(error.exit_code())
         };
         let (flags, mut plan) =
@@ -188,7 +189,13 @@ impl App {
         plan.prints = true;
         let is_node = plan.rendezvous.is_some() || plan.join.is_some();
         logging::start(plan.join.is_none().then(|| plan.rank()), plan.verbose);
-        let trained = signals::listen().and_then(|interrupt| {
+        let last_words = {
+            let tell = tell.clone();
+            move |error: &TrainError| {
+                let _code = tell(logging::rank().filter(|_| is_node), error);
+            }
+        };
+        let trained = signals::listen(last_words).and_then(|interrupt| {
             plan.interrupt = interrupt;
             match plan.float {
                 ElementType::F32 => A::train::<f32>(resolved, &plan),

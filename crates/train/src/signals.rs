@@ -20,6 +20,9 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 /// the signal.
 const TERM_GRACE: Duration = Duration::from_millis(300);
 
+/// How long the process may take to say that a signal ends it: who reads its words may have stopped.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// Passes a signal to a run. Inactive unless [`listen`] was called.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
@@ -42,6 +45,9 @@ struct Claim {
     /// The signal that a run has taken; 0 before.
     delivered: AtomicI32,
 }
+
+/// Says why the process ends.
+type Tell = Arc<dyn Fn(&TrainError) + Send + Sync>;
 
 /// While it lives, a signal is delivered to the run rather than ending the process.
 pub(crate) struct Running(Option<Arc<Claim>>);
@@ -93,8 +99,9 @@ impl Interrupt {
 }
 
 /// Starts to listen for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored (`nohup`), SIGHUP in this process.
-/// For the rest of its life: signals belong to the process, so only an application's `main` calls this.
-pub(crate) fn listen() -> Result<Interrupt, TrainError> {
+/// For the rest of its life: signals belong to the process, so only an application's `main` calls this. `tell`
+/// says why the process ends if no run takes the signal: data are being read, or the run does not end.
+pub(crate) fn listen(tell: impl Fn(&TrainError) + Send + Sync + 'static) -> Result<Interrupt, TrainError> {
     let refused = |source| TrainError::System { what: "listen for signals", source };
     let hang_up = (!intendant::launch::ignores_hang_up()).then_some(SIGHUP);
     let signals = [SIGINT, SIGTERM, SIGUSR1].into_iter().chain(hang_up);
@@ -102,13 +109,14 @@ pub(crate) fn listen() -> Result<Interrupt, TrainError> {
     let (sender, signals) = bounded(1);
     let run = Arc::<Claim>::default();
     let claimed = Arc::clone(&run);
+    let tell: Tell = Arc::new(tell);
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             let mut delivered = None;
             for signal in incoming.forever() {
-                if ends_at_once(&mut delivered, now(), || deliver(signal, &claimed, &sender)) {
-                    end_process(signal);
+                if ends_at_once(&mut delivered, now(), || deliver(signal, &claimed, &sender, &tell)) {
+                    end_process(signal, &tell);
                 }
             }
         })
@@ -130,7 +138,7 @@ fn ends_at_once(delivered: &mut Option<Instant>, now: Instant, deliver: impl FnO
 }
 
 /// Passes a signal to the run; `false` if there is none that can take it.
-fn deliver(signal: i32, run: &Claim, sender: &Sender<i32>) -> bool {
+fn deliver(signal: i32, run: &Claim, sender: &Sender<i32>, tell: &Tell) -> bool {
     if !run.running.load(Ordering::Acquire) {
         return false;
     }
@@ -145,15 +153,26 @@ fn deliver(signal: i32, run: &Claim, sender: &Sender<i32>) -> bool {
     let within = END_WITHIN.saturating_add(Duration::from_millis(run.grace.load(Ordering::Relaxed)));
     // `main` returns as soon as the run has ended; if it does not come to that in time, this thread ends the
     // process.
+    let tell = Arc::clone(tell);
     let limit = move || {
         let (_keep, never) = bounded::<()>(0);
         let _ = never.recv_timeout(within);
-        end_process(signal)
+        end_process(signal, &tell)
     };
     std::thread::Builder::new().name("limit".to_owned()).spawn(limit).is_ok()
 }
 
-fn end_process(signal: i32) {
+fn end_process(signal: i32, tell: &Tell) {
+    let (said, is_said) = bounded::<()>(0);
+    let tell = Arc::clone(tell);
+    // In a thread: standard error may be locked, or full.
+    let words = move || {
+        tell(&TrainError::Interrupted(signal));
+        drop(said);
+    };
+    if std::thread::Builder::new().name("last words".to_owned()).spawn(words).is_ok() {
+        let _ = is_said.recv_timeout(LAST_WORDS);
+    }
     std::process::exit(i32::from(exit::SIGNAL) + signal);
 }
 

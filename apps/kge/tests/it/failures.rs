@@ -297,3 +297,25 @@ fn nothing_survives_a_killed_launcher() {
     let (status, _) = run.end();
     assert_eq!(status.code(), None, "killed");
 }
+
+/// Whether a process has a handler for this signal.
+fn handles(process: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero())).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal.as_raw() - 1) & 1 == 1
+}
+
+#[test]
+fn a_signal_ends_the_program_with_a_word_while_data_are_read() {
+    // Generating this graph takes seconds.
+    let mut command = KGE.command(&["--data", "builtin:synthetic:490598x573x3000000", "--nodes", "1"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let process = Pid::from_child(&child);
+    wait_for("a handler of signals", || handles(process, Signal::INT).then_some(()));
+    kill_process(process, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("error: interrupted by signal 2"), "{said}");
+}

@@ -204,6 +204,9 @@ impl Origin {
                     "--resume: no checkpoint is finished, {} has no manifest.json; a new run begins",
                     folder.place(*cut).display()
                 );
+            } else if plan.rank() == 0 && plan.progress {
+                let folder = folder.path().display();
+                crate::logging::say(&format!("--resume: {folder} has no checkpoint yet; a new run begins"));
             }
             return Ok(None);
         };
