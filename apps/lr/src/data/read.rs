@@ -95,6 +95,15 @@ pub enum DataError {
     },
 }
 
+/// The error of a line that is not in libsvm's format, and may be one of a table.
+fn maybe_table(line: &str, what: String) -> String {
+    if line.contains([',', ';', '\t']) {
+        format!("{what}; if this is a table, add --format csv")
+    } else {
+        what
+    }
+}
+
 /// Reads files, and keeps what they have in common.
 pub(super) struct Reader {
     reading: Reading,
@@ -116,7 +125,7 @@ impl Reader {
         lines_up_to(LINE_BYTES_MAX, &file, open(path)?, |text| {
             row.entries.clear();
             let label = match reading.format {
-                Format::Libsvm => libsvm::parse(text, row)?,
+                Format::Libsvm => libsvm::parse(text, row).map_err(|what| maybe_table(text, what))?,
                 Format::Csv => {
                     if table.is_none() {
                         let (begun, is_header) = Table::begin(text, &reading.columns)?;

@@ -65,6 +65,7 @@ fn libsvm_lines_that_are_wrong_are_named() {
     };
     error("2 1:1", "the label is '2'; labels are 0 and 1, or -1 and 1");
     error("x", "the label is 'x'; labels are 0 and 1, or -1 and 1");
+    error("a,b", "the label is 'a,b'; labels are 0 and 1, or -1 and 1; if this is a table, add --format csv");
     error("nan 1:1", "the label is 'nan'; labels are 0 and 1, or -1 and 1");
     error("1:1 2:1", "the label is missing: the line begins with '1:1'");
     error("1 5", "'5' is no feature; expected INDEX:VALUE");

@@ -155,6 +155,7 @@ fn a_signal_makes_a_last_checkpoint_from_which_the_run_goes_on() {
             said.contains("has what was trained so far: --resume goes on from there"),
             "{cluster}: {said}"
         );
+        assert!(said.contains("has no checkpoint yet; a new run begins"), "{cluster}: {said}");
         assert_eq!(run.cuts().len(), 1, "{cluster}: {said}");
         assert!(!run.folder.path("r.json").exists() && !said.contains("again"), "{cluster}: {said}");
         succeeded(&output(&flags));
