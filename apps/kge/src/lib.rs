@@ -11,6 +11,7 @@
 //! of where parameters are.
 #![deny(unsafe_code)]
 
+mod baseline;
 mod batch;
 mod cluster;
 mod config;

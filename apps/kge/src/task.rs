@@ -19,8 +19,8 @@ use intendant_core::{Combine, Element, Key, lock};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::kernel::Losses;
 use intendant_task::{
-    BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled,
-    Rows, SampleRequest, Split, StepReport, Subepoch, Task, Update,
+    Baseline, BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, ModelRange, Partition,
+    Prepared, Pulled, Rows, SampleRequest, Split, StepReport, Subepoch, Task, Update,
 };
 use intendant_train::SettingError;
 use pulp::{Simd, WithSimd};
@@ -284,6 +284,12 @@ impl<E: Element> Task for Kge<E> {
     fn criterion(&self) -> Option<Criterion> {
         let has_some = !self.data.valid.is_empty();
         has_some.then_some(Criterion { metric: "mrr_filtered", better: Better::Higher })
+    }
+
+    fn baseline(&self) -> Option<Baseline> {
+        let known = self.known.get_or_init(|| Arc::new(Known::new(&self.data)));
+        let value = crate::baseline::mrr(&self.data, known)?;
+        Some(Baseline { name: "frequencies", metric: "mrr_filtered", better: Better::Higher, value })
     }
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {

@@ -14,8 +14,8 @@ use intendant_core::random::{mix, stream};
 use intendant_core::{Combine, Element, ElementType, Key, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{
-    BatchAt, Better, Cost, Criterion, EpochOrder, Evaluation, Frequency, Model, ModelRange, Partition,
-    Prepared, Pulled, Ranking, Split, StepReport, Subepoch, Task, Update,
+    Baseline, BatchAt, Better, Cost, Criterion, EpochOrder, Evaluation, Frequency, Model, ModelRange,
+    Partition, Prepared, Pulled, Ranking, Split, StepReport, Subepoch, Task, Update,
 };
 use intendant_train::SettingError;
 use std::sync::Arc;
@@ -288,6 +288,18 @@ impl<E: Element> Task for Lr<E> {
     fn criterion(&self) -> Option<Criterion> {
         // Without validation rows, users watch epochs on the test rows, which must not select a model.
         (!self.data.valid().is_empty()).then_some(Criterion { metric: "log_loss", better: Better::Lower })
+    }
+
+    fn baseline(&self) -> Option<Baseline> {
+        let (train, test) = (self.data.train(), self.data.test());
+        if test.is_empty() {
+            return None;
+        }
+        let (positives, rows) = (train.positives() as f64, train.len() as f64);
+        // As if there were one more row of each class: a class without any has a probability, too.
+        let score = ((positives + 1.0) / (rows - positives + 1.0)).ln();
+        let value = test.iter().map(|row| log_loss(score, row.label)).sum::<f64>() / test.len() as f64;
+        Some(Baseline { name: "class frequencies", metric: "log_loss", better: Better::Lower, value })
     }
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {

@@ -7,7 +7,7 @@
 //! each entry is a pull and a push of two keys, as in the parameter server papers.
 
 use crate::batch::{Batch, Builder, Example};
-use crate::data::Dataset;
+use crate::data::{Biases, Dataset};
 use crate::division::{Algorithm, Division, tiles};
 use crate::evaluate::Errors;
 use crate::frequency::frequencies;
@@ -17,8 +17,8 @@ use intendant_core::{Combine, Element, Key, limits, lock};
 use intendant_sampling::Sampler;
 use intendant_task::kernel::elementwise;
 use intendant_task::{
-    BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, ModelRange, Partition, Prepared,
-    Reduction, Rows, Split, StepReport, Subepoch, Task,
+    Baseline, BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, ModelRange, Partition,
+    Prepared, Reduction, Rows, Split, StepReport, Subepoch, Task,
 };
 use intendant_train::SettingError;
 use pulp::{Arch, Simd, WithSimd};
@@ -322,6 +322,12 @@ impl<E: Element> Task for Mf<E> {
     fn criterion(&self) -> Option<Criterion> {
         // Without validation entries, users watch epochs on the test entries, which must not select a model.
         (!self.data.valid().is_empty()).then_some(Criterion { metric: "rmse^2", better: Better::Lower })
+    }
+
+    fn baseline(&self) -> Option<Baseline> {
+        let test = Some(self.data.test()).filter(|test| !test.is_empty())?;
+        let value = Biases::of(&self.data).rmse(test)?;
+        Some(Baseline { name: "biases", metric: "rmse", better: Better::Lower, value })
     }
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {

@@ -40,6 +40,9 @@ const POOLS: [&str; 2] = ["sampling.pool_keys", "sampling.pool_uses"];
 /// Members of a run with checkpoints.
 const CHECKPOINTS: [&str; 4] =
     ["checkpoints.count", "checkpoints.bytes", "checkpoints.stop_ms", "checkpoints.write_ms"];
+/// Members of a run of a task with a trivial predictor.
+const BASELINE: [&str; 3] = ["baseline.name", "baseline.metric", "baseline.value"];
+
 /// Members of a run whose epochs are compared. Without any validation, there is no best one.
 const VALIDATION: [&str; 3] = ["validation.metric", "validation.best_epoch", "validation.ended_early"];
 /// Members of a simulated run.
@@ -160,6 +163,9 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     }
     if report.get("checkpoints").is_some() {
         documented.extend(owned(&CHECKPOINTS));
+    }
+    if report.get("baseline").is_some() {
+        documented.extend(owned(&BASELINE));
     }
     if report.get("validation").is_some() {
         documented.extend(owned(&VALIDATION));

@@ -8,6 +8,7 @@
 //! This crate deliberately has no keys, no parameter values, and no division of entries among workers.
 #![forbid(unsafe_code)]
 
+mod biases;
 mod dataset;
 mod entry;
 mod error;
@@ -17,6 +18,7 @@ mod market;
 mod read;
 mod table;
 
+pub use biases::Biases;
 pub use dataset::Dataset;
 pub use entry::{ENTRIES_MAX, Entry};
 pub use error::DataError;

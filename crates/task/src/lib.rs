@@ -12,6 +12,7 @@
 //! This crate has no threads, channels or clocks, and does not depend on techniques of parameter management.
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod course;
 mod driver;
 mod evaluation;
@@ -24,6 +25,7 @@ mod plain;
 mod ranking;
 mod task;
 
+pub use baseline::Baseline;
 pub use course::{Rest, RestError, Stretch};
 pub use driver::Driver;
 pub use evaluation::{Evaluation, Reduction, Split};

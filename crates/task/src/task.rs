@@ -1,6 +1,6 @@
 //! What an application supplies.
 
-use crate::{Criterion, Evaluation, Reduction, Split};
+use crate::{Baseline, Criterion, Evaluation, Reduction, Split};
 use intendant_core::{Combine, Element, Initialiser, Key, Layout, LayoutBuilder, Rule, SharedRule};
 use intendant_sampling::{DistributionId, Handle, Sampler};
 use intendant_store::{Row, prefetch};
@@ -485,6 +485,12 @@ pub trait Task: Send + Sync + 'static {
     /// The metric by which validations are compared; `None` if there is no validation data besides the test
     /// data, or no single metric is decisive. All workers give the same answer.
     fn criterion(&self) -> Option<Criterion> {
+        None
+    }
+
+    /// What a trivial predictor reaches on the test data; `None` without test data, or if there is no such
+    /// predictor. Called once, at the end of a run.
+    fn baseline(&self) -> Option<Baseline> {
         None
     }
 

@@ -36,6 +36,21 @@ fn the_built_in_matrix_is_learned() {
     }
 }
 
+#[test]
+fn a_model_that_is_worse_than_biases_alone_is_told() {
+    let said = |flags: &[&str]| {
+        let output = MF.output(&[&["--technique", "single", "--epochs", "3"][..], flags].concat());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said(&["--lr", "0.000001"]).contains("and biases alone reach 1.1"));
+    assert!(!said(&[]).contains("biases alone"));
+    let report = report(&["--technique", "single", "--epochs", "3"]);
+    let baseline = &report["baseline"];
+    assert_eq!((&baseline["name"], &baseline["metric"]), (&"biases".into(), &"rmse".into()));
+    // The untrained model, which predicts the mean, has 1.1374: these entries follow factors, not biases.
+    assert!((1.0..1.2).contains(&baseline["value"].as_f64().unwrap()), "{baseline}");
+}
+
 /// Epochs are evaluated on entries that are neither trained nor tested.
 #[test]
 fn validation_entries_are_held_out() {

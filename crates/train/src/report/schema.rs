@@ -48,6 +48,9 @@ pub struct Report {
     pub epochs: Vec<Epoch>,
     /// Quality on the test data after the last epoch; empty if there is none.
     pub test: BTreeMap<String, f64>,
+    /// What a trivial predictor reaches on the test data; absent if the task has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// How the epochs compare; absent without `--patience` and `--keep best`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,
@@ -75,6 +78,17 @@ pub struct Report {
     /// What the nodes exchanged; only of a program that runs on several nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_sided: Option<Exchanged>,
+}
+
+/// What a trivial predictor reaches on the test data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// What it predicts by.
+    pub name: String,
+    /// The metric, as in [`Report::test`].
+    pub metric: String,
+    /// Its value.
+    pub value: f64,
 }
 
 /// How the epochs of a run compare.
@@ -440,6 +454,7 @@ impl Report {
                 .map(|(number, sum)| Epoch::new(number, sum, channels))
                 .collect(),
             test: test(totals),
+            baseline: None,
             validation: None,
             access: access(none, none),
             management: Management::default(),
@@ -469,6 +484,23 @@ impl Report {
             nic_busy: nic_busy_ns as f64 / virtual_ns.max(1) as f64 / plan.nodes as f64,
             worker_busy: compute_ns as f64 / virtual_ns.max(1) as f64 / plan.nodes as f64,
         });
+    }
+
+    /// Adds what a trivial predictor reaches, and warns if it is better than the model.
+    pub(crate) fn compare<T: Task>(&mut self, task: &T) {
+        let Some(baseline) = task.baseline() else { return };
+        let intendant_task::Baseline { name, metric, value, .. } = baseline;
+        if let Some(model) = self.test.get(metric).filter(|model| baseline.beats(**model))
+            && !self.epochs.is_empty()
+        {
+            tracing::warn!(
+                "the model is of no use yet: test {metric} is {}, and {name} alone reach {}; train for more epochs, or with \
+                 other settings",
+                number(*model),
+                number(value)
+            );
+        }
+        self.baseline = Some(Baseline { name: name.to_owned(), metric: metric.to_owned(), value });
     }
 
     /// Warns of results that may not be what the user asked for. `untrained` is the loss of the initial

@@ -1,7 +1,7 @@
 //! The table of results, for people.
 
 use super::numbers::{in_reading_order, number};
-use super::schema::Report;
+use super::schema::{Baseline, Report};
 use crate::settings::Plan;
 use indicatif::{HumanBytes, HumanCount};
 
@@ -93,6 +93,9 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
         .map(|(name, value)| (format!("test {name}"), value))
         .collect();
     rows.extend(quality.iter().map(|(name, value)| (name.as_str(), number(*value))));
+    if let Some(Baseline { name, metric, value }) = &report.baseline {
+        rows.push(("baseline", format!("{metric} {} by {name} alone", number(*value))));
+    }
     if let Some(path) = &plan.report {
         rows.push(("report", path.display().to_string()));
     }

@@ -247,6 +247,7 @@ impl<T: Task> NodeRun<'_, T> {
             let mut report = Report::new(task, plan, self.resolved.report(), self.sampler, totals);
             report.views = self.changes;
             if self.rank == 0 {
+                report.compare(task);
                 report.warn(task, plan, totals.untrained());
             }
             report

@@ -183,6 +183,7 @@ impl<T: Task> SimulatedRun<'_, T> {
             if let Some(history) = &mut history {
                 history.end(&report.test);
             }
+            report.compare(task.as_ref());
             report.warn(task.as_ref(), plan, least(first_losses));
             report
         })?;
