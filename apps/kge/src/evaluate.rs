@@ -21,10 +21,11 @@
 //! of held-out triples.
 
 use crate::data::{Answers, Known, Triple};
-use crate::matrix::{Rows, RowsMut, multiply_transposed};
 use crate::model::Scorer;
-use intendant_core::{Element, ElementType, Key, random};
+use intendant_core::{Element, Key, random};
 use intendant_task::{Evaluation, Partition, Reduction};
+use intendant_trained::product::{Rows, RowsMut, multiply_transposed};
+use intendant_trained::{norm, rounding_bound, score};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -321,40 +322,10 @@ impl<E: Element> Part<'_, E> {
     }
 }
 
-/// Twice the bound on the relative error of an inner product of `dim` terms in any order of summation, which
-/// leaves room for the rounding of the double precision scores.
-fn rounding_bound<E: Element>(dim: usize) -> f64 {
-    let epsilon = match E::TYPE {
-        ElementType::F32 => f64::from(f32::EPSILON),
-        ElementType::F64 => f64::EPSILON,
-    };
-    // EPSILON is twice the unit roundoff.
-    (dim + 1) as f64 * epsilon
-}
-
-/// The score that decides: double precision, always summed in the same order.
-fn score<E: Element>(query: &[E], embedding: &[E]) -> f64 {
-    let mut sums = [0.0; 8];
-    let (queries, embeddings) = (query.chunks_exact(8), embedding.chunks_exact(8));
-    let rest = queries.remainder().iter().zip(embeddings.remainder());
-    let rest: f64 = rest.fold(0.0, |sum, (q, e)| sum + q.to_f64() * e.to_f64());
-    for (query, embedding) in queries.zip(embeddings) {
-        for lane in 0..8 {
-            sums[lane] += query[lane].to_f64() * embedding[lane].to_f64();
-        }
-    }
-    sums.iter().fold(rest, |sum, s| sum + s)
-}
-
 /// The logistic loss of an entity with this score that is not an answer; for an answer, pass the negative
 /// score.
 fn softplus(score: f64) -> f64 {
     score.max(0.0) + (-score.abs()).exp().ln_1p()
-}
-
-/// Length of a vector.
-fn norm<E: Element>(vector: &[E]) -> f64 {
-    score(vector, vector).sqrt()
 }
 
 #[cfg(test)]

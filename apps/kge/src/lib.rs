@@ -9,8 +9,9 @@
 //!
 //! This crate starts no threads except those of the evaluation. It has no sockets, no clock, and no knowledge
 //! of where parameters are.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
+mod answer;
 mod baseline;
 mod batch;
 mod cluster;
@@ -19,7 +20,6 @@ pub mod data;
 mod evaluate;
 mod frequency;
 mod logistic;
-mod matrix;
 mod model;
 mod scratch;
 mod share;
@@ -27,6 +27,7 @@ mod softmax;
 mod task;
 mod triple;
 
+pub use answer::{Question, Side, Trained};
 pub use batch::Batch;
 pub use cluster::Clusters;
 pub use config::{Cluster, Config, Loss};

@@ -5,6 +5,7 @@ mod args;
 mod export;
 mod help;
 mod plan;
+mod uses;
 
 use args::Flags;
 use export::Export;
@@ -43,7 +44,11 @@ fn app() -> App {
          of subject, relation, object, separated by tabs), or a single such file.",
         help::titles(),
     ));
-    App::new(command).default("epochs", EPOCHS_DEFAULT).default("valid-every", VALID_EVERY_DEFAULT)
+    App::new(command)
+        .default("epochs", EPOCHS_DEFAULT)
+        .default("valid-every", VALID_EVERY_DEFAULT)
+        .with(uses::predict())
+        .with(uses::neighbors())
 }
 
 /// More epochs hardly improve the validation quality on the built-in data.

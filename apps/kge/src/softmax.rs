@@ -11,13 +11,13 @@
 //! is trained in place (see [`crate::triple`]).
 
 use crate::batch::Batch;
-use crate::matrix::{Into, Rows, RowsMut, multiply, multiply_transposed, transposed_multiply};
 use crate::model::AdaGrad;
 use crate::scratch::Scratch;
 use crate::triple::AHEAD;
 use intendant_core::{Element, Key};
 use intendant_task::kernel::{elementwise, product};
 use intendant_task::{Cost, Pulled, Update};
+use intendant_trained::product::{Into, Rows, RowsMut, multiply, multiply_transposed, transposed_multiply};
 use pulp::Simd;
 
 /// Adds the gradients of a batch's loss to the first halves of `update`; `scratch.queries` holds the queries,

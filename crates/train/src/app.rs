@@ -5,6 +5,7 @@ use crate::run::Outcome;
 use crate::settings::flag::Attributes;
 use crate::settings::layers::{self, Environment, SettingsError};
 use crate::settings::{CommonArgs, Given, Plan, ServerArgs, Technique};
+use crate::uses::Use;
 use crate::{launching, logging, signals};
 use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
@@ -43,13 +44,15 @@ pub struct App {
     described: Vec<(&'static str, &'static str, &'static str)>,
     /// Whether it has the flags about the management of parameters.
     has_server: bool,
+    /// Commands beside the training.
+    uses: Vec<Use>,
 }
 
 impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
     pub fn new(command: Command) -> Self {
-        Self { command, defaults: Vec::new(), described: Vec::new(), has_server: true }
+        Self { command, defaults: Vec::new(), described: Vec::new(), has_server: true, uses: Vec::new() }
     }
 
     /// Gives a common flag a default that suits this application.
@@ -63,6 +66,13 @@ impl App {
     #[must_use]
     pub fn describe(mut self, name: &'static str, value_name: &'static str, help: &'static str) -> Self {
         self.described.push((name, value_name, help));
+        self
+    }
+
+    /// Adds a command beside the training, which a command line begins with: `intendant-kge neighbors …`.
+    #[must_use]
+    pub fn with(mut self, command: Use) -> Self {
+        self.uses.push(command);
         self
     }
 
@@ -93,12 +103,20 @@ impl App {
         }
         let attributes = Attributes::of(&command, own);
         command = attributes.describe(command);
-        let command = command.about(about).long_about(long_about).after_help(
-            "Each flag can also be given as an environment variable (--valid-every as INTENDANT_VALID_EVERY) or in the \
+        let uses: String =
+            self.uses.iter().map(|Use { name, about, .. }| format!("  {name:11} {about}\n")).collect();
+        let uses = match uses.is_empty() {
+            true => uses,
+            false => format!(
+                "Commands, first on the command line, that use a trained model (each has --help):\n{uses}\n"
+            ),
+        };
+        let command = command.about(about).long_about(long_about).after_help(format!(
+            "{uses}Each flag can also be given as an environment variable (--valid-every as INTENDANT_VALID_EVERY) or in the \
              --config file. Flags win over the environment, the environment over the file.\n\
              Exit codes: 0 success, 2 wrong usage, configuration or data, 3 training diverged, 4 another node was lost, \
              5 no checkpoint can be used, 101 the program panicked (a bug), 128 + n ended by signal n, 1 any other failure.",
-        );
+        ));
         (command, attributes)
     }
 
@@ -157,6 +175,9 @@ impl App {
     pub fn main<A: Application>(self) -> ExitCode {
         let name = self.command.get_name().to_owned();
         let argv: Vec<OsString> = std::env::args_os().collect();
+        if let Some(used) = self.uses.iter().find(|used| argv.get(1).is_some_and(|word| word == used.name)) {
+            return used.main(&name, &argv[1..]);
+        }
         // Names that are not valid Unicode are none of our variables.
         let environment =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));

@@ -22,6 +22,7 @@ mod report;
 mod run;
 mod settings;
 mod signals;
+mod uses;
 
 pub use answers::{check_predictions, print, write_predictions};
 pub use app::{App, Application};
@@ -36,3 +37,4 @@ pub use run::{
 };
 pub use settings::flag;
 pub use settings::{Config, DataSource, LocalAccess, Plan, Simulation, Technique, TestSource};
+pub use uses::Use;

@@ -193,6 +193,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("intendant-verbs", &["segment"]),
     ("intendant-onesided", &["segment"]),
     ("intendant-formats", &["core"]),
+    ("intendant-trained", &["core", "formats"]),
     ("intendant-checkpoint", &["core"]),
     ("intendant-views", &["core"]),
     ("intendant-trace", &["core"]),

@@ -158,7 +158,7 @@ fn wrong_usage_is_exit_code_2_with_the_reason() {
 fn help_says_what_the_exit_codes_mean() {
     for (args, expected) in [
         (&["--help"][..], "4 a peer was lost"),
-        (&["launch", "--help"], "intendant launch -n 4 -- intendant-kge"),
+        (&["launch", "--help"], "intendant launch -n 4 intendant kge"),
     ] {
         let output = intendant().args(args).output().unwrap();
         assert!(output.status.success());

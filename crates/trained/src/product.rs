@@ -7,7 +7,7 @@ use intendant_core::Element;
 /// A matrix in a slice, row by row. Rows may lie apart, because optimiser state follows the embedding in a
 /// value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows<'a, E> {
+pub struct Rows<'a, E> {
     data: &'a [E],
     rows: usize,
     columns: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Rows<'a, E> {
 
 /// A matrix that can be written; see [`Rows`].
 #[derive(Debug)]
-pub(crate) struct RowsMut<'a, E> {
+pub struct RowsMut<'a, E> {
     data: &'a mut [E],
     rows: usize,
     columns: usize,
@@ -41,7 +41,7 @@ impl<'a, E> Rows<'a, E> {
     ///
     /// # Panics
     /// If it does not fit into the slice or rows overlap.
-    pub(crate) fn new(data: &'a [E], rows: usize, columns: usize, stride: usize) -> Self {
+    pub fn new(data: &'a [E], rows: usize, columns: usize, stride: usize) -> Self {
         check(data.len(), rows, columns, stride);
         Self { data, rows, columns, stride }
     }
@@ -52,7 +52,7 @@ impl<'a, E> RowsMut<'a, E> {
     ///
     /// # Panics
     /// If it does not fit into the slice or rows overlap.
-    pub(crate) fn new(data: &'a mut [E], rows: usize, columns: usize, stride: usize) -> Self {
+    pub fn new(data: &'a mut [E], rows: usize, columns: usize, stride: usize) -> Self {
         check(data.len(), rows, columns, stride);
         Self { data, rows, columns, stride }
     }
@@ -60,7 +60,7 @@ impl<'a, E> RowsMut<'a, E> {
 
 /// Whether a product replaces the content of the output or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Into {
+pub enum Into {
     /// Replaces it.
     Set,
     /// Is added to it.
@@ -71,7 +71,7 @@ pub(crate) enum Into {
 ///
 /// # Panics
 /// If the shapes do not match.
-pub(crate) fn multiply_transposed<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
+pub fn multiply_transposed<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
     assert_eq!((out.rows, out.columns, a.columns), (a.rows, b.rows, b.columns), "shapes of out = a · bᵀ");
     // `b` is read column by column.
     product(Into::Set, out, a.columns, (a.data, 1, a.stride), (b.data, b.stride, 1));
@@ -81,7 +81,7 @@ pub(crate) fn multiply_transposed<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E
 ///
 /// # Panics
 /// If the shapes do not match.
-pub(crate) fn multiply<E: Element>(into: Into, out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
+pub fn multiply<E: Element>(into: Into, out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
     assert_eq!((out.rows, out.columns, a.columns), (a.rows, b.columns, b.rows), "shapes of out = a · b");
     product(into, out, a.columns, (a.data, 1, a.stride), (b.data, 1, b.stride));
 }
@@ -90,7 +90,7 @@ pub(crate) fn multiply<E: Element>(into: Into, out: RowsMut<'_, E>, a: Rows<'_, 
 ///
 /// # Panics
 /// If the shapes do not match.
-pub(crate) fn transposed_multiply<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
+pub fn transposed_multiply<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
     assert_eq!((out.rows, out.columns, a.rows), (a.columns, b.columns, b.rows), "shapes of out = aᵀ · b");
     // `a` is read column by column.
     product(Into::Set, out, a.rows, (a.data, a.stride, 1), (b.data, 1, b.stride));

@@ -1,0 +1,122 @@
+//! What a trained model answers: the most probable objects or subjects of a relation, and the nearest
+//! neighbours of an entity.
+
+use crate::data::Names;
+use crate::model::{ModelKind, Scorer};
+use clap::ValueEnum;
+use intendant_core::Element;
+use intendant_trained::{Export, Hit, Table, TrainedError, top};
+
+/// Which entity of a triple is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// That of (?, relation, entity).
+    Subject,
+    /// That of (entity, relation, ?).
+    Object,
+}
+
+/// A triple of which one entity is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The entity that is asked for.
+    pub side: Side,
+    /// The other entity.
+    pub entity: u32,
+    /// The relation.
+    pub relation: u32,
+}
+
+/// A trained model.
+#[derive(Debug)]
+pub struct Trained<E> {
+    scorer: Scorer,
+    entities: Names,
+    relations: Names,
+    entity: Table<E>,
+    relation: Table<E>,
+    reciprocal: Option<Table<E>>,
+}
+
+impl<E: Element> Trained<E> {
+    /// Reads an export.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the files do not fit to each other.
+    pub fn read(export: &Export) -> Result<Self, TrainedError> {
+        let (entities, relations) = (export.names("entity_ids.txt")?, export.names("relation_ids.txt")?);
+        let entity = export.table::<E>("entity")?;
+        let relation = export.table::<E>("relation")?;
+        let has_reciprocal = export.has("reciprocal.npy");
+        let reciprocal = has_reciprocal.then(|| export.table::<E>("reciprocal")).transpose()?;
+        let name = export.setting("model").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let model = ModelKind::from_str(name, false)
+            .map_err(|_| export.wrong("export.json", format!("there is no model '{name}'")))?;
+        let scorer = Scorer { model, dim: entity.columns() };
+        let fits = |file: &str, table: &Table<E>, rows: usize, columns: usize| {
+            if (table.rows(), table.columns()) == (rows, columns) {
+                return Ok(());
+            }
+            let found = (table.rows(), table.columns());
+            Err(export
+                .wrong(file, format!("it has {} × {} numbers, not {rows} × {columns}", found.0, found.1)))
+        };
+        fits("entity.npy", &entity, entities.len(), scorer.dim)?;
+        for (file, table) in [("relation.npy", Some(&relation)), ("reciprocal.npy", reciprocal.as_ref())] {
+            if let Some(table) = table {
+                fits(file, table, relations.len(), scorer.relation_len())?;
+            }
+        }
+        Ok(Self { scorer, entities, relations, entity, relation, reciprocal })
+    }
+
+    /// Names of the entities.
+    pub fn entities(&self) -> &Names {
+        &self.entities
+    }
+
+    /// Names of the relations.
+    pub fn relations(&self) -> &Names {
+        &self.relations
+    }
+
+    /// For each question, the `count` best answers, with the scores of the evaluation. The entities in
+    /// `left_out`, one ascending list for each question, are no answers; without lists, all are.
+    ///
+    /// # Panics
+    /// If the model has no such entity or relation, or there is another number of lists than questions.
+    pub fn predict(
+        &self,
+        questions: &[Question],
+        count: usize,
+        left_out: &[&[u32]],
+        threads: usize,
+    ) -> Vec<Vec<Hit>> {
+        let mut queries = vec![E::ZERO; questions.len() * self.scorer.dim];
+        for (question, query) in questions.iter().zip(queries.chunks_exact_mut(self.scorer.dim)) {
+            let (relations, inverse) = match (question.side, &self.reciprocal) {
+                (Side::Object, _) => (&self.relation, false),
+                (Side::Subject, Some(reciprocal)) => (reciprocal, false),
+                (Side::Subject, None) => (&self.relation, true),
+            };
+            let (entity, relation) =
+                (self.entity.row(question.entity as usize), relations.row(question.relation as usize));
+            self.scorer.compose(entity, relation, inverse, query);
+        }
+        top(&self.entity, &queries, count, left_out, threads)
+    }
+
+    /// For each of `entities`, the `count` others whose embeddings have the largest cosine similarity with
+    /// its own.
+    ///
+    /// # Panics
+    /// If the model has no such entity.
+    pub fn neighbors(&self, entities: &[u32], count: usize, threads: usize) -> Vec<Vec<Hit>> {
+        let mut unit = self.entity.clone();
+        unit.normalise();
+        let queries: Vec<E> =
+            entities.iter().flat_map(|entity| unit.row(*entity as usize)).copied().collect();
+        let own: Vec<&[u32]> = entities.iter().map(std::slice::from_ref).collect();
+        top(&unit, &queries, count, &own, threads)
+    }
+}

@@ -1,0 +1,153 @@
+//! Commands that ask a trained model.
+
+use intendant_apptest::App;
+use kge::data::{Dataset, Known, Triple};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
+const GRAPH: &str = "synthetic:300x4x3000";
+
+/// Trains and exports a model. Returns its report.
+fn train(folder: &Path, flags: &[&str]) -> Value {
+    let (graph, export) = (format!("builtin:{GRAPH}"), folder.join("model"));
+    let common =
+        ["--data", &graph, "--technique", "single", "--epochs", "3", "--valid-every", "0", "--export"];
+    KGE.report(&[&common[..], &[export.to_str().unwrap()], flags].concat())
+}
+
+/// Runs a command with this standard input.
+fn ask(flags: &[&str], input: &str) -> Output {
+    let mut command = KGE.command(flags);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    // A program that refuses its flags does not read.
+    let _ = writer.join().unwrap();
+    output
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The lines of JSON that a command prints.
+fn answers(flags: &[&str], input: &str) -> Vec<Value> {
+    let output = ask(flags, input);
+    assert!(output.status.success(), "{flags:?}: {}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Predictions of all entities give the ranks of the evaluation.
+#[test]
+fn predictions_are_those_of_the_evaluation() {
+    for flags in
+        [&["--dim", "8"][..], &["--dim", "4", "--model", "rescal", "--reciprocal", "false", "--float", "f64"]]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let report = train(folder.path(), flags);
+        let data = Dataset::builtin(GRAPH).unwrap();
+        let known = Known::new(&data);
+        let name = |id: u32| data.entities.get(id as usize).unwrap();
+        let mut questions = String::new();
+        for Triple { subject, relation, object } in &data.test {
+            let relation = data.relations.get(*relation as usize).unwrap();
+            questions += &format!("{}\t{relation}\t?\n?\t{relation}\t{}\n", name(*subject), name(*object));
+        }
+        let model = folder.path().join("model");
+        let found = answers(&["predict", model.to_str().unwrap(), "-k", "1000", "--json"], &questions);
+        assert_eq!(found.len(), 2 * data.test.len());
+        let numbers: BTreeMap<&str, u32> =
+            (0..).zip(data.entities.iter()).map(|(id, name)| (name, id)).collect();
+        let reciprocal = |asked: &Value, answer: u32, others: Vec<u32>| {
+            let scores = asked["answers"].as_array().unwrap().iter().map(|answer| {
+                (numbers[answer["entity"].as_str().unwrap()], answer["score"].as_f64().unwrap())
+            });
+            let scores: BTreeMap<u32, f64> = scores.collect();
+            assert_eq!(scores.len(), data.entities.len());
+            let rivals = || scores.iter().filter(|(id, _)| **id != answer && !others.contains(id));
+            let higher = rivals().filter(|(_, score)| **score > scores[&answer]).count() as f64;
+            let equal = rivals().filter(|(_, score)| **score == scores[&answer]).count() as f64;
+            1.0 / (1.0 + higher + 0.5 * equal)
+        };
+        let all = || 0..=u32::MAX;
+        let ranks = data.test.iter().zip(found.chunks(2)).map(|(triple, asked)| {
+            let objects = known.entities(&known.objects(triple.subject, triple.relation), all()).collect();
+            let subjects = known.entities(&known.subjects(triple.relation, triple.object), all()).collect();
+            reciprocal(&asked[0], triple.object, objects) + reciprocal(&asked[1], triple.subject, subjects)
+        });
+        let mrr = ranks.sum::<f64>() / found.len() as f64;
+        let reported = report["test"]["mrr_filtered"].as_f64().unwrap();
+        assert!((mrr - reported).abs() < 1e-9, "{flags:?}: {mrr}, and the evaluation has {reported}");
+    }
+}
+
+#[test]
+fn known_answers_are_left_out_and_neighbours_are_others() {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &["--dim", "8"]);
+    let model = folder.path().join("model");
+    let model = model.to_str().unwrap();
+    let data = Dataset::builtin(GRAPH).unwrap();
+    let Triple { subject, relation, .. } = data.train[0];
+    let (subject, relation) =
+        (data.entities.get(subject as usize).unwrap(), data.relations.get(relation as usize).unwrap());
+    let names = |found: &Value| -> Vec<String> {
+        let answers = found["answers"].as_array().unwrap().iter();
+        answers.map(|answer| answer["entity"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = answers(&["predict", model, subject, relation, "?", "-k", "1000", "--json"], "");
+    // The first three answers, as data.
+    let best = &names(&all[0])[..3];
+    let file = folder.path().join("known.tsv");
+    let lines: String = best.iter().map(|object| format!("{subject}\t{relation}\t{object}\n")).collect();
+    std::fs::write(&file, lines).unwrap();
+    let without =
+        ["predict", model, subject, relation, "?", "-k", "2", "--json", "--exclude", file.to_str().unwrap()];
+    assert_eq!(names(&answers(&without, "")[0]), names(&all[0])[3..5]);
+
+    let near = answers(&["neighbors", model, "-k", "4", "--json"], &format!("{subject}\n"));
+    assert_eq!(near[0]["entity"], subject);
+    let found = names(&near[0]);
+    assert!(found.len() == 4 && !found.contains(&subject.to_owned()), "{found:?}");
+    let similarity: Vec<f64> =
+        near[0]["answers"].as_array().unwrap().iter().map(|a| a["similarity"].as_f64().unwrap()).collect();
+    assert!(
+        similarity.is_sorted_by(|a, b| a >= b) && similarity.iter().all(|s| (-1.0..=1.001).contains(s)),
+        "{similarity:?}"
+    );
+    // For people.
+    let table = ask(&["neighbors", model, subject, "-k", "4"], "");
+    let text = String::from_utf8(table.stdout).unwrap();
+    assert!(text.starts_with(&format!("{subject}\n   1  ")) && text.lines().count() == 5, "{text}");
+}
+
+#[test]
+fn questions_that_cannot_be_answered_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &["--dim", "8"]);
+    let model = folder.path().join("model");
+    let model = model.to_str().unwrap();
+    let data = Dataset::builtin(GRAPH).unwrap();
+    let (entity, relation) = (data.entities.get(0).unwrap(), data.relations.get(0).unwrap());
+    let refused = |flags: &[&str], input: &str, what: &str| {
+        let output = ask(flags, input);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", said(&output));
+        assert!(said(&output).contains(what), "{flags:?}: {}", said(&output));
+    };
+    refused(&["predict", model, entity, relation, entity], "", "subject or object must be '?'");
+    refused(&["predict", model, "?", relation, "?"], "", "subject or object must be '?'");
+    refused(&["predict", model, "nobody", relation, "?"], "", "there is no entity 'nobody'");
+    refused(&["predict", model, entity, "likes", "?"], "", "there is no relation 'likes'");
+    refused(&["predict", model], "a b c\n", "standard input, line 1: expected subject, relation and object");
+    refused(&["neighbors", model], "nobody\n", "standard input, line 1: there is no entity 'nobody'");
+    refused(&["neighbors", folder.path().to_str().unwrap(), entity], "", "name a folder that --export wrote");
+    refused(&["neighbors"], "", "MODEL");
+}
