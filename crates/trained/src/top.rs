@@ -244,6 +244,25 @@ mod tests {
         }
     }
 
+    /// The terms of each score are large and cancel, so that the matrix product knows the order only roughly.
+    #[test]
+    fn rows_that_rounding_puts_in_another_order_are_found() {
+        let (rows, columns) = (5_000, 32);
+        let mut values = numbers::<f32>(rows * columns, 7, 1e9);
+        for row in values.chunks_exact_mut(columns) {
+            row.iter_mut().for_each(|x| *x *= 1e3);
+            let (last, others) = row.split_last_mut().expect("columns");
+            *last = -others.iter().sum::<f32>();
+        }
+        let table = Table::new(values, columns);
+        let query = vec![1.0; columns];
+        let rough = |row: usize| table.row(row).iter().rev().sum::<f32>();
+        let found = top(&table, &query, 20, &[], 1).remove(0);
+        assert_eq!(found, slow(&table, &query, 20, &[]));
+        let by_rough = found.windows(2).all(|two| rough(two[0].row as usize) >= rough(two[1].row as usize));
+        assert!(!by_rough, "the test would notice nothing");
+    }
+
     #[test]
     fn threads_find_what_one_finds() {
         check::<f32>(3 * ROWS_PER_THREAD + 5, 3, 70, 10, 3, 1e9);
