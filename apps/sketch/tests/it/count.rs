@@ -121,8 +121,9 @@ fn an_exported_sketch_is_asked_and_goes_on() {
     let query = text(folder.path(), "q.txt", "d c\nb a\n");
     for kind in ["count-min", "count-sketch"] {
         let size = ["--kind", kind, "--width", "512", "--depth", "3", "--seed", "9"];
-        let export =
-            |name: &str, flags: &[&str]| printed(&[flags, &["--export", &path(name), "--top", "2"]].concat());
+        let export = |name: &str, flags: &[&str]| {
+            printed(&[flags, &["--export", &path(name), "--overwrite", "--top", "2"]].concat())
+        };
         export("one", &[&["--data", &first][..], &size].concat());
         let asked = printed(&["--sketch", &path("one"), "--query", &query]);
         let (table, answers) = asked.split_once("\nquery\n").expect("answers");
