@@ -88,8 +88,8 @@ mod tests {
         let data = Dataset::new(entities, relations, train, Vec::new(), test);
         let found = mrr(&data, &Known::new(&data)).expect("there are test triples");
         // (b, r, e): d is known, so e is first. Of the subjects of e, a is known; b shares ranks 1 and 2 with
-        // c. (d, s, c): a is the only object of s; c shares ranks 2 to 5. b is the only subject of s; d shares
-        // ranks 2 to 5.
+        // c. (d, s, c): a is the only object of s; c shares ranks 2 to 5. b is the only subject of s; d
+        // shares ranks 2 to 5.
         let expected = (1.0 / 1.0 + 1.0 / 1.5 + 1.0 / 3.5 + 1.0 / 3.5) / 4.0;
         assert!((found - expected).abs() < 1e-12, "{found}, {expected}");
     }

@@ -99,8 +99,8 @@ impl Interrupt {
 }
 
 /// Starts to listen for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored (`nohup`), SIGHUP in this process.
-/// For the rest of its life: signals belong to the process, so only an application's `main` calls this. `tell`
-/// says why the process ends if no run takes the signal: data are being read, or the run does not end.
+/// For the rest of its life: signals belong to the process, so only an application's `main` calls this.
+/// `tell` says why the process ends if no run takes the signal: data are being read, or the run does not end.
 pub(crate) fn listen(tell: impl Fn(&TrainError) + Send + Sync + 'static) -> Result<Interrupt, TrainError> {
     let refused = |source| TrainError::System { what: "listen for signals", source };
     let hang_up = (!intendant::launch::ignores_hang_up()).then_some(SIGHUP);

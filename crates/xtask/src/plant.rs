@@ -124,7 +124,8 @@ fn copy(root: &Path) -> Result<Scratch, String> {
     Ok(scratch)
 }
 
-/// Removes files and folders of an earlier copy that no longer exist: an empty folder may look like a package.
+/// Removes files and folders of an earlier copy that no longer exist: an empty folder may look like a
+/// package.
 fn remove_others(tree: &Path, directory: &Path, wanted: &[&str]) -> Result<(), String> {
     let failed = |error| format!("cannot clean {}: {error}", directory.display());
     for entry in fs::read_dir(directory).map_err(failed)? {

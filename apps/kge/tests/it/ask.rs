@@ -144,10 +144,10 @@ fn questions_that_cannot_be_answered_are_refused() {
     };
     refused(&["predict", model, entity, relation, entity], "", "subject or object must be '?'");
     refused(&["predict", model, "?", relation, "?"], "", "subject or object must be '?'");
-    refused(&["predict", model, "nobody", relation, "?"], "", "there is no entity 'nobody'");
+    refused(&["predict", model, "unknown", relation, "?"], "", "there is no entity 'unknown'");
     refused(&["predict", model, entity, "likes", "?"], "", "there is no relation 'likes'");
     refused(&["predict", model], "a b c\n", "standard input, line 1: expected subject, relation and object");
-    refused(&["neighbors", model], "nobody\n", "standard input, line 1: there is no entity 'nobody'");
+    refused(&["neighbors", model], "unknown\n", "standard input, line 1: there is no entity 'unknown'");
     refused(&["neighbors", folder.path().to_str().unwrap(), entity], "", "name a folder that --export wrote");
     refused(&["neighbors"], "", "MODEL");
 }

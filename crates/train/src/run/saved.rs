@@ -80,8 +80,8 @@ impl SavedRun {
 
     /// Writes a model of this run as `--export` does: `write` fills a folder beside `to`, which then replaces
     /// `to` in one step, with an `export.json` that names the run. `reads` are the files and folders that
-    /// `write` reads, after the arguments that name them; `argument` names `to`. Unless it `overwrites`, a model
-    /// of another program or of other data stays.
+    /// `write` reads, after the arguments that name them; `argument` names `to`. Unless it `overwrites`, a
+    /// model of another program or of other data stays.
     ///
     /// # Errors
     /// If `to` cannot be replaced, holds what `write` reads or is inside of it, or `write` fails. Nothing is
