@@ -1,14 +1,15 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Modules: [`data`] reads or generates graphs. `model` is the arithmetic of the models, `matrix`
-//! calls the matrix library. `batch` holds what one training step needs, `scratch` what a worker keeps
-//! between steps; `softmax` and `logistic` are the two losses. [`Clusters`] assigns triples to nodes, `share`
-//! orders them and deals them out to workers. `frequency` counts how often keys are accessed. [`Kge`] is the
-//! task composed of these; [`Ranking`] evaluates it. The binary adds flags, the resolved settings, and the
-//! export of a trained model.
+//! Modules: [`data`] reads or generates graphs. `model` is the arithmetic of the models. `batch` holds what
+//! one training step needs, `scratch` what a worker keeps between steps; `softmax` and `logistic` are the two
+//! losses. [`Clusters`] assigns triples to nodes, `share` orders them and deals them out to workers.
+//! `frequency` counts how often keys are accessed. [`Kge`] is the task composed of these; [`Ranking`]
+//! evaluates it, and `baseline` is what a model is compared with. [`Trained`] answers questions about an
+//! exported model. The binary adds flags, the resolved settings, the export of a trained model, and the
+//! commands that ask one.
 //!
-//! This crate starts no threads except those of the evaluation. It has no sockets, no clock, and no knowledge
-//! of where parameters are.
+//! This crate starts no threads except those of evaluations and answers. It has no sockets, no clock, and no
+//! knowledge of where parameters are.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -3,13 +3,13 @@
 use clap::Args;
 use intendant_core::{Element, ElementType};
 use intendant_formats::{NameIndex, lines};
-use intendant_train::{TrainError, Use, print};
+use intendant_train::{DataSource, TrainError, Use, print};
 use intendant_trained::{Export, Hit};
-use kge::data::{Dataset, Names};
+use kge::data::{Dataset, Known, Names};
 use kge::{Question, Side, Trained};
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
 /// Stands for the entity that is asked for.
@@ -60,9 +60,9 @@ struct PredictArgs {
     #[arg(value_names = ["SUBJECT", "RELATION", "OBJECT"], num_args = 3)]
     triple: Vec<String>,
 
-    /// Leave out answers that these data have, as --data names them: a folder or a file
+    /// Leave out answers that these data have, as --data names them
     #[arg(long, value_name = "DATA")]
-    exclude: Option<PathBuf>,
+    exclude: Option<DataSource>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -136,33 +136,23 @@ impl<E: Element> Asked<'_, E> {
         Ok(Question { side, entity: self.entity(entity)?, relation: self.relation(relation)? })
     }
 
-    /// The answers of known triples to each question, ascending.
-    fn known(&self, data: &Dataset, questions: &[Question]) -> Vec<Vec<u32>> {
-        let names = (&data.entities, &data.relations);
-        let number = |index: &NameIndex, of: &Names, names: &Names, id: u32| {
-            names.get(id as usize).and_then(|name| index.find(of, name))
+    /// The entities of the model that known triples have as answers to a question, ascending.
+    fn known(&self, excluded: &Excluded, question: Question) -> Vec<u32> {
+        let Excluded { data, known, entities, relations } = excluded;
+        let entity = entities.find(&data.entities, self.name(question.entity));
+        let relation = self.model.relations().get(question.relation as usize).unwrap_or_default();
+        let (Some(entity), Some(relation)) = (entity, relations.find(&data.relations, relation)) else {
+            return Vec::new();
         };
-        let entity = |id| number(self.entities, self.model.entities(), names.0, id);
-        let relation = |id| number(self.relations, self.model.relations(), names.1, id);
-        let mut known = vec![Vec::new(); questions.len()];
-        for triple in data.train.iter().chain(&data.valid).chain(&data.test) {
-            let found = (entity(triple.subject), relation(triple.relation), entity(triple.object));
-            let (Some(subject), Some(relation), Some(object)) = found else { continue };
-            for (question, known) in questions.iter().zip(&mut known) {
-                let (given, answer) = match question.side {
-                    Side::Object => (subject, object),
-                    Side::Subject => (object, subject),
-                };
-                if (question.relation, question.entity) == (relation, given) {
-                    known.push(answer);
-                }
-            }
-        }
-        for known in &mut known {
-            known.sort_unstable();
-            known.dedup();
-        }
-        known
+        let answers = match question.side {
+            Side::Object => known.objects(entity, relation),
+            Side::Subject => known.subjects(relation, entity),
+        };
+        let names = known.entities(&answers, 0..=u32::MAX).filter_map(|id| data.entities.get(id as usize));
+        let mut found: Vec<u32> =
+            names.filter_map(|name| self.entities.find(self.model.entities(), name)).collect();
+        found.sort_unstable();
+        found
     }
 
     fn name(&self, entity: u32) -> &str {
@@ -196,16 +186,22 @@ impl<E: Element> Asked<'_, E> {
 
 impl PredictArgs {
     fn run(self) -> Result<(), TrainError> {
-        let data = self.exclude.as_deref().map(read).transpose()?;
-        let data = data.as_ref();
-        with_model(&self.common, |asked| self.answer(asked, data), |asked| self.answer(asked, data))
+        let excluded = self.exclude.as_ref().map(Excluded::read).transpose()?;
+        let excluded = excluded.as_ref();
+        with_model(&self.common, |asked| self.answer(asked, excluded), |asked| self.answer(asked, excluded))
     }
 
-    fn answer<E: Element>(&self, asked: &Asked<'_, E>, data: Option<&Dataset>) -> Result<(), TrainError> {
+    fn answer<E: Element>(
+        &self,
+        asked: &Asked<'_, E>,
+        excluded: Option<&Excluded>,
+    ) -> Result<(), TrainError> {
         let mut pending: Vec<([String; 3], Question)> = Vec::new();
         let answer = |pending: &[([String; 3], Question)]| {
             let questions: Vec<Question> = pending.iter().map(|(_, question)| *question).collect();
-            let known = data.map(|data| asked.known(data, &questions)).unwrap_or_default();
+            let known: Vec<Vec<u32>> = excluded.map_or_else(Vec::new, |excluded| {
+                questions.iter().map(|question| asked.known(excluded, *question)).collect()
+            });
             let known: Vec<&[u32]> = known.iter().map(Vec::as_slice).collect();
             let found = asked.model.predict(&questions, self.common.top, &known, self.common.threads());
             print(|out| {
@@ -261,9 +257,24 @@ impl NeighborArgs {
     }
 }
 
-fn read(path: &Path) -> Result<Dataset, TrainError> {
-    let refused = |error| TrainError::usage(format!("--exclude: {error}"));
-    Dataset::read(path).map_err(refused)
+/// Triples whose answers are left out.
+struct Excluded {
+    data: Dataset,
+    known: Known,
+    entities: NameIndex,
+    relations: NameIndex,
+}
+
+impl Excluded {
+    fn read(source: &DataSource) -> Result<Self, TrainError> {
+        let data = match source {
+            DataSource::Builtin(name) => Dataset::builtin(name),
+            DataSource::Path(path) => Dataset::read(path),
+        };
+        let data = data.map_err(|error| TrainError::usage(format!("--exclude: {error}")))?;
+        let (entities, relations) = (NameIndex::of(&data.entities), NameIndex::of(&data.relations));
+        Ok(Self { known: Known::new(&data), data, entities, relations })
+    }
 }
 
 /// Calls `act` with each line of standard input.

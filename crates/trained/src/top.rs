@@ -78,9 +78,8 @@ pub fn top<E: Element>(
 
 /// Sorts hits, best first, and keeps the first `count`.
 fn order(hits: &mut Vec<Hit>, count: usize) {
-    let key = |score: f64| if score.is_nan() { f64::INFINITY } else { score };
     hits.sort_unstable_by(|a, b| {
-        let by_score = b.score.is_nan().cmp(&a.score.is_nan()).then(key(b.score).total_cmp(&key(a.score)));
+        let by_score = b.score.partial_cmp(&a.score).unwrap_or(b.score.is_nan().cmp(&a.score.is_nan()));
         by_score.then(a.row.cmp(&b.row))
     });
     hits.truncate(count);

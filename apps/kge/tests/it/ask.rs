@@ -113,6 +113,19 @@ fn known_answers_are_left_out_and_neighbours_are_others() {
         ["predict", model, subject, relation, "?", "-k", "2", "--json", "--exclude", file.to_str().unwrap()];
     assert_eq!(names(&answers(&without, "")[0]), names(&all[0])[3..5]);
 
+    // All triples of the graph.
+    let graph = format!("builtin:{GRAPH}");
+    let new = ["predict", model, subject, relation, "?", "-k", "1000", "--json", "--exclude", &graph];
+    let mut expected = names(&all[0]);
+    let triples = data.train.iter().chain(&data.valid).chain(&data.test);
+    let known: Vec<&str> = triples
+        .filter(|triple| (triple.subject, triple.relation) == (data.train[0].subject, data.train[0].relation))
+        .map(|triple| data.entities.get(triple.object as usize).unwrap())
+        .collect();
+    expected.retain(|name| !known.contains(&name.as_str()));
+    assert!(!known.is_empty());
+    assert_eq!(names(&answers(&new, "")[0]), expected);
+
     let near = answers(&["neighbors", model, "-k", "4", "--json"], &format!("{subject}\n"));
     assert_eq!(near[0]["entity"], subject);
     let found = names(&near[0]);

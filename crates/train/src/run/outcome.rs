@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Outcome {
     /// This node.
     pub rank: u16,
-    /// The report; the same on every node but for the seconds.
+    /// The report; the same on every node but for the seconds, and the baseline, which rank 0 computes.
     pub report: Report,
 }
 

@@ -15,6 +15,14 @@ pub enum DataSource {
     Path(PathBuf),
 }
 
+impl FromStr for DataSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        data(text)
+    }
+}
+
 /// The source of test or validation data, if it is not part of the data set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestSource {
