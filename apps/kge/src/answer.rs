@@ -1,11 +1,10 @@
 //! What a trained model answers: the most probable objects or subjects of a relation, and the nearest
 //! neighbours of an entity.
 
-use crate::data::Names;
 use crate::model::{ModelKind, Scorer};
 use clap::ValueEnum;
 use intendant_core::Element;
-use intendant_trained::{Export, Hit, Table, TrainedError, top};
+use intendant_trained::{Export, Hit, Named, Table, TrainedError, top};
 
 /// Which entity of a triple is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +30,8 @@ pub struct Question {
 #[derive(Debug)]
 pub struct Trained<E> {
     scorer: Scorer,
-    entities: Names,
-    relations: Names,
+    entities: Named,
+    relations: Named,
     entity: Table<E>,
     relation: Table<E>,
     reciprocal: Option<Table<E>>,
@@ -44,39 +43,38 @@ impl<E: Element> Trained<E> {
     /// # Errors
     /// If a file cannot be read, or the files do not fit to each other.
     pub fn read(export: &Export) -> Result<Self, TrainedError> {
-        let (entities, relations) = (export.names("entity_ids.txt")?, export.names("relation_ids.txt")?);
+        let (entities, relations) = (
+            Named::read(export, "entity_ids.txt", "entity")?,
+            Named::read(export, "relation_ids.txt", "relation")?,
+        );
         let entity = export.table::<E>("entity")?;
-        let relation = export.table::<E>("relation")?;
-        let has_reciprocal = export.has("reciprocal.npy");
-        let reciprocal = has_reciprocal.then(|| export.table::<E>("reciprocal")).transpose()?;
         let name = export.setting("model").and_then(serde_json::Value::as_str).unwrap_or_default();
         let model = ModelKind::from_str(name, false)
             .map_err(|_| export.wrong("export.json", format!("there is no model '{name}'")))?;
         let scorer = Scorer { model, dim: entity.columns() };
-        let fits = |file: &str, table: &Table<E>, rows: usize, columns: usize| {
-            if (table.rows(), table.columns()) == (rows, columns) {
-                return Ok(());
-            }
-            let found = (table.rows(), table.columns());
-            Err(export
-                .wrong(file, format!("it has {} × {} numbers, not {rows} × {columns}", found.0, found.1)))
-        };
-        fits("entity.npy", &entity, entities.len(), scorer.dim)?;
-        for (file, table) in [("relation.npy", Some(&relation)), ("reciprocal.npy", reciprocal.as_ref())] {
-            if let Some(table) = table {
-                fits(file, table, relations.len(), scorer.relation_len())?;
-            }
+        if entity.rows() != entities.names().len() {
+            let (rows, names) = (entity.rows(), entities.names().len());
+            return Err(
+                export.wrong("entity.npy", format!("it has {rows} rows, and there are {names} names"))
+            );
         }
+        let relation_table =
+            |name| export.table_of::<E>(name, relations.names().len(), scorer.relation_len());
+        let relation = relation_table("relation")?;
+        let has_reciprocal = export.has("reciprocal.npy");
+        let reciprocal = has_reciprocal.then(|| relation_table("reciprocal")).transpose()?;
         Ok(Self { scorer, entities, relations, entity, relation, reciprocal })
     }
 
     /// Names of the entities.
-    pub fn entities(&self) -> &Names {
+    #[must_use]
+    pub fn entities(&self) -> &Named {
         &self.entities
     }
 
     /// Names of the relations.
-    pub fn relations(&self) -> &Names {
+    #[must_use]
+    pub fn relations(&self) -> &Named {
         &self.relations
     }
 

@@ -37,4 +37,4 @@ pub use run::{
 };
 pub use settings::flag;
 pub use settings::{Config, DataSource, LocalAccess, Plan, Simulation, Technique, TestSource};
-pub use uses::Use;
+pub use uses::{TopArgs, Use};

@@ -5,8 +5,40 @@ use crate::logging;
 use clap::{Args, Command};
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
+
+// What commands that find the best rows of a model share. (Not a documentation comment: it would become the
+// description of the command.)
+#[derive(Args, Clone, Debug)]
+#[allow(missing_docs)]
+pub struct TopArgs {
+    /// Folder that --export wrote
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+
+    /// Number of answers
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 10)]
+    pub top: usize,
+
+    /// Print a JSON object per question instead of a table
+    #[arg(long)]
+    pub json: bool,
+
+    /// Threads [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+impl TopArgs {
+    /// How many threads search: at least one.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1)
+    }
+}
 
 /// Parses a command line and runs it. The outer error is one of the command line.
 type Run = dyn Fn(Command, &[OsString]) -> Result<Result<(), TrainError>, clap::Error> + Send + Sync;

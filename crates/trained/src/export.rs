@@ -172,6 +172,25 @@ impl Export {
         Ok(Table::new(values, columns as usize))
     }
 
+    /// The same, which must have this many rows and columns.
+    ///
+    /// # Errors
+    /// If it has others, or as [`Export::table`].
+    pub fn table_of<E: Element>(
+        &self,
+        name: &str,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Table<E>, TrainedError> {
+        let table = self.table::<E>(name)?;
+        let found = (table.rows(), table.columns());
+        if found != (rows, columns) {
+            let reason = format!("it has {} × {} numbers, not {rows} × {columns}", found.0, found.1);
+            return Err(self.wrong(&format!("{name}.npy"), reason));
+        }
+        Ok(table)
+    }
+
     /// The names in a text file, one per line.
     ///
     /// # Errors

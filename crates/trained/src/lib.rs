@@ -1,17 +1,20 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Export`], a folder that `--export` wrote, and [`Table`], one of its matrices. [`top()`] finds
-//! rows. `product` calls the matrix library, `score` is the inner product that decides.
+//! rows. [`Named`] has their names, and [`Style`] shows answers. `product` calls the matrix library, `score` is
+//! the inner product that decides.
 //!
 //! This crate does not know what the rows of a table mean: applications do.
 #![deny(unsafe_code)]
 
+mod answers;
 mod export;
 pub mod product;
 mod score;
 mod table;
 mod top;
 
+pub use answers::{Named, Style, finite, json_line, questions, words};
 pub use export::{Export, TrainedError};
 pub use score::{norm, rounding_bound, score};
 pub use table::Table;

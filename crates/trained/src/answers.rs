@@ -1,0 +1,191 @@
+//! Questions by name, from standard input or a command line, and their answers for people and for programs.
+
+use crate::{Export, TrainedError};
+use intendant_formats::{NameIndex, Names, TextError, lines};
+use serde_json::{Map, Value, json};
+use std::io::{self, IsTerminal, Write};
+
+/// The names of a model's rows, and what they are called.
+#[derive(Debug)]
+pub struct Named {
+    what: &'static str,
+    file: &'static str,
+    names: Names,
+    index: NameIndex,
+}
+
+impl Named {
+    /// The names in a file of the model, one per line. Each is that of a `what`, as in "entity".
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(export: &Export, file: &'static str, what: &'static str) -> Result<Self, TrainedError> {
+        Ok(Self::new(export.names(file)?, file, what))
+    }
+
+    /// Names that are known already; `file` of the model has them.
+    #[must_use]
+    pub fn new(names: Names, file: &'static str, what: &'static str) -> Self {
+        let index = NameIndex::of(&names);
+        Self { what, file, names, index }
+    }
+
+    /// The number of the row with this name.
+    ///
+    /// # Errors
+    /// If there is none: a text for people.
+    pub fn find(&self, name: &str) -> Result<u32, String> {
+        let Self { what, file, .. } = self;
+        self.get(name).ok_or_else(|| format!("there is no {what} '{name}'; the model's {file} lists all"))
+    }
+
+    /// The number of the row with this name, if there is one.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<u32> {
+        self.index.find(&self.names, name)
+    }
+
+    /// The name of a row; empty if there is no such row.
+    #[must_use]
+    pub fn name(&self, row: u32) -> &str {
+        self.names.get(row as usize).unwrap_or_default()
+    }
+
+    /// All names.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The rows of the names in `given`; without any, of each line of standard input.
+    ///
+    /// # Errors
+    /// If there is no such row, or standard input cannot be read: a text for people.
+    pub fn asked(&self, given: &[String]) -> Result<Vec<u32>, String> {
+        if !given.is_empty() {
+            return given.iter().map(|name| self.find(name)).collect();
+        }
+        let mut rows = Vec::new();
+        questions(|line| {
+            rows.push(self.find(line)?);
+            Ok(())
+        })
+        .map_err(|error| error.to_string())?;
+        Ok(rows)
+    }
+}
+
+/// Calls `act` with each line of standard input.
+///
+/// # Errors
+/// If it cannot be read, or an error of `act`, with the number of the line.
+pub fn questions(act: impl FnMut(&str) -> Result<(), String>) -> Result<(), TextError> {
+    let input = io::stdin();
+    if input.is_terminal() {
+        eprintln!("reading questions from standard input, one per line");
+    }
+    lines("standard input", input.lock(), act)
+}
+
+/// The words of a line, which are separated by tabs and called `what`, as in "subject, relation and object".
+///
+/// # Errors
+/// If there is another number of words: a text for people.
+pub fn words<'a, const N: usize>(line: &'a str, what: &str) -> Result<[&'a str; N], String> {
+    let words: Vec<&str> = line.split('\t').collect();
+    words.try_into().map_err(|_| format!("expected {what}, separated by tabs"))
+}
+
+/// How answers are shown: a table for people, or a JSON object per question.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Whether it is JSON.
+    pub json: bool,
+    /// What an answer is, as in "entity".
+    pub answer: &'static str,
+    /// What its number is, as in "similarity".
+    pub number: &'static str,
+}
+
+impl Style {
+    /// Shows the answers to one question, whose parts are `asked`: what each part is, and the part.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn show<'a>(
+        self,
+        out: &mut dyn Write,
+        asked: &[(&str, &str)],
+        answers: impl IntoIterator<Item = (&'a str, f64)>,
+    ) -> io::Result<()> {
+        let Self { json, answer, number } = self;
+        if json {
+            let answers: Vec<Value> = answers
+                .into_iter()
+                .map(|(name, value)| json!({ answer: name, number: finite(value) }))
+                .collect();
+            return json_line(out, asked, [("answers", Value::Array(answers))]);
+        }
+        let asked: Vec<&str> = asked.iter().map(|(_, part)| *part).collect();
+        writeln!(out, "{}", asked.join("  "))?;
+        for (rank, (name, value)) in (1..).zip(answers) {
+            writeln!(out, "{rank:4}  {value:10.4}  {name}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a JSON object in a line: the parts of a question, and what is said about it.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json_line<const N: usize>(
+    out: &mut dyn Write,
+    asked: &[(&str, &str)],
+    said: [(&str, Value); N],
+) -> io::Result<()> {
+    let asked = asked.iter().map(|(what, part)| ((*what).to_owned(), json!(part)));
+    let said = said.into_iter().map(|(what, value)| (what.to_owned(), value));
+    writeln!(out, "{}", Value::Object(asked.chain(said).collect::<Map<_, _>>()))
+}
+
+/// A number in JSON; a text if it is not finite, as in reports.
+#[must_use]
+pub fn finite(number: f64) -> Value {
+    if number.is_finite() { json!(number) } else { json!(number.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(json: bool, answers: &[(&str, f64)]) -> String {
+        let mut out = Vec::new();
+        let style = Style { json, answer: "word", number: "similarity" };
+        style.show(&mut out, &[("a", "x"), ("b", "y")], answers.iter().copied()).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn answers_are_a_table_or_an_object_in_a_line() {
+        let answers = [("u", 1.0), ("\"v\"", 0.5)];
+        assert_eq!(shown(false, &answers), "x  y\n   1      1.0000  u\n   2      0.5000  \"v\"\n");
+        let expected = r#"{"a":"x","answers":[{"similarity":1.0,"word":"u"},{"similarity":0.5,"word":"\"v\""}],"b":"y"}"#;
+        assert_eq!(shown(true, &answers), format!("{expected}\n"));
+        assert!(shown(true, &[("u", f64::NAN)]).contains(r#""similarity":"NaN""#));
+    }
+
+    #[test]
+    fn names_are_found_or_refused_with_the_file_that_has_them() {
+        let mut names = Names::default();
+        names.push("a");
+        names.push("b");
+        let named = Named::new(names, "words.txt", "word");
+        assert_eq!(named.asked(&["b".to_owned(), "a".to_owned()]), Ok(vec![1, 0]));
+        assert_eq!(named.name(1), "b");
+        let refused = named.asked(&["c".to_owned()]).unwrap_err();
+        assert_eq!(refused, "there is no word 'c'; the model's words.txt lists all");
+        assert_eq!(words("a\tb", "two words"), Ok(["a", "b"]));
+        assert_eq!(words::<2>("a", "two words"), Err("expected two words, separated by tabs".to_owned()));
+    }
+}
