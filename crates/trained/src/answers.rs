@@ -149,6 +149,19 @@ pub fn json_line<const N: usize>(
     writeln!(out, "{}", Value::Object(asked.chain(said).collect::<Map<_, _>>()))
 }
 
+/// Shows what an evaluation measured, by name: a line per measure, or a JSON object.
+///
+/// # Errors
+/// Those of `out`.
+pub fn measures(out: &mut dyn Write, json: bool, measured: &[(&str, f64)]) -> io::Result<()> {
+    if json {
+        let said = measured.iter().map(|(name, value)| ((*name).to_owned(), finite(*value)));
+        return writeln!(out, "{}", Value::Object(said.collect::<Map<_, _>>()));
+    }
+    let width = measured.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    measured.iter().try_for_each(|(name, value)| writeln!(out, "{name:width$}  {value}"))
+}
+
 /// A number in JSON; a text if it is not finite, as in reports.
 #[must_use]
 pub fn finite(number: f64) -> Value {

@@ -14,7 +14,7 @@ mod score;
 mod table;
 mod top;
 
-pub use answers::{Named, Style, finite, json_line, questions, words};
+pub use answers::{Named, Style, finite, json_line, measures, questions, words};
 pub use export::{Export, TrainedError};
 pub use score::{norm, rounding_bound, score};
 pub use table::Table;
