@@ -1,10 +1,13 @@
-//! What a trained model answers: the most probable objects or subjects of a relation, and the nearest
-//! neighbours of an entity.
+//! What a trained model answers: the most probable objects or subjects of a relation, the nearest neighbours
+//! of an entity, and how well it predicts other triples.
 
+use crate::data::{Dataset, Known, Triple};
+use crate::evaluate::Ranking;
 use crate::model::{ModelKind, Scorer};
 use clap::ValueEnum;
-use intendant_core::Element;
+use intendant_core::{Element, Key};
 use intendant_trained::{Export, Hit, Named, Table, TrainedError, top};
+use std::sync::Arc;
 
 /// Which entity of a triple is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,5 +119,37 @@ impl<E: Element> Trained<E> {
             entities.iter().flat_map(|entity| unit.row(*entity as usize)).copied().collect();
         let own: Vec<&[u32]> = entities.iter().map(std::slice::from_ref).collect();
         top(&unit, &queries, count, &own, threads)
+    }
+
+    /// A graph with the numbers that the model has given to entities and relations, and how many test triples
+    /// have an entity or a relation that the model does not know. Such triples are left out.
+    #[must_use]
+    pub fn renumbered(&self, data: &Dataset) -> (Dataset, usize) {
+        let names = (self.entities.names(), self.relations.names());
+        data.renumbered(names, |name| self.entities.get(name), |name| self.relations.get(name))
+    }
+
+    /// The link prediction of these triples, and the value of each of its keys.
+    pub fn ranking(
+        &self,
+        known: Arc<Known>,
+        triples: &[Triple],
+        threads: usize,
+    ) -> (Ranking<E>, impl Fn(Key, &mut Vec<E>)) {
+        let (entities, relations) = (self.entity.rows() as u64, self.relation.rows() as u64);
+        let (first, second) = (entities, entities + relations);
+        let reciprocals = self.reciprocal.as_ref().map(|_| second);
+        let ranking = Ranking::new(known, triples, entities, (first, reciprocals), self.scorer, threads);
+        let value = move |Key(key): Key, values: &mut Vec<E>| {
+            let (table, at) = match &self.reciprocal {
+                _ if key < first => (&self.entity, key),
+                Some(reciprocal) if key >= second => (reciprocal, key - second),
+                _ => (&self.relation, key - first),
+            };
+            values.extend_from_slice(table.row(at as usize));
+            // Exports leave accumulators out.
+            values.resize(values.len() + table.columns(), E::ZERO);
+        };
+        (ranking, value)
     }
 }

@@ -44,11 +44,8 @@ fn app() -> App {
          of subject, relation, object, separated by tabs), or a single such file.",
         help::titles(),
     ));
-    App::new(command)
-        .default("epochs", EPOCHS_DEFAULT)
-        .default("valid-every", VALID_EVERY_DEFAULT)
-        .with(uses::predict())
-        .with(uses::neighbors())
+    let app = App::new(command).default("epochs", EPOCHS_DEFAULT).default("valid-every", VALID_EVERY_DEFAULT);
+    uses::all().into_iter().fold(app, App::with)
 }
 
 /// More epochs hardly improve the validation quality on the built-in data.

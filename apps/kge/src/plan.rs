@@ -16,7 +16,7 @@ pub(crate) struct Resolved {
 }
 
 /// The data set that is trained on by default.
-const BUILTIN: &str = "codex-s";
+pub(crate) const BUILTIN: &str = "codex-s";
 
 /// Fills in the defaults, which depend on model and loss; records them, so that the effective configuration
 /// is complete.
@@ -49,20 +49,30 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     Ok(Resolved { config, skip_unseen: flags.unseen == UnseenPolicy::Skip })
 }
 
-/// Reads the data that the common flags name.
-pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainError> {
-    let data = match plan.data_or(BUILTIN) {
-        DataSource::Builtin(name) => Dataset::builtin(&name),
-        DataSource::Path(path) => Dataset::read(&path),
+/// Reads a graph, with the test triples of `test` if there is one.
+pub(crate) fn graph(
+    source: &DataSource,
+    test: Option<&TestSource>,
+    seed: u64,
+) -> Result<Dataset, TrainError> {
+    let data = match source {
+        DataSource::Builtin(name) => Dataset::builtin(name),
+        DataSource::Path(path) => Dataset::read(path),
     };
     let mut data = data.map_err(TrainError::usage)?;
-    match &plan.test {
+    match test {
         None => {}
         Some(TestSource::File(file)) => data.test_from(file).map_err(TrainError::usage)?,
         Some(TestSource::Fraction(fraction)) => {
-            data.hold_out(*fraction, plan.seed).map_err(TrainError::usage)?;
+            data.hold_out(*fraction, seed).map_err(TrainError::usage)?;
         }
     }
+    Ok(data)
+}
+
+/// Reads the data that the common flags name.
+pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainError> {
+    let mut data = graph(&plan.data_or(BUILTIN), plan.test.as_ref(), plan.seed)?;
     if data.test.is_empty() {
         plan.warn_without_test_data();
     }

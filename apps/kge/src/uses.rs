@@ -1,12 +1,17 @@
-//! Commands that ask a trained model: `intendant kge predict` and `intendant kge neighbors`.
+//! Commands that ask a trained model: `intendant kge predict`, `neighbors` and `evaluate`.
 
+use crate::plan;
 use clap::Args;
 use intendant_core::{Element, ElementType};
 use intendant_formats::NameIndex;
-use intendant_train::{DataSource, TopArgs, TrainError, Use, print};
-use intendant_trained::{Export, Style, questions, words};
-use kge::data::{Dataset, Known};
+use intendant_train::{DataSource, TopArgs, TrainError, Use, measure, print};
+use intendant_trained::{Export, Style, finite, json_line, measures, questions, words};
+use kge::data::{Dataset, Known, Triple};
 use kge::{Question, Side, Trained};
+use serde_json::Value;
+use std::cmp::Reverse;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Stands for the entity that is asked for.
 const ASKED: &str = "?";
@@ -14,16 +19,20 @@ const ASKED: &str = "?";
 /// Questions that are answered together.
 const TOGETHER: usize = 1024;
 
-pub(crate) fn predict() -> Use {
-    Use::new(
-        "predict",
-        "The most probable objects (or subjects) of a subject and a relation",
-        |args: PredictArgs| args.run(),
-    )
-}
-
-pub(crate) fn neighbors() -> Use {
-    Use::new("neighbors", "The nearest neighbours of entities", |args: NeighborArgs| args.run())
+pub(crate) fn all() -> [Use; 3] {
+    [
+        Use::new(
+            "predict",
+            "The most probable objects (or subjects) of a subject and a relation",
+            |args: PredictArgs| act(&args.common.model.clone(), args),
+        ),
+        Use::new("neighbors", "The nearest neighbours of entities", |args: NeighborArgs| {
+            act(&args.common.model.clone(), args)
+        }),
+        Use::new("evaluate", "Link prediction on test triples", |args: EvaluateArgs| {
+            act(&args.model.clone(), args)
+        }),
+    ]
 }
 
 #[derive(Args, Clone, Debug)]
@@ -51,16 +60,40 @@ struct NeighborArgs {
     entities: Vec<String>,
 }
 
-/// Opens the model, and answers with it in its element type.
-fn with_model(
-    common: &TopArgs,
-    f32: impl FnOnce(&Trained<f32>) -> Result<(), TrainError>,
-    f64: impl FnOnce(&Trained<f64>) -> Result<(), TrainError>,
-) -> Result<(), TrainError> {
-    let export = Export::open(&common.model, "kge").map_err(TrainError::usage)?;
+#[derive(Args, Clone, Debug)]
+struct EvaluateArgs {
+    /// Folder that --export wrote
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+
+    /// Graph whose test triples are predicted, as --data names it [default: that of the training]
+    #[arg(value_name = "DATA")]
+    data: Option<DataSource>,
+
+    /// Print a line for each relation
+    #[arg(long)]
+    by_relation: bool,
+
+    /// Print JSON objects instead of a table
+    #[arg(long)]
+    json: bool,
+
+    /// Threads [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// What a command does with a model.
+trait Act {
+    fn act<E: Element>(self, model: &Trained<E>, export: &Export) -> Result<(), TrainError>;
+}
+
+/// Opens the model, and acts on it in its element type.
+fn act(folder: &Path, command: impl Act) -> Result<(), TrainError> {
+    let export = Export::open(folder, "kge").map_err(TrainError::usage)?;
     match export.element().map_err(TrainError::usage)? {
-        ElementType::F32 => f32(&Trained::read(&export).map_err(TrainError::usage)?),
-        ElementType::F64 => f64(&Trained::read(&export).map_err(TrainError::usage)?),
+        ElementType::F32 => command.act(&Trained::<f32>::read(&export).map_err(TrainError::usage)?, &export),
+        ElementType::F64 => command.act(&Trained::<f64>::read(&export).map_err(TrainError::usage)?, &export),
     }
 }
 
@@ -76,14 +109,10 @@ fn question<E: Element>(
     Ok(Question { side, entity: model.entities().find(entity)?, relation: model.relations().find(relation)? })
 }
 
-impl PredictArgs {
-    fn run(self) -> Result<(), TrainError> {
+impl Act for PredictArgs {
+    fn act<E: Element>(self, model: &Trained<E>, _export: &Export) -> Result<(), TrainError> {
         let excluded = self.exclude.as_ref().map(Excluded::read).transpose()?;
         let excluded = excluded.as_ref();
-        with_model(&self.common, |model| self.answer(model, excluded), |model| self.answer(model, excluded))
-    }
-
-    fn answer<E: Element>(&self, model: &Trained<E>, excluded: Option<&Excluded>) -> Result<(), TrainError> {
         let style = Style { json: self.common.json, answer: "entity", number: "score" };
         let mut pending: Vec<([String; 3], Question)> = Vec::new();
         let answer = |pending: &[([String; 3], Question)]| {
@@ -122,12 +151,8 @@ impl PredictArgs {
     }
 }
 
-impl NeighborArgs {
-    fn run(self) -> Result<(), TrainError> {
-        with_model(&self.common, |model| self.answer(model), |model| self.answer(model))
-    }
-
-    fn answer<E: Element>(&self, model: &Trained<E>) -> Result<(), TrainError> {
+impl Act for NeighborArgs {
+    fn act<E: Element>(self, model: &Trained<E>, _export: &Export) -> Result<(), TrainError> {
         let style = Style { json: self.common.json, answer: "entity", number: "similarity" };
         let name = |entity: u32| model.entities().name(entity);
         let entities = model.entities().asked(&self.entities).map_err(TrainError::usage)?;
@@ -141,6 +166,76 @@ impl NeighborArgs {
     }
 }
 
+impl Act for EvaluateArgs {
+    fn act<E: Element>(self, model: &Trained<E>, export: &Export) -> Result<(), TrainError> {
+        let data = match &self.data {
+            Some(source) => graph("DATA", source)?,
+            None => trained_on(export)?,
+        };
+        let (data, unknown) = model.renumbered(&data);
+        if data.test.is_empty() {
+            let reason = match unknown {
+                0 => "the data have none".to_owned(),
+                all => format!("the model does not know an entity or the relation of any of the {all}"),
+            };
+            return Err(TrainError::usage(format!("there are no test triples to predict: {reason}")));
+        }
+        let known = Arc::new(Known::new(&data));
+        let ranked = |triples: &[Triple]| {
+            let threads = intendant_train::threads(self.threads);
+            let (ranking, value) = model.ranking(Arc::clone(&known), triples, threads);
+            let mut measured = measure(Box::new(ranking), value);
+            measured.push(("triples".to_owned(), triples.len() as f64));
+            measured
+        };
+        if !self.by_relation {
+            let mut measured = ranked(&data.test);
+            measured.push(("unknown".to_owned(), unknown as f64));
+            return print(|out| measures(out, self.json, &measured));
+        }
+        let mut triples = data.test.clone();
+        triples.sort_by_key(|triple| triple.relation);
+        let mut relations: Vec<&[Triple]> = triples.chunk_by(|a, b| a.relation == b.relation).collect();
+        relations.sort_by_key(|triples| Reverse(triples.len()));
+        let measured: Vec<_> =
+            relations.iter().map(|triples| (triples[0].relation, ranked(triples))).collect();
+        print(|out| {
+            if !self.json {
+                writeln!(out, "triples     mrr  hits@10  relation")?;
+            }
+            measured.iter().try_for_each(|(relation, measured)| {
+                let name = model.relations().name(*relation);
+                let value = |name: &str| measured.iter().find(|(of, _)| of == name).map_or(0.0, |(_, v)| *v);
+                if self.json {
+                    let said = measured.iter().map(|(name, value)| (name.as_str(), finite(*value)));
+                    return json_line(out, &[("relation", name)], said);
+                }
+                let (triples, mrr, hits) = (value("triples"), value("mrr_filtered"), value("hits_at_10"));
+                writeln!(out, "{triples:7}  {mrr:6.4}   {hits:6.4}  {name}")
+            })
+        })
+    }
+}
+
+/// The graph that a model was trained on, with the test triples of that run.
+fn trained_on(export: &Export) -> Result<Dataset, TrainError> {
+    let setting = |flag: &str| export.setting(flag).and_then(Value::as_str);
+    let builtin = || Ok(DataSource::Builtin(plan::BUILTIN.to_owned()));
+    let source = setting("data").map_or_else(builtin, str::parse).map_err(TrainError::usage)?;
+    let test = setting("test").map(str::parse).transpose().map_err(TrainError::usage)?;
+    let seed = export.setting("seed").and_then(Value::as_u64).unwrap_or_default();
+    let mut data = plan::graph(&source, test.as_ref(), seed)?;
+    if setting("unseen") == Some("skip") {
+        data.skip_unseen();
+    }
+    Ok(data)
+}
+
+/// Reads a graph that a flag or an argument names.
+fn graph(flag: &str, source: &DataSource) -> Result<Dataset, TrainError> {
+    plan::graph(source, None, 0).map_err(|error| TrainError::usage(format!("{flag}: {error}")))
+}
+
 /// Triples whose answers are left out.
 struct Excluded {
     data: Dataset,
@@ -151,11 +246,7 @@ struct Excluded {
 
 impl Excluded {
     fn read(source: &DataSource) -> Result<Self, TrainError> {
-        let data = match source {
-            DataSource::Builtin(name) => Dataset::builtin(name),
-            DataSource::Path(path) => Dataset::read(path),
-        };
-        let data = data.map_err(|error| TrainError::usage(format!("--exclude: {error}")))?;
+        let data = graph("--exclude", source)?;
         let (entities, relations) = (NameIndex::of(&data.entities), NameIndex::of(&data.relations));
         Ok(Self { known: Known::new(&data), data, entities, relations })
     }

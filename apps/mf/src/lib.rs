@@ -2,12 +2,15 @@
 //!
 //! Modules: [`data`] reads and generates matrices. `model` is the arithmetic of one entry. `division` divides
 //! entries among workers, for all algorithms. `batch` holds what one training step needs. `frequency` counts
-//! how often keys are accessed. [`Mf`] is the task composed of these; [`Errors`] evaluates it. The binary
-//! adds flags, the resolved plan, and the export of a trained model.
+//! how often keys are accessed. [`Mf`] is the task composed of these; [`Errors`] evaluates it. [`Trained`]
+//! answers questions about an exported model. The binary adds flags, the resolved plan, the export of a
+//! trained model, and the commands that ask one.
 //!
-//! This crate has no threads, sockets or clocks, and no knowledge of where parameters are.
+//! This crate starts no threads except those of answers. It has no sockets, no clock, and no knowledge of
+//! where parameters are.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod batch;
 mod division;
 mod evaluate;
@@ -17,6 +20,7 @@ mod task;
 
 pub use intendant_ratings as data;
 
+pub use answer::{Axis, Trained};
 pub use batch::Batch;
 pub use division::Algorithm;
 pub use evaluate::Errors;

@@ -4,6 +4,7 @@
 mod args;
 mod export;
 mod plan;
+mod uses;
 
 use args::Flags;
 use export::Export;
@@ -39,7 +40,9 @@ fn app() -> App {
          of them compressed as .zst, or a generated matrix: builtin:zipf (the default), builtin:uniform, or one of these of \
          another size as in builtin:zipf:100000x10000x10000000 (rows, columns, entries).",
     );
-    App::new(command).default("epochs", EPOCHS_DEFAULT).default("localize-ahead", LOCALIZE_AHEAD_DEFAULT)
+    let app =
+        App::new(command).default("epochs", EPOCHS_DEFAULT).default("localize-ahead", LOCALIZE_AHEAD_DEFAULT);
+    uses::all().into_iter().fold(app, App::with)
 }
 
 /// Enough epochs for the built-in data.

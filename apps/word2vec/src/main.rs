@@ -4,6 +4,7 @@
 mod args;
 mod export;
 mod plan;
+mod uses;
 
 use args::Flags;
 use export::Export;
@@ -44,11 +45,12 @@ fn app() -> App {
          builtin:topics:WORDSxTOKENS (a generated text; 200000x1000000 has 200,000 words, which occur a million times \
          together) or builtin:english:WORDSxTOKENS (the same with the frequencies of English without stop words). --test is the fraction of the text that is held out.",
     );
-    App::new(command).default("epochs", EPOCHS_DEFAULT).describe(
+    let app = App::new(command).default("epochs", EPOCHS_DEFAULT).describe(
         "test",
         "FRACTION",
         "Fraction of the text to hold out [default: 0.01, up to 500,000 words; built-in texts: 0.05]",
-    )
+    );
+    uses::all().into_iter().fold(app, App::with)
 }
 
 /// Epochs of the original program.

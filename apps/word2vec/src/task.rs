@@ -323,7 +323,7 @@ impl<E: Element> Task for Word2vec<E> {
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {
         let held_out = self.held_out(partition);
-        Some(Box::new(Quality::new(held_out, &self.tests, self.config.shape(), split, partition)))
+        Some(Box::new(Quality::new(Some(held_out), &self.tests, self.config.shape(), split, partition)))
     }
 }
 

@@ -3,6 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,6 +40,44 @@ impl App {
     #[must_use]
     pub fn output(self, flags: &[&str]) -> Output {
         finish(start(self.command(flags)))
+    }
+
+    /// Runs the program to its end, with this standard input.
+    ///
+    /// # Panics
+    /// If there is no such program, or it hangs.
+    #[must_use]
+    #[track_caller]
+    pub fn output_with(self, flags: &[&str], input: &str) -> Output {
+        let mut command = self.command(flags);
+        command.stdin(Stdio::piped());
+        let mut child = start(command);
+        let mut stdin = child.stdin.take().expect("its standard input");
+        let input = input.to_owned();
+        // A program that refuses its flags does not read.
+        let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+        let output = finish(child);
+        writer.join().expect("no panic");
+        output
+    }
+
+    /// The JSON objects that the program prints, one per line. The run must succeed.
+    #[must_use]
+    #[track_caller]
+    pub fn answers(self, flags: &[&str], input: &str) -> Vec<Value> {
+        let output = self.output_with(flags, input);
+        assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// Asserts that the program refuses these flags or this input with exit code 2, and says `what`.
+    #[track_caller]
+    pub fn refuses(self, flags: &[&str], input: &str, what: &str) {
+        let output = self.output_with(flags, input);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
+        assert!(said.contains(what), "{flags:?}: {said}");
     }
 
     /// Runs the program quietly, and returns its report. The run must succeed.

@@ -18,6 +18,7 @@ mod export;
 mod files;
 mod launching;
 mod logging;
+mod measure;
 mod report;
 mod run;
 mod settings;
@@ -28,6 +29,7 @@ pub use answers::{check_predictions, print, write_predictions};
 pub use app::{App, Application};
 pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;
+pub use measure::measure;
 pub use report::{
     Access, Bound, Changes, Epoch, Exchanged, Least, Made, Management, ModelSize, Replicated, Report, SCHEMA,
     Sampling, Simulated, Validation, VirtualTime,
@@ -37,4 +39,4 @@ pub use run::{
 };
 pub use settings::flag;
 pub use settings::{Config, DataSource, LocalAccess, Plan, Simulation, Technique, TestSource};
-pub use uses::{TopArgs, Use};
+pub use uses::{TopArgs, Use, threads};

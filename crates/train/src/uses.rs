@@ -36,8 +36,14 @@ impl TopArgs {
     /// How many threads search: at least one.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1)
+        threads(self.threads)
     }
+}
+
+/// How many threads a command uses: as many as it is told to, or one per core; at least one.
+#[must_use]
+pub fn threads(told: Option<usize>) -> usize {
+    told.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
 /// Parses a command line and runs it. The outer error is one of the command line.

@@ -57,22 +57,30 @@ impl Named {
         &self.names
     }
 
-    /// The rows of the names in `given`; without any, of each line of standard input.
+    /// As [`asked`].
     ///
     /// # Errors
-    /// If there is no such row, or standard input cannot be read: a text for people.
+    /// As [`asked`].
     pub fn asked(&self, given: &[String]) -> Result<Vec<u32>, String> {
-        if !given.is_empty() {
-            return given.iter().map(|name| self.find(name)).collect();
-        }
-        let mut rows = Vec::new();
-        questions(|line| {
-            rows.push(self.find(line)?);
-            Ok(())
-        })
-        .map_err(|error| error.to_string())?;
-        Ok(rows)
+        asked(given, |name| self.find(name))
     }
+}
+
+/// What `find` finds for the names in `given`; without any, for each line of standard input.
+///
+/// # Errors
+/// Those of `find`, or if standard input cannot be read: a text for people.
+pub fn asked<T>(given: &[String], find: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    if !given.is_empty() {
+        return given.iter().map(|name| find(name)).collect();
+    }
+    let mut found = Vec::new();
+    questions(|line| {
+        found.push(find(line)?);
+        Ok(())
+    })
+    .map_err(|error| error.to_string())?;
+    Ok(found)
 }
 
 /// Calls `act` with each line of standard input.
@@ -139,10 +147,10 @@ impl Style {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json_line<const N: usize>(
+pub fn json_line<'a>(
     out: &mut dyn Write,
     asked: &[(&str, &str)],
-    said: [(&str, Value); N],
+    said: impl IntoIterator<Item = (&'a str, Value)>,
 ) -> io::Result<()> {
     let asked = asked.iter().map(|(what, part)| ((*what).to_owned(), json!(part)));
     let said = said.into_iter().map(|(what, value)| (what.to_owned(), value));
@@ -153,9 +161,9 @@ pub fn json_line<const N: usize>(
 ///
 /// # Errors
 /// Those of `out`.
-pub fn measures(out: &mut dyn Write, json: bool, measured: &[(&str, f64)]) -> io::Result<()> {
+pub fn measures(out: &mut dyn Write, json: bool, measured: &[(String, f64)]) -> io::Result<()> {
     if json {
-        let said = measured.iter().map(|(name, value)| ((*name).to_owned(), finite(*value)));
+        let said = measured.iter().map(|(name, value)| (name.clone(), finite(*value)));
         return writeln!(out, "{}", Value::Object(said.collect::<Map<_, _>>()));
     }
     let width = measured.iter().map(|(name, _)| name.len()).max().unwrap_or_default();

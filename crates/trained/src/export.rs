@@ -6,7 +6,7 @@ use intendant_formats::{Names, TextError, lines, open};
 use npyz::{DType, NpyFile, Order, TypeChar};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -191,6 +191,24 @@ impl Export {
         Ok(table)
     }
 
+    /// A file of the model as it is.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn bytes(&self, name: &str) -> Result<Vec<u8>, TrainedError> {
+        let file = self.folder.join(name);
+        fs::read(&file).map_err(|source| TrainedError::Read { file, source })
+    }
+
+    /// The number in a text file that has nothing else.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no number.
+    pub fn number(&self, name: &str) -> Result<f64, TrainedError> {
+        let text = String::from_utf8_lossy(&self.bytes(name)?).trim().to_owned();
+        text.parse().map_err(|_| self.wrong(name, format!("it is '{text}', which is no number")))
+    }
+
     /// The names in a text file, one per line.
     ///
     /// # Errors
@@ -210,7 +228,6 @@ impl Export {
 mod tests {
     use super::*;
     use intendant_formats::{Matrix, write_text};
-    use std::fs;
     use std::io::Write;
 
     /// An export of a matrix and its names.

@@ -9,13 +9,15 @@
 
 mod answers;
 mod export;
+mod input;
 pub mod product;
 mod score;
 mod table;
 mod top;
 
-pub use answers::{Named, Style, finite, json_line, measures, questions, words};
+pub use answers::{Named, Style, asked, finite, json_line, measures, questions, words};
 pub use export::{Export, TrainedError};
+pub use input::{Answers, answer_while_reading, input};
 pub use score::{norm, rounding_bound, score};
 pub use table::Table;
 pub use top::{Hit, top};

@@ -115,6 +115,33 @@ impl Dataset {
         Ok(())
     }
 
+    /// The same triples with the numbers that others have given to entities and relations, and how many test
+    /// triples have an entity or a relation without such a number. Triples without such numbers are left out.
+    pub(crate) fn renumbered(
+        &self,
+        (entities, relations): (&Names, &Names),
+        entity: impl Fn(&str) -> Option<u32>,
+        relation: impl Fn(&str) -> Option<u32>,
+    ) -> (Self, usize) {
+        let entity: Vec<Option<u32>> = self.entities.iter().map(entity).collect();
+        let relation: Vec<Option<u32>> = self.relations.iter().map(relation).collect();
+        let all = |triples: &[Triple]| -> Vec<Triple> {
+            let numbered = triples.iter().filter_map(|triple| {
+                Some(Triple {
+                    subject: entity[triple.subject as usize]?,
+                    relation: relation[triple.relation as usize]?,
+                    object: entity[triple.object as usize]?,
+                })
+            });
+            numbered.collect()
+        };
+        let (train, valid, test) = (all(&self.train), all(&self.valid), all(&self.test));
+        let unknown = self.test.len() - test.len();
+        let mut data = Self::new(entities.clone(), relations.clone(), train, valid, test);
+        data.removed = all(&self.removed);
+        (data, unknown)
+    }
+
     /// Counts the held-out triples with an entity or relation that does not occur in training.
     pub fn unseen(&self) -> Unseen {
         let seen = self.seen();

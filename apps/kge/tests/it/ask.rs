@@ -4,9 +4,7 @@ use intendant_apptest::App;
 use kge::data::{Dataset, Known, Triple};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Output, Stdio};
 
 const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
 const GRAPH: &str = "synthetic:300x4x3000";
@@ -17,32 +15,6 @@ fn train(folder: &Path, flags: &[&str]) -> Value {
     let common =
         ["--data", &graph, "--technique", "single", "--epochs", "3", "--valid-every", "0", "--export"];
     KGE.report(&[&common[..], &[export.to_str().unwrap()], flags].concat())
-}
-
-/// Runs a command with this standard input.
-fn ask(flags: &[&str], input: &str) -> Output {
-    let mut command = KGE.command(flags);
-    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_owned();
-    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
-    let output = child.wait_with_output().unwrap();
-    // A program that refuses its flags does not read.
-    let _ = writer.join().unwrap();
-    output
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-/// The lines of JSON that a command prints.
-fn answers(flags: &[&str], input: &str) -> Vec<Value> {
-    let output = ask(flags, input);
-    assert!(output.status.success(), "{flags:?}: {}", said(&output));
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Predictions of all entities give the ranks of the evaluation.
@@ -62,7 +34,7 @@ fn predictions_are_those_of_the_evaluation() {
             questions += &format!("{}\t{relation}\t?\n?\t{relation}\t{}\n", name(*subject), name(*object));
         }
         let model = folder.path().join("model");
-        let found = answers(&["predict", model.to_str().unwrap(), "-k", "1000", "--json"], &questions);
+        let found = KGE.answers(&["predict", model.to_str().unwrap(), "-k", "1000", "--json"], &questions);
         assert_eq!(found.len(), 2 * data.test.len());
         let numbers: BTreeMap<&str, u32> =
             (0..).zip(data.entities.iter()).map(|(id, name)| (name, id)).collect();
@@ -86,6 +58,38 @@ fn predictions_are_those_of_the_evaluation() {
         let mrr = ranks.sum::<f64>() / found.len() as f64;
         let reported = report["test"]["mrr_filtered"].as_f64().unwrap();
         assert!((mrr - reported).abs() < 1e-9, "{flags:?}: {mrr}, and the evaluation has {reported}");
+
+        // The command evaluates the data that the model was trained on, unless others are named.
+        let evaluate = ["evaluate", model.to_str().unwrap(), "--json"];
+        let measured = KGE.answers(&evaluate, "");
+        for (name, value) in report["test"].as_object().unwrap() {
+            let (found, reported) = (measured[0][name].as_f64().unwrap(), value.as_f64().unwrap());
+            assert!((found - reported).abs() <= 1e-12 * reported.abs(), "{name}: {found}, not {reported}");
+        }
+        assert_eq!(measured[0]["triples"].as_f64(), Some(data.test.len() as f64));
+        // The same triples in another order and with numbers of their own.
+        let other = folder.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        for (file, split) in [("train", &data.train), ("valid", &data.valid), ("test", &data.test)] {
+            let line = |triple: &Triple| {
+                let relation = data.relations.get(triple.relation as usize).unwrap();
+                format!("{}\t{relation}\t{}\n", name(triple.subject), name(triple.object))
+            };
+            let mut lines: Vec<String> = split.iter().map(line).collect();
+            lines.sort_unstable();
+            std::fs::write(other.join(format!("{file}.tsv")), lines.concat()).unwrap();
+        }
+        let again = KGE.answers(&[&evaluate[..], &[other.to_str().unwrap()]].concat(), "");
+        let mrr = |measured: &Value| measured["mrr_filtered"].as_f64().unwrap();
+        assert!((mrr(&measured[0]) - mrr(&again[0])).abs() < 1e-9, "{again:?}");
+        assert_eq!(again[0]["unknown"], 0.0);
+        // A line for each relation, whose mean is that of all.
+        let by_relation = KGE.answers(&[&evaluate[..], &["--by-relation"]].concat(), "");
+        let number = |line: &Value, name: &str| line[name].as_f64().unwrap();
+        let triples: f64 = by_relation.iter().map(|line| number(line, "triples")).sum();
+        assert_eq!(triples, data.test.len() as f64);
+        let mean = by_relation.iter().map(|line| number(line, "triples") * mrr(line)).sum::<f64>() / triples;
+        assert!((mean - reported).abs() < 1e-9, "{mean}, not {reported}");
     }
 }
 
@@ -103,7 +107,7 @@ fn known_answers_are_left_out_and_neighbours_are_others() {
         let answers = found["answers"].as_array().unwrap().iter();
         answers.map(|answer| answer["entity"].as_str().unwrap().to_owned()).collect()
     };
-    let all = answers(&["predict", model, subject, relation, "?", "-k", "1000", "--json"], "");
+    let all = KGE.answers(&["predict", model, subject, relation, "?", "-k", "1000", "--json"], "");
     // The first three answers, as data.
     let best = &names(&all[0])[..3];
     let file = folder.path().join("known.tsv");
@@ -111,7 +115,7 @@ fn known_answers_are_left_out_and_neighbours_are_others() {
     std::fs::write(&file, lines).unwrap();
     let without =
         ["predict", model, subject, relation, "?", "-k", "2", "--json", "--exclude", file.to_str().unwrap()];
-    assert_eq!(names(&answers(&without, "")[0]), names(&all[0])[3..5]);
+    assert_eq!(names(&KGE.answers(&without, "")[0]), names(&all[0])[3..5]);
 
     // All triples of the graph.
     let graph = format!("builtin:{GRAPH}");
@@ -124,9 +128,9 @@ fn known_answers_are_left_out_and_neighbours_are_others() {
         .collect();
     expected.retain(|name| !known.contains(&name.as_str()));
     assert!(!known.is_empty());
-    assert_eq!(names(&answers(&new, "")[0]), expected);
+    assert_eq!(names(&KGE.answers(&new, "")[0]), expected);
 
-    let near = answers(&["neighbors", model, "-k", "4", "--json"], &format!("{subject}\n"));
+    let near = KGE.answers(&["neighbors", model, "-k", "4", "--json"], &format!("{subject}\n"));
     assert_eq!(near[0]["entity"], subject);
     let found = names(&near[0]);
     assert!(found.len() == 4 && !found.contains(&subject.to_owned()), "{found:?}");
@@ -137,7 +141,7 @@ fn known_answers_are_left_out_and_neighbours_are_others() {
         "{similarity:?}"
     );
     // For people.
-    let table = ask(&["neighbors", model, subject, "-k", "4"], "");
+    let table = KGE.output(&["neighbors", model, subject, "-k", "4"]);
     let text = String::from_utf8(table.stdout).unwrap();
     assert!(text.starts_with(&format!("{subject}\n   1  ")) && text.lines().count() == 5, "{text}");
 }
@@ -150,11 +154,7 @@ fn questions_that_cannot_be_answered_are_refused() {
     let model = model.to_str().unwrap();
     let data = Dataset::builtin(GRAPH).unwrap();
     let (entity, relation) = (data.entities.get(0).unwrap(), data.relations.get(0).unwrap());
-    let refused = |flags: &[&str], input: &str, what: &str| {
-        let output = ask(flags, input);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {}", said(&output));
-        assert!(said(&output).contains(what), "{flags:?}: {}", said(&output));
-    };
+    let refused = |flags: &[&str], input: &str, what: &str| KGE.refuses(flags, input, what);
     refused(&["predict", model, entity, relation, entity], "", "subject or object must be '?'");
     refused(&["predict", model, "?", relation, "?"], "", "subject or object must be '?'");
     refused(&["predict", model, "unknown", relation, "?"], "", "there is no entity 'unknown'");
@@ -163,4 +163,18 @@ fn questions_that_cannot_be_answered_are_refused() {
     refused(&["neighbors", model], "unknown\n", "standard input, line 1: there is no entity 'unknown'");
     refused(&["neighbors", folder.path().to_str().unwrap(), entity], "", "name a folder that --export wrote");
     refused(&["neighbors"], "", "MODEL");
+    refused(&["evaluate", model, "builtin:none"], "", "DATA: there is no data set builtin:none");
+    let file = folder.path().join("strange.tsv");
+    std::fs::write(&file, "a\tb\tc\n").unwrap();
+    refused(&["evaluate", model, file.to_str().unwrap()], "", "there are no test triples");
+}
+
+/// The test triples that a run has held out are found again.
+#[test]
+fn triples_that_were_held_out_at_random_are_evaluated_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = train(folder.path(), &["--dim", "8", "--test", "0.2", "--seed", "7"]);
+    let model = folder.path().join("model");
+    let measured = KGE.answers(&["evaluate", model.to_str().unwrap(), "--json"], "");
+    assert_eq!(measured[0]["mrr_filtered"], report["test"]["mrr_filtered"]);
 }

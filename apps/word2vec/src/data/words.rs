@@ -128,6 +128,25 @@ impl Vocabulary {
         vocabulary
     }
 
+    /// Words and their counts, in their order.
+    ///
+    /// # Errors
+    /// If a word occurs twice, or there are too many: a text for people.
+    pub fn of<'a>(words: impl IntoIterator<Item = (&'a [u8], u64)>) -> Result<Self, String> {
+        let mut vocabulary = Self::default();
+        for (word, count) in words {
+            let shown = || String::from_utf8_lossy(word).into_owned();
+            if vocabulary.find(word).is_some() {
+                return Err(format!("'{}' occurs twice", shown()));
+            }
+            let total = vocabulary.total.checked_add(count);
+            vocabulary.total = total.ok_or_else(|| format!("the count of '{}' is too large", shown()))?;
+            vocabulary.table.push(word, hash(word)).ok_or("there are more words than 32 bits can number")?;
+            vocabulary.counts.push(count);
+        }
+        Ok(vocabulary)
+    }
+
     /// Number of words.
     pub fn len(&self) -> usize {
         self.counts.len()

@@ -45,7 +45,7 @@ impl Tests {
 pub(crate) struct Quality<E> {
     shape: Shape,
     keys: Vec<Key>,
-    held_out: HeldOut,
+    held_out: Option<HeldOut>,
     analogies: Option<Answers<E>>,
     /// The first worker evaluates all of them.
     similarities: Option<Similarities>,
@@ -54,7 +54,7 @@ pub(crate) struct Quality<E> {
 
 impl<E: Element> Quality<E> {
     pub(crate) fn new(
-        held_out: HeldOut,
+        held_out: Option<HeldOut>,
         tests: &Tests,
         shape: Shape,
         split: Split,
@@ -63,7 +63,7 @@ impl<E: Element> Quality<E> {
         let analogies = tests.analogies.as_ref().map(|all| Answers::new(all, shape, split, partition));
         let is_first = partition.worker == 0;
         let similarities = tests.similarities.clone().filter(|_| is_first);
-        let mut keys = held_out.keys();
+        let mut keys = held_out.as_ref().map_or_else(Vec::new, HeldOut::keys);
         keys.extend(analogies.iter().flat_map(Answers::keys));
         keys.extend(similarities.iter().flat_map(Similarities::keys));
         keys.sort_unstable();
@@ -84,7 +84,7 @@ impl<E: Element> Evaluation<E> for Quality<E> {
 
     fn take(&mut self, values: &[E]) {
         let vectors = Vectors { keys: &self.keys, values, shape: self.shape };
-        if let Some(part) = self.held_out.part_of_mean_loss(vectors) {
+        if let Some(part) = self.held_out.as_ref().and_then(|held_out| held_out.part_of_mean_loss(vectors)) {
             self.sums.add("quality.heldout_loss", part);
         }
         if let Some(analogies) = &mut self.analogies {
