@@ -10,7 +10,7 @@
 
 use crate::config::Config;
 use crate::data::Corpus;
-use crate::fold::Folder;
+use crate::fold::{Folder, probabilities};
 use crate::layout::Layout;
 use crate::summary::{Collector, Summary};
 use intendant_core::random::mix;
@@ -101,16 +101,6 @@ impl Quality {
             whole,
         }
     }
-
-    /// The probability of each word of the keys in each topic.
-    fn probabilities<E: Element>(&self, values: &[E]) -> Vec<f64> {
-        let topics = self.layout.topics();
-        let Config { eta, .. } = self.config;
-        let all = self.layout.words() as f64 * eta;
-        let (totals, words) = values.split_at(topics);
-        let probability = |(count, total): (&E, &E)| (count.to_f64() + eta) / (total.to_f64() + all);
-        words.chunks_exact(topics).flat_map(|counts| counts.iter().zip(totals).map(probability)).collect()
-    }
 }
 
 impl<E: Element> Evaluation<E> for Quality {
@@ -119,7 +109,10 @@ impl<E: Element> Evaluation<E> for Quality {
     }
 
     fn take(&mut self, values: &[E]) {
-        let mut folder = Folder::new(self.config.alpha, self.layout.topics(), self.probabilities(values));
+        let Config { alpha, eta, .. } = self.config;
+        let (totals, counts) = values.split_at(self.layout.topics());
+        let probabilities = probabilities(eta, self.layout.words(), totals, counts);
+        let mut folder = Folder::new(alpha, self.layout.topics(), probabilities);
         let words = &self.keys[1..];
         let corpus = Arc::clone(&self.corpus);
         for document in self.documents.clone() {

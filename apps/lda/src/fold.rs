@@ -5,10 +5,20 @@
 //! token, and proportions that are proportional to these numbers plus α. The function is concave, so that
 //! there is one maximum, whatever the start. Nothing is random.
 
+use intendant_core::Element;
+
 /// Maximum number of rounds. They end earlier when at most this part of a document's tokens changes its
 /// topic.
 const ROUNDS_MAX: usize = 200;
 const CHANGE_MAX: f64 = 1e-4;
+
+/// The probability of each word in each topic, word by word, from the tokens of all words in each topic, and
+/// the tokens of each of these words. The model has `words` words.
+pub(crate) fn probabilities<E: Element>(eta: f64, words: usize, totals: &[E], counts: &[E]) -> Vec<f64> {
+    let all = words as f64 * eta;
+    let probability = |(count, total): (&E, &E)| (count.to_f64() + eta) / (total.to_f64() + all);
+    counts.chunks_exact(totals.len()).flat_map(|counts| counts.iter().zip(totals).map(probability)).collect()
+}
 
 /// The probabilities of words, and buffers.
 #[derive(Clone, Debug)]

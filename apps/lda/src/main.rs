@@ -5,15 +5,14 @@ mod args;
 mod export;
 mod plan;
 mod saved;
+mod uses;
 
 use args::Flags;
 use export::Export;
 use intendant_core::Element;
 use intendant_train::{App, Application, Outcome, Plan, TrainError, write_predictions};
-use lda::data::Documents;
-use lda::{Lda, Mixtures};
+use lda::Lda;
 use plan::Resolved;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -35,23 +34,17 @@ impl Application for LdaApp {
         let mut export = Export::new(Arc::clone(&corpus), task.config());
         let outcome = intendant_train::run(&task, plan, Some(&mut export))?;
         if let (Some(path), Some(mixtures)) = (&resolved.predict, task.take_mixtures()) {
-            write_predictions(path, |file| mixtures_to(file, corpus.test(), &mixtures))?;
+            let test = corpus.test();
+            write_predictions(path, |file| {
+                let mut all = mixtures.iter().enumerate();
+                all.try_for_each(|(at, mixture)| uses::mixture(file, test.name(at), mixture))
+            })?;
         }
         if let Some(summary) = task.take_summary().filter(|_| task.config().top_words > 0) {
             intendant_train::print(|output| output.write_all(summary.table(corpus.words()).as_bytes()))?;
         }
         Ok(outcome)
     }
-}
-
-/// Writes a line for each document: its name, and the proportions of its topics.
-fn mixtures_to(file: &mut dyn Write, documents: &Documents, mixtures: &Mixtures) -> io::Result<()> {
-    for (document, mixture) in mixtures.iter().enumerate() {
-        write!(file, "{}", documents.name(document))?;
-        mixture.iter().try_for_each(|part| write!(file, "\t{part:.6}"))?;
-        writeln!(file)?;
-    }
-    Ok(())
 }
 
 fn app() -> App {
@@ -70,6 +63,9 @@ fn app() -> App {
             "FRACTION|FILE",
             "Fraction of the documents to hold out, or a file of documents: 0.1 is every 10th one, from the first on [default: 0.1]",
         )
+        .with(uses::transform())
+        .with(uses::topics())
+        .with(uses::evaluate())
 }
 
 /// Passes over the documents: enough for the built-in data.

@@ -3,7 +3,7 @@
 use crate::args::Flags;
 use crate::saved::{self, Settings};
 use intendant_train::{DataSource, Plan, TestSource, TrainError, check_predictions};
-use lda::data::{Corpus, Format, Generator, HeldOut, Source};
+use lda::data::{Corpus, Coverage, Format, Generator, HeldOut, Source};
 use lda::{Config, WordCounts};
 use std::path::{Path, PathBuf};
 
@@ -181,13 +181,17 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Option<W
         let (training, test) = (corpus.training(), corpus.test());
         let (words, tokens, test_tokens) = (corpus.words().len(), training.tokens(), test.tokens());
         tracing::info!(documents = training.len(), tokens, words, test = test.len(), test_tokens, "data");
-        if corpus.unknown() > 0 {
-            tracing::warn!(
-                "{} of {} words of the test documents are not in the vocabulary, and left out",
-                corpus.unknown(),
-                corpus.unknown() + test_tokens
-            );
-        }
+        tell_unknown("test documents", Coverage { known: test_tokens, unknown: corpus.unknown() });
     }
     Ok((corpus, counts))
+}
+
+/// Warns of tokens of documents that are no words of the model.
+pub(crate) fn tell_unknown(documents: &str, Coverage { known, unknown }: Coverage) {
+    if unknown > 0 {
+        tracing::warn!(
+            "{unknown} of {} words of the {documents} are not in the vocabulary, and left out",
+            known + unknown
+        );
+    }
 }

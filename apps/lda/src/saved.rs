@@ -1,4 +1,4 @@
-//! Exported models as files: the files that the export writes and `--model` reads.
+//! Exported models as files: the files that the export writes; `--model` and commands read them.
 //!
 //! `model.toml` has the hyperparameters, `vocab.txt` the words, and `word_topic.npy` the tokens of each word
 //! in each topic.

@@ -85,6 +85,18 @@ impl Summary {
         self.topics.iter().map(|topic| topic.tokens).sum()
     }
 
+    /// The part of all tokens that a topic has.
+    #[must_use]
+    pub fn share(&self, topic: &Topic) -> f64 {
+        topic.tokens as f64 / self.tokens().max(1) as f64
+    }
+
+    /// The probability of a word in a topic that has `count` of its tokens.
+    #[must_use]
+    pub fn probability(&self, topic: &Topic, count: u64) -> f64 {
+        (count as f64 + self.eta) / (topic.tokens as f64 + self.eta * self.words as f64)
+    }
+
     /// A table of the topics in descending order of tokens, each with its share of all tokens and its words.
     #[must_use]
     pub fn table(&self, names: &Names) -> String {
@@ -93,7 +105,7 @@ impl Summary {
         let mut text = String::from("topic  share  words\n");
         for number in order {
             let topic = &self.topics[number];
-            let share = 100.0 * topic.tokens as f64 / self.tokens().max(1) as f64;
+            let share = 100.0 * self.share(topic);
             let words: Vec<&str> =
                 topic.words.iter().map(|(word, _)| names.get(*word as usize).unwrap_or_default()).collect();
             let line = format!("{:>5} {share:>5.1}%  {}", number + 1, words.join(" "));
@@ -107,13 +119,11 @@ impl Summary {
     #[must_use]
     pub fn tsv(&self, names: &Names) -> String {
         let mut text = String::from("topic\ttopic_tokens\ttopic_share\trank\tword\ttokens\tprobability\n");
-        let all = self.tokens().max(1) as f64;
         for (number, topic) in (1..).zip(&self.topics) {
-            let share = topic.tokens as f64 / all;
+            let share = self.share(topic);
             for (rank, (word, count)) in (1..).zip(&topic.words) {
                 let name = names.get(*word as usize).unwrap_or_default();
-                let probability =
-                    (*count as f64 + self.eta) / (topic.tokens as f64 + self.eta * self.words as f64);
+                let probability = self.probability(topic, *count);
                 // Writing to a string does not fail.
                 let _ = writeln!(
                     text,

@@ -4,21 +4,23 @@
 //! area under the ROC curve is not a sum over rows. A worker holds a weight for each feature while it
 //! evaluates.
 
-use crate::data::{Dataset, Rows};
+use crate::data::{Dataset, Row, Rows};
 use crate::metrics::{Measures, Scored, reliability};
 use crate::model::{LEN_MAX, Rule, log_loss, sigmoid};
+use crate::weights::score;
 use intendant_core::{Element, Key, lock};
 use intendant_task::{Evaluation, Partition, Reduction, equal_share};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// The weight in a value of any element type.
+/// The weight in a value of any element type, rounded to that type, as an export has it: what a run reports
+/// is then the quality of the model that it exports.
 pub(crate) fn weight_of<E: Element>(rule: &Rule, value: &[E]) -> f64 {
     let mut wide = [0.0; LEN_MAX];
     // A stored value may have further elements.
     let wide = &mut wide[..rule.len()];
     wide.iter_mut().zip(value).for_each(|(wide, x)| *wide = x.to_f64());
-    rule.weight(wide)
+    E::from_f64(rule.weight(wide)).to_f64()
 }
 
 /// Which held-out rows are evaluated.
@@ -143,9 +145,9 @@ impl<E: Element> Evaluation<E> for Quality {
         }
         let constant = if self.intercept { weights[self.data.features() as usize] } else { 0.0 };
         let data = Arc::clone(&self.data);
-        let scored = |row: crate::data::Row<'_>| {
-            let terms = row.entries().map(|(feature, value)| weights[feature as usize] * f64::from(value));
-            Scored { score: constant + terms.sum::<f64>(), label: row.label }
+        let scored = |row: Row<'_>| {
+            let score = score(constant, row, |feature| weights[feature as usize]);
+            Scored { score, label: row.label }
         };
         let train = self.train.clone().map(|index| scored(data.train().row(index)));
         self.objective += train.map(|row| log_loss(row.score, row.label)).sum::<f64>();

@@ -57,14 +57,16 @@ impl<E: Element> Export<E> {
         write_text(&weights_path(&self.folder), |file| {
             writeln!(file, "{HEADER}")?;
             if self.settings.intercept {
-                self.numbers(INTERCEPT, 1, |weight| writeln!(file, "{INTERCEPT}\t{weight}\t"))?;
+                self.numbers(INTERCEPT, 1, |weight| writeln!(file, "{INTERCEPT}\t{}\t", weight.to_f64()))?;
             }
             let (mut names, mut feature) = (names.iter().peekable(), 0);
             self.numbers(WEIGHTS, self.settings.features as usize, |weight| {
                 let name = names.next_if(|(of, _)| *of == feature).map_or("", |(_, name)| name);
                 let number = self.data.naming().number(feature);
                 feature += 1;
-                if weight == E::ZERO { Ok(()) } else { writeln!(file, "{number}\t{weight}\t{name}") }
+                // In double precision, so that readers get exactly the weight, whatever precision they have.
+                let weight = weight.to_f64();
+                if weight == 0.0 { Ok(()) } else { writeln!(file, "{number}\t{weight}\t{name}") }
             })
         })
     }

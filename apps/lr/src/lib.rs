@@ -17,9 +17,11 @@ pub mod metrics;
 mod model;
 mod proximal;
 mod task;
+mod weights;
 
 pub use batch::{Batch, RowsBatch};
 pub use config::Config;
 pub use model::{Optimizer, log_loss, sigmoid, slope};
 pub use proximal::BlockBatch;
-pub use task::{Lr, Scratch, Weights};
+pub use task::{Lr, Scratch};
+pub use weights::Weights;

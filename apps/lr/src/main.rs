@@ -5,6 +5,7 @@ mod args;
 mod export;
 mod plan;
 mod saved;
+mod uses;
 
 use args::Flags;
 use export::Export;
@@ -53,7 +54,7 @@ fn app() -> App {
          The objective is a sum over rows, not a mean: Σ log-loss + l1 · ‖w‖₁ + l2 / 2 · ‖w‖². With --c C, l1 = 1 / C, as in \
          liblinear.",
     );
-    App::new(command).default("epochs", EPOCHS_DEFAULT)
+    App::new(command).default("epochs", EPOCHS_DEFAULT).with(uses::predict()).with(uses::evaluate())
 }
 
 /// Enough epochs for the built-in data.

@@ -42,6 +42,7 @@ impl Resolved {
             transform: self.reading.transform,
             normalize: self.reading.normalize,
             intercept: self.config.intercept,
+            table: data.header().cloned(),
         }
     }
 }
@@ -173,6 +174,7 @@ fn reading(flags: &Flags, plan: &Plan, model: Option<&Settings>) -> Result<Readi
             Vec::new(),
         )?,
         numeric: agreed("numeric", flags.numeric.as_ref(), model.map(|model| &model.numeric), Vec::new())?,
+        trained: None,
     };
     let bits = model.and_then(|model| model.hash_bits.as_ref());
     let (transform, normalize) = (model.map(|model| &model.transform), model.map(|model| &model.normalize));

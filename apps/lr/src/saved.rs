@@ -1,4 +1,4 @@
-//! Exported models as files: the files that the export writes and `--model` reads.
+//! Exported models as files: the files that the export writes; `--model` and commands read them.
 //!
 //! `model.toml` defines how data becomes rows. `weights.tsv` has the features whose weights are not zero,
 //! each with its number in the data (an index from 1, or a slot of the hash), the weight, and for tables the
@@ -6,7 +6,9 @@
 
 use intendant_formats::{TextError, lines_up_to, open};
 use lr::Weights;
-use lr::data::{FEATURES_MAX, Format, HASH_BITS_MAX, Naming, Normalize, Transform};
+use lr::data::{
+    Columns, FEATURES_MAX, Format, HASH_BITS, HASH_BITS_MAX, Header, Naming, Normalize, Reading, Transform,
+};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -37,11 +39,35 @@ pub(crate) struct Settings {
     pub(crate) transform: Transform,
     pub(crate) normalize: Normalize,
     pub(crate) intercept: bool,
+    /// The columns of the training table. Only for tables, and the last setting, because TOML wants it there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) table: Option<Header>,
 }
 
 impl Settings {
     pub(crate) fn schema() -> String {
         SCHEMA.to_owned()
+    }
+
+    /// How to read other data of the same kind.
+    pub(crate) fn reading(&self) -> Reading {
+        // Tables without the label have other numbers of columns.
+        let name = |wanted: &String| {
+            self.table.as_ref().map_or(wanted.as_str(), |table| table.name(wanted)).to_owned()
+        };
+        let columns = Columns {
+            label: self.label.as_ref().map_or_else(|| Columns::default().label, name),
+            categorical: self.categorical.iter().map(name).collect(),
+            numeric: self.numeric.iter().map(name).collect(),
+            trained: self.table.clone(),
+        };
+        Reading {
+            format: self.format,
+            columns,
+            hash_bits: self.hash_bits.unwrap_or(HASH_BITS),
+            transform: self.transform,
+            normalize: self.normalize,
+        }
     }
 }
 

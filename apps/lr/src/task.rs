@@ -10,6 +10,7 @@ use crate::evaluate::{HeldOut, Predictions, Quality};
 use crate::frequency::frequencies;
 use crate::model::{LEN_MAX, Optimizer, log_loss, slope};
 use crate::proximal::{Blocks, Coordinate, Scores};
+use crate::weights::Weights;
 use intendant_core::random::{mix, stream};
 use intendant_core::{Combine, Element, ElementType, Key, lock};
 use intendant_sampling::Sampler;
@@ -32,23 +33,6 @@ pub struct Lr<E> {
     ranking: Ranking,
     /// The blocks, for proximal steps.
     blocks: Option<Blocks>,
-}
-
-/// Initial weights.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Weights {
-    /// Features and their weights, ascending by feature.
-    pub features: Vec<(u32, f64)>,
-    /// The weight of the intercept.
-    pub intercept: f64,
-}
-
-impl Weights {
-    fn digest(&self) -> u64 {
-        let hash =
-            |digest, (feature, weight): &(u32, f64)| stream(digest, &[u64::from(*feature), weight.to_bits()]);
-        self.features.iter().fold(self.intercept.to_bits(), hash)
-    }
 }
 
 /// Buffers of a worker.
@@ -107,8 +91,8 @@ impl<E: Element> Lr<E> {
             let weight = if key.0 == features {
                 weights.intercept
             } else {
-                let found = weights.features.binary_search_by_key(&key.0, |(feature, _)| u64::from(*feature));
-                found.map_or(0.0, |at| weights.features[at].1)
+                // There are at most FEATURES_MAX others.
+                weights.of(key.0 as u32)
             };
             let mut wide = [0.0; LEN_MAX];
             let wide = &mut wide[..rule.len()];
@@ -136,7 +120,7 @@ impl<E: Element> Lr<E> {
         &self.config
     }
 
-    /// The weight in the value of a key.
+    /// The weight in the value of a key, in the precision of the elements.
     ///
     /// # Panics
     /// If the length of the value differs from the model's.

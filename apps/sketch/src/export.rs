@@ -25,12 +25,20 @@ impl<E: Element> Export<E> {
 
 /// Writes items with their estimates, one per line. Names come last, because they may contain tabs.
 pub(crate) fn lines(items: &[Estimated], to: &mut dyn Write) -> io::Result<()> {
-    writeln!(to, "estimate\titem")?;
-    items.iter().try_for_each(|Estimated { name, estimate }| {
-        write!(to, "{estimate}\t")?;
-        to.write_all(name)?;
-        to.write_all(b"\n")
-    })
+    heading(to)?;
+    items.iter().try_for_each(|item| line(item, to))
+}
+
+/// The heading of such lines.
+pub(crate) fn heading(to: &mut dyn Write) -> io::Result<()> {
+    writeln!(to, "estimate\titem")
+}
+
+/// The line of an item.
+pub(crate) fn line(Estimated { name, estimate }: &Estimated, to: &mut dyn Write) -> io::Result<()> {
+    write!(to, "{estimate}\t")?;
+    to.write_all(name)?;
+    to.write_all(b"\n")
 }
 
 impl<E: Element> Exporter<E> for Export<E> {

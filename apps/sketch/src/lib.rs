@@ -3,8 +3,8 @@
 //! Modules: [`data`] reads and generates streams. `shape` has the sizes of sketches, `hash` the functions,
 //! `estimate` computes counts of items from the cells. `batch` converts a piece of the stream to the amounts
 //! that it adds to the sketch. `summary` keeps candidates for heavy hitters. [`Counting`] is the task
-//! composed of these; `evaluate` checks and queries a sketch. `saved` has the files of exported sketches. The
-//! binary adds flags, the resolved plan, and the export.
+//! composed of these; `evaluate` checks and queries a sketch. `saved` has the files of exported sketches, and
+//! asks them. The binary adds flags, the resolved plan, the export, and the command that asks.
 //!
 //! This crate has no threads, sockets or clocks, and no knowledge of where cells are.
 #![forbid(unsafe_code)]

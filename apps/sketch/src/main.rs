@@ -4,6 +4,7 @@
 mod args;
 mod export;
 mod plan;
+mod uses;
 
 use args::Flags;
 use export::Export;
@@ -71,6 +72,7 @@ fn app() -> App {
         .describe("seed", "S", "Seed of the hash functions")
         .describe("data", "PATH|builtin:NAME", "The stream to count")
         .describe("export", "DIR", "Write the sketch to this folder, which is replaced as a whole")
+        .with(uses::query())
 }
 
 /// Batches that loaders prepare ahead. A batch holds an amount for each cell of the blocks that it touches,

@@ -1,11 +1,13 @@
-//! Exported sketches as files: the files that the export writes and `--sketch` reads.
+//! Exported sketches as files: the files that the export writes; `--sketch` and `query` read them.
 //!
 //! `sketch.json` has the sizes, the hash functions, the definition of items, and N. `counters.npy` has the
 //! cells: a matrix with a block of cells per row, in the order of the sketch's rows. Reshaped to depth ×
 //! width, it is the sketch. `top.tsv` has the heavy hitters, if the user wanted them.
 
 use crate::config::Sizes;
-use crate::data::Items;
+use crate::data::{Item, Items};
+use crate::estimate::Estimator;
+use crate::evaluate::Estimated;
 use crate::hash::{Hashes, MultiplyShift, Row, Written};
 use crate::shape::{DEPTH_MAX, Kind, Shape};
 use intendant_core::random::stream;
@@ -188,6 +190,21 @@ impl Saved {
             }
         }
         Ok(())
+    }
+
+    /// Calls `take` with each item of a text, divided into items as the stream was, and its estimate.
+    ///
+    /// # Errors
+    /// If the text is malformed. Earlier items were passed to `take`.
+    pub fn ask(&self, text: &[u8], mut take: impl FnMut(Estimated)) -> Result<(), String> {
+        let About { shape, hashes, items } = &self.about;
+        let estimator = Estimator { shape, hashes };
+        let estimated = |item: Item<'_>| {
+            let mut name = Vec::new();
+            item.text.write(&mut name);
+            take(Estimated { name, estimate: estimator.estimate(item.x, |cell| self.cells[cell]) });
+        };
+        items.of_text(text, |text| hashes.of_text(text), estimated)
     }
 
     pub(crate) fn digest(&self) -> u64 {

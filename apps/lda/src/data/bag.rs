@@ -1,9 +1,11 @@
 //! UCI's bag-of-words files.
 
 use super::documents::{Documents, Entry};
+use super::error::DataError;
 use intendant_formats::{Names, TextError, check_gaps, lines};
 use std::collections::BTreeMap;
 use std::io::BufRead;
+use std::path::Path;
 
 /// The fields of a line: whole numbers between blanks.
 fn numbers<const N: usize>(line: &str, what: &str) -> Result<[u64; N], String> {
@@ -28,10 +30,10 @@ const HEADER: [(&str, u64); 3] = [
 const SEEN_MAX: usize = 1 << 24;
 
 /// A file that is being read.
-#[derive(Default)]
-struct Reader {
+struct Reader<T> {
     header: Vec<u64>,
-    documents: Documents,
+    /// What to do with a document.
+    take: T,
     /// The document that is being read, from 1.
     document: u64,
     entries: Vec<Entry>,
@@ -41,7 +43,19 @@ struct Reader {
     lines: u64,
 }
 
-impl Reader {
+impl<T: FnMut(u64, &mut Vec<Entry>) -> Result<(), String>> Reader<T> {
+    const fn new(take: T) -> Self {
+        Self {
+            header: Vec::new(),
+            take,
+            document: 0,
+            entries: Vec::new(),
+            seen: Vec::new(),
+            seen_beyond: BTreeMap::new(),
+            lines: 0,
+        }
+    }
+
     fn line(&mut self, line: &str) -> Result<(), String> {
         if let Some((what, max)) = HEADER.get(self.header.len()) {
             let [number] = numbers(line, what)?;
@@ -81,7 +95,7 @@ impl Reader {
         }
         if self.document < document {
             check_gaps("documents", document, self.lines + 1)?;
-            self.end_documents(document);
+            self.end_documents(document)?;
         }
         let word = word as u32 - 1;
         let last = if (word as usize) < SEEN_MAX {
@@ -107,19 +121,36 @@ impl Reader {
     }
 
     /// Ends all documents before this one.
-    fn end_documents(&mut self, next: u64) {
+    fn end_documents(&mut self, next: u64) -> Result<(), String> {
         while self.document < next {
             if self.document > 0 {
-                self.documents.push(self.document, std::mem::take(&mut self.entries));
+                (self.take)(self.document, &mut self.entries)?;
+                self.entries.clear();
             }
             self.document += 1;
         }
+        Ok(())
     }
 }
 
 /// Reads the documents, and the number of words.
 pub(super) fn read(file: &str, reader: impl BufRead) -> Result<(Documents, u32), TextError> {
-    let (mut state, mut line_number) = (Reader::default(), 0);
+    let mut documents = Documents::default();
+    let words = each(file, reader, |document, entries| {
+        documents.push(document, std::mem::take(entries));
+        Ok(())
+    })?;
+    Ok((documents, words))
+}
+
+/// Calls `take` with the number and the entries of each document, which it may empty. Returns the number of
+/// words.
+pub(super) fn each(
+    file: &str,
+    reader: impl BufRead,
+    take: impl FnMut(u64, &mut Vec<Entry>) -> Result<(), String>,
+) -> Result<u32, TextError> {
+    let (mut state, mut line_number) = (Reader::new(take), 0);
     lines(file, reader, |line| {
         line_number += 1;
         state.line(line)
@@ -139,13 +170,36 @@ pub(super) fn read(file: &str, reader: impl BufRead) -> Result<(Documents, u32),
     for (what, numbers) in [("documents", documents), ("words", words)] {
         check_gaps(what, numbers, state.lines).map_err(wrong)?;
     }
-    state.end_documents(documents + 1);
-    Ok((state.documents, words as u32))
+    state.end_documents(documents + 1).map_err(wrong)?;
+    Ok(words as u32)
 }
 
-/// Names of words without a vocabulary: their numbers, from 1.
+/// The name of a word without a vocabulary: its number, from 1.
+pub(super) fn name(word: u32) -> String {
+    (u64::from(word) + 1).to_string()
+}
+
+/// Names of words without a vocabulary.
 pub(super) fn numbered(words: u32) -> Names {
     let mut names = Names::default();
-    (1..=u64::from(words)).for_each(|number| names.push(&number.to_string()));
+    (0..words).for_each(|word| names.push(&name(word)));
     names
+}
+
+/// Checks that a vocabulary has as many words as the documents.
+pub(super) fn check_vocabulary(
+    vocabulary: &Path,
+    names: &Names,
+    documents: &str,
+    words: u32,
+) -> Result<(), DataError> {
+    if names.len() == words as usize {
+        return Ok(());
+    }
+    Err(DataError::Vocabulary {
+        vocabulary: vocabulary.display().to_string(),
+        words: names.len(),
+        documents: documents.to_owned(),
+        expected: words as usize,
+    })
 }

@@ -30,21 +30,29 @@ impl Default for Documents {
     }
 }
 
+/// Sorts the entries of a document, and adds up those of the same word.
+///
+/// # Panics
+/// If a word occurs more often than 32 bits can count.
+pub(super) fn merge(entries: &mut Vec<Entry>) {
+    entries.sort_unstable();
+    entries.dedup_by(|later, earlier| {
+        let same = later.word == earlier.word;
+        if same {
+            earlier.count = earlier.count.checked_add(later.count).expect("a count of 32 bits");
+        }
+        same
+    });
+    entries.retain(|entry| entry.count > 0);
+}
+
 impl Documents {
     /// Appends a document. Its entries are sorted, and entries of the same word are added up.
     ///
     /// # Panics
     /// If a word occurs more often than 32 bits can count.
     pub fn push(&mut self, name: u64, mut entries: Vec<Entry>) {
-        entries.sort_unstable();
-        entries.dedup_by(|later, earlier| {
-            let same = later.word == earlier.word;
-            if same {
-                earlier.count = earlier.count.checked_add(later.count).expect("a count of 32 bits");
-            }
-            same
-        });
-        entries.retain(|entry| entry.count > 0);
+        merge(&mut entries);
         let tokens: u64 = entries.iter().map(|entry| u64::from(entry.count)).sum();
         self.tokens.push(self.tokens() + tokens);
         self.entries.append(&mut entries);

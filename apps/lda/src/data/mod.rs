@@ -10,11 +10,13 @@ mod bag;
 mod documents;
 mod error;
 mod generated;
+mod known;
 mod text;
 
 pub use documents::{Documents, Entry};
 pub use error::DataError;
 pub use generated::Generator;
+pub use known::{Coverage, known};
 
 use clap::ValueEnum;
 use documents::Collection;
@@ -205,11 +207,7 @@ fn read(path: &Path, format: Format, vocabulary: Option<&Path>) -> Result<Collec
             let names = match vocabulary {
                 Some(vocabulary) => {
                     let names = read_words(vocabulary)?;
-                    if names.len() != words as usize {
-                        let vocabulary = vocabulary.display().to_string();
-                        let (words, expected) = (names.len(), words as usize);
-                        return Err(DataError::Vocabulary { vocabulary, words, documents: name, expected });
-                    }
+                    bag::check_vocabulary(vocabulary, &names, &name, words)?;
                     names
                 }
                 None => bag::numbered(words),
@@ -226,15 +224,12 @@ fn read_known(
     vocabulary: Option<&Path>,
     words: &Names,
 ) -> Result<(Documents, u64), DataError> {
-    let Collection { words: names, documents } = read(path, format, vocabulary)?;
-    let index = NameIndex::of(words);
-    let numbers: Vec<Option<u32>> = names.iter().map(|name| index.find(words, name)).collect();
-    let known = documents.renumbered(&numbers);
-    if known.tokens() == 0 && documents.tokens() > 0 {
-        return Err(DataError::Unknown { file: path.display().to_string(), words: words.len() });
-    }
-    let unknown = documents.tokens() - known.tokens();
-    Ok((known, unknown))
+    let (name, mut documents) = (path.display().to_string(), Documents::default());
+    let coverage = known(words, (&name, open(path)?), (format, vocabulary), |name, entries| {
+        documents.push(name, entries.to_vec());
+        Ok(())
+    })?;
+    Ok((documents, coverage.unknown))
 }
 
 /// Leaves out words that occur less often than `min_count` times. Words of texts are numbered again, in

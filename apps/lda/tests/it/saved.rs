@@ -8,7 +8,7 @@ use std::path::Path;
 const LDA: App = App::new(env!("CARGO_BIN_EXE_intendant-lda"));
 
 /// Text with two subjects: documents at odd lines are about the first one.
-fn text() -> String {
+pub(crate) fn text() -> String {
     let line = |document: usize| {
         let (a, b) = if document.is_multiple_of(2) { ("cat", "dog") } else { ("bond", "bank") };
         (0..20)

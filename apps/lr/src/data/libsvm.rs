@@ -1,17 +1,29 @@
 //! libsvm's format: `LABEL INDEX:VALUE INDEX:VALUE … # COMMENT` on each line, with ascending indices, from 1.
 
-use super::line::{Label, Line, number};
+use super::line::{Label, Labels, Line, number};
 use super::rows::FEATURES_MAX;
 
 /// Parses a line. `None` if the line has nothing but a comment.
-pub(super) fn parse(line: &str, row: &mut Line) -> Result<Option<Label>, String> {
+pub(super) fn parse(line: &str, labels: Labels, row: &mut Line) -> Result<Option<Label>, String> {
     let text = line.split_once('#').map_or(line, |(text, _)| text);
-    let mut words = text.split_ascii_whitespace();
-    let Some(label) = words.next() else { return Ok(None) };
-    if label.contains(':') {
-        return Err(format!("the label is missing: the line begins with '{label}'"));
+    let mut words = text.split_ascii_whitespace().peekable();
+    let Some(first) = words.peek() else { return Ok(None) };
+    let label = match (labels, first.contains(':')) {
+        (Labels::Needed, true) => {
+            return Err(format!("the label is missing: the line begins with '{first}'"));
+        }
+        (Labels::Needed, false) => Label::parse(first)?,
+        // A line that is no row at all would otherwise be one without features.
+        (Labels::Ignored, false) if first.parse::<f64>().is_err() => {
+            return Err(format!(
+                "the line begins with '{first}'; expected INDEX:VALUE, or a number as label"
+            ));
+        }
+        (Labels::Ignored, _) => Label::Unknown,
+    };
+    if !first.contains(':') {
+        words.next();
     }
-    let label = Label::parse(label)?;
     let mut last = 0;
     for word in words {
         let Some((index, value)) = word.split_once(':') else {

@@ -31,6 +31,17 @@ pub(super) enum Label {
     Positive,
     Zero,
     Negative,
+    /// There is none, or it is not looked at.
+    Unknown,
+}
+
+/// Whether rows have labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Labels {
+    /// A row without a label is an error.
+    Needed,
+    /// Rows may have labels, which have no effect.
+    Ignored,
 }
 
 impl Label {
@@ -66,6 +77,11 @@ impl Line {
     pub(super) fn add(&mut self, feature: u32, value: f64) {
         self.features = self.features.max(feature + 1);
         self.entries.push((feature, value));
+    }
+
+    /// The features with their values in single precision, as rows have them.
+    pub(super) fn singles(&self) -> impl Iterator<Item = (u32, f32)> {
+        self.entries.iter().map(|(feature, value)| (*feature, *value as f32))
     }
 
     /// Sums the values of features that occur twice, then transforms values and row.

@@ -16,9 +16,9 @@ pub use generate::{Generator, GeneratorError};
 pub use line::{Normalize, Transform};
 pub use names::{Hashed, Naming, slot};
 pub use open::{HeldOut, Source};
-pub use read::{DataError, Format, HASH_BITS, Reading};
+pub use read::{DataError, Format, HASH_BITS, Reading, unlabelled};
 pub use rows::{FEATURES_MAX, Row, Rows};
-pub use table::Columns;
+pub use table::{Columns, Header};
 
 use intendant_core::random::{stream, unit};
 use intendant_task::Split;
@@ -31,6 +31,7 @@ pub const HASH_BITS_MAX: u8 = 31;
 pub struct Dataset {
     features: u32,
     naming: Naming,
+    header: Option<Header>,
     train: Rows,
     valid: Rows,
     test: Rows,
@@ -47,7 +48,8 @@ impl Dataset {
     /// If a row has a feature beyond `features`, or there are more than [`FEATURES_MAX`].
     pub fn new(features: u32, naming: Naming, train: Rows, valid: Rows, test: Rows) -> Self {
         assert!(features <= FEATURES_MAX, "{features} features");
-        let mut data = Self { features, naming, train, valid, test, uses: Vec::new(), hashes: Vec::new() };
+        let mut data =
+            Self { features, naming, header: None, train, valid, test, uses: Vec::new(), hashes: Vec::new() };
         data.measure();
         data
     }
@@ -108,6 +110,11 @@ impl Dataset {
     /// The names of features.
     pub fn naming(&self) -> &Naming {
         &self.naming
+    }
+
+    /// The columns of the table of the training rows; without one, those of another table that was read.
+    pub fn header(&self) -> Option<&Header> {
+        self.header.as_ref()
     }
 
     /// The rows to learn from.

@@ -59,13 +59,14 @@ impl Dataset {
                 }
             }
         }
-        let (features, naming) = reader.end();
+        let (features, naming, header) = reader.end();
         if let (Source::File(path), Format::Libsvm) = (train, reading.format) {
             let used = [&rows, &valid, &test].map(|rows| rows.entries() as u64).iter().sum();
             let file = path.display().to_string();
             check_gaps("features", features.into(), used).map_err(|what| DataError::Gaps { file, what })?;
         }
         let mut data = Self::new(features.max(known), naming, rows, valid, test);
+        data.header = header;
         for (split, source) in held_out {
             if let HeldOut::Fraction(fraction, seed) = source {
                 data.hold_out(*split, *fraction, *seed)?;

@@ -1,13 +1,14 @@
 //! Files of either format, as rows.
 
 use super::libsvm;
-use super::line::{Label, Line, Normalize, Transform};
-use super::names::{Hashed, Naming};
-use super::rows::Rows;
-use super::table::{Columns, Table};
+use super::line::{Label, Labels, Line, Normalize, Transform};
+use super::names::{Hashed, Naming, slot};
+use super::rows::{Row, Rows};
+use super::table::{Columns, Header, Table};
 use clap::ValueEnum;
 use intendant_formats::{NameIndex, TextError, lines_up_to, open};
 use serde::{Deserialize, Serialize};
+use std::io::BufRead;
 use std::path::Path;
 
 /// The longest line that is accepted: rows may have hundreds of thousands of features.
@@ -95,13 +96,83 @@ pub enum DataError {
     },
 }
 
-/// The error of a line that is not in libsvm's format, and may be one of a table.
-fn maybe_table(line: &str, what: String) -> String {
-    if line.contains([',', ';', '\t']) {
-        format!("{what}; if this is a table, add --format csv")
-    } else {
-        what
+/// Turns the lines of a text into rows.
+struct Parser<'a> {
+    reading: &'a Reading,
+    labels: Labels,
+    table: Option<Table>,
+    /// The label of rows that are not positive, once there is one.
+    negative: Option<Label>,
+}
+
+impl<'a> Parser<'a> {
+    const fn new(reading: &'a Reading, labels: Labels) -> Self {
+        Self { reading, labels, table: None, negative: None }
     }
+
+    /// The error of a line that is not in libsvm's format, and may be one of a table.
+    fn maybe_table(&self, line: &str, what: String) -> String {
+        match self.labels {
+            _ if !line.contains([',', ';', '\t']) => what,
+            Labels::Needed => format!("{what}; if this is a table, add --format csv"),
+            Labels::Ignored => format!("{what}; the model was not trained on a table"),
+        }
+    }
+
+    /// Parses a line. Returns whether its label is positive; `None` if the line is no row. `slot` is the
+    /// feature with a name.
+    fn parse(
+        &mut self,
+        text: &str,
+        slot: impl FnMut(&str) -> u32,
+        row: &mut Line,
+    ) -> Result<Option<bool>, String> {
+        row.entries.clear();
+        let (reading, labels) = (self.reading, self.labels);
+        let label = match reading.format {
+            Format::Libsvm => {
+                libsvm::parse(text, labels, row).map_err(|what| self.maybe_table(text, what))?
+            }
+            Format::Csv => {
+                if self.table.is_none() {
+                    let table = self.table.insert(Table::begin(text, &reading.columns, labels)?);
+                    if table.is_named() {
+                        return Ok(None);
+                    }
+                }
+                self.table.as_mut().map(|table| table.parse(text, labels, slot, row)).transpose()?
+            }
+        };
+        let Some(label) = label else { return Ok(None) };
+        if matches!(label, Label::Zero | Label::Negative) && *self.negative.get_or_insert(label) != label {
+            return Err("labels are 0 and -1; they must be 0 and 1, or -1 and 1".to_owned());
+        }
+        row.finish(reading.transform, reading.normalize)?;
+        Ok(Some(label == Label::Positive))
+    }
+}
+
+/// Calls `take` with each row of a text that errors call `file`. Labels are ignored: they are all negative.
+/// Only a row is in memory.
+///
+/// # Errors
+/// If the text cannot be read or is not in the format; the message names file and line. Errors of `take`.
+pub fn unlabelled(
+    reading: &Reading,
+    file: &str,
+    text: impl BufRead,
+    mut take: impl FnMut(Row<'_>) -> Result<(), String>,
+) -> Result<(), TextError> {
+    let (mut parser, mut line) = (Parser::new(reading, Labels::Ignored), Line::default());
+    let mut rows = Rows::default();
+    lines_up_to(LINE_BYTES_MAX, file, text, |text| {
+        if let Some(label) = parser.parse(text, |name| slot(name, reading.hash_bits), &mut line)? {
+            rows.clear();
+            rows.push(label, line.singles());
+            take(rows.row(0))?;
+        }
+        Ok(())
+    })
 }
 
 /// Reads files, and keeps what they have in common.
@@ -109,54 +180,41 @@ pub(super) struct Reader {
     reading: Reading,
     names: (Hashed, NameIndex),
     line: Line,
+    /// The columns of the first table.
+    header: Option<Header>,
 }
 
 impl Reader {
     pub(super) fn new(reading: Reading) -> Self {
         let names = (Hashed::new(reading.hash_bits), NameIndex::default());
-        Self { reading, names, line: Line::default() }
+        Self { reading, names, line: Line::default(), header: None }
     }
 
     /// The rows of a file.
     pub(super) fn read(&mut self, path: &Path) -> Result<Rows, DataError> {
         let file = path.display().to_string();
-        let Self { reading, names, line: row } = self;
-        let (mut rows, mut table, mut negative) = (Rows::default(), None, None);
+        let Self { reading, names: (hashed, index), line, header } = self;
+        let (mut parser, mut rows) = (Parser::new(reading, Labels::Needed), Rows::default());
         lines_up_to(LINE_BYTES_MAX, &file, open(path)?, |text| {
-            row.entries.clear();
-            let label = match reading.format {
-                Format::Libsvm => libsvm::parse(text, row).map_err(|what| maybe_table(text, what))?,
-                Format::Csv => {
-                    if table.is_none() {
-                        let (begun, is_header) = Table::begin(text, &reading.columns)?;
-                        table = Some(begun);
-                        if is_header {
-                            return Ok(());
-                        }
-                    }
-                    table.as_mut().map(|table| table.parse(text, names, row)).transpose()?
-                }
-            };
-            let Some(label) = label else { return Ok(()) };
-            if label != Label::Positive && *negative.get_or_insert(label) != label {
-                return Err("labels are 0 and -1; they must be 0 and 1, or -1 and 1".to_owned());
+            if let Some(label) = parser.parse(text, |name| hashed.intern(index, name), line)? {
+                rows.push(label, line.singles());
             }
-            row.finish(reading.transform, reading.normalize)?;
-            let entries = row.entries.iter().map(|(feature, value)| (*feature, *value as f32));
-            rows.push(label == Label::Positive, entries);
             Ok(())
         })?;
+        if header.is_none() {
+            *header = parser.table.map(|table| table.header());
+        }
         if rows.is_empty() {
             return Err(DataError::Empty { file });
         }
         Ok(rows)
     }
 
-    /// The number of features that occurred in the files, and their names.
-    pub(super) fn end(self) -> (u32, Naming) {
+    /// The number of features that occurred in the files, their names, and the columns of the first table.
+    pub(super) fn end(self) -> (u32, Naming, Option<Header>) {
         match self.reading.format {
-            Format::Libsvm => (self.line.features, Naming::Numbers),
-            Format::Csv => (1 << self.reading.hash_bits, Naming::Hashed(self.names.0)),
+            Format::Libsvm => (self.line.features, Naming::Numbers, None),
+            Format::Csv => (1 << self.reading.hash_bits, Naming::Hashed(self.names.0), self.header),
         }
     }
 }

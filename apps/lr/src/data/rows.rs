@@ -98,6 +98,14 @@ impl Rows {
         self.ends.push(self.features.len());
     }
 
+    /// Removes all rows.
+    pub(super) fn clear(&mut self) {
+        self.labels.clear();
+        self.ends.clear();
+        self.features.clear();
+        self.values.clear();
+    }
+
     /// Moves the rows for which `moves` is true to another set; both keep the order.
     pub(super) fn extract(&mut self, moves: impl Fn(usize) -> bool) -> Self {
         let (mut kept, mut moved) = (Self::default(), Self::default());

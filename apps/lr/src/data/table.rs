@@ -3,10 +3,9 @@
 //! If a field is a number, it is the value of a feature with the name of its column. Any other field that is
 //! not empty is the feature COLUMN=FIELD, with value 1.
 
-use super::line::{Label, Line, number};
-use super::names::Hashed;
+use super::line::{Label, Labels, Line, number};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
-use intendant_formats::NameIndex;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The roles of the columns of a table. Columns are named as in the header, or by numbers from 1.
@@ -18,11 +17,35 @@ pub struct Columns {
     pub categorical: Vec<String>,
     /// Columns of which all fields must be numbers.
     pub numeric: Vec<String>,
+    /// The columns of the table that a model was trained on. Other tables must have the same ones, except
+    /// that of the label if labels are ignored and columns have names.
+    pub trained: Option<Header>,
+}
+
+/// The columns of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// Whether the first line of the table has their names. Otherwise, they are called by their numbers.
+    pub named: bool,
+    /// What they are called, in their order.
+    pub columns: Vec<String>,
+}
+
+impl Header {
+    /// The name of a column that a user may have called by its number.
+    #[must_use]
+    pub fn name<'a>(&'a self, wanted: &'a str) -> &'a str {
+        let is_name = !self.named || self.columns.iter().any(|name| name == wanted);
+        let number = wanted.parse::<usize>().ok().filter(|_| !is_name);
+        let named = number.and_then(|number| self.columns.get(number.checked_sub(1)?));
+        named.map_or(wanted, String::as_str)
+    }
 }
 
 impl Default for Columns {
     fn default() -> Self {
-        Self { label: "1".to_owned(), categorical: Vec::new(), numeric: Vec::new() }
+        Self { label: "1".to_owned(), categorical: Vec::new(), numeric: Vec::new(), trained: None }
     }
 }
 
@@ -42,14 +65,15 @@ const SEPARATORS: [u8; 3] = [b'\t', b',', b';'];
 #[derive(Debug)]
 pub(super) struct Table {
     separator: u8,
+    is_named: bool,
     columns: Vec<(String, Kind)>,
     fields: Fields,
     name: String,
 }
 
 impl Table {
-    /// Begins a table with its first line; also returns whether that is a header.
-    pub(super) fn begin(line: &str, columns: &Columns) -> Result<(Self, bool), String> {
+    /// Begins a table with its first line.
+    pub(super) fn begin(line: &str, columns: &Columns, labels: Labels) -> Result<Self, String> {
         let mut fields = Fields::default();
         let mut separator = None;
         for candidate in SEPARATORS {
@@ -58,19 +82,37 @@ impl Table {
                 break;
             }
         }
+        let named = columns.trained.as_ref().map(|trained| trained.named);
+        // Without the label, a single feature may be left.
+        let is_single = named == Some(true) && labels == Labels::Ignored;
+        let separator = separator.or(is_single.then_some(SEPARATORS[0]));
         let separator =
             separator.ok_or("expected a label and features, separated by tabs, commas or semicolons")?;
         let first: Vec<String> = fields.iter().map(|field| field.trim().to_owned()).collect();
         let number =
             |wanted: &str| wanted.parse().ok().filter(|n| (1..=first.len()).contains(n)).map(|n| n - 1);
-        let is_header =
-            number(&columns.label).is_none_or(|label: usize| first[label].parse::<f64>().is_err());
+        let is_header = named.unwrap_or_else(|| {
+            number(&columns.label).is_none_or(|label: usize| first[label].parse::<f64>().is_err())
+        });
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         for (at, name) in first.iter().enumerate().filter(|_| is_header) {
             places.entry(name).or_insert(at);
         }
-        let place = |wanted: &str| places.get(wanted).copied().or_else(|| number(wanted));
-        let mut all = [&columns.categorical, &columns.numeric].into_iter().flatten().chain([&columns.label]);
+        let place = |wanted: &str| {
+            places.get(wanted).copied().or_else(|| number(wanted).filter(|_| named != Some(true)))
+        };
+        let needs_label = !is_header || columns.trained.is_none() || labels == Labels::Needed;
+        let trained: &[String] = columns.trained.as_ref().map_or(&[], |trained| &trained.columns);
+        if !is_header && !trained.is_empty() && trained.len() != first.len() {
+            return Err(format!(
+                "found {} columns, expected {} as in the table that the model was trained on, which has no header",
+                first.len(),
+                trained.len()
+            ));
+        }
+        let roles = [&columns.categorical[..], &columns.numeric, trained].into_iter().flatten();
+        let mut all =
+            roles.filter(|name| **name != columns.label).chain(needs_label.then_some(&columns.label));
         if let Some(wanted) = all.find(|wanted| place(wanted).is_none()) {
             return Err(if is_header {
                 format!("there is no column '{wanted}'; there are {}", first.join(", "))
@@ -105,14 +147,26 @@ impl Table {
         if let Some((twice, _)) = described.iter().find(|(name, _)| !before.insert(name)) {
             return Err(format!("two columns are called '{twice}'"));
         }
-        Ok((Self { separator, columns: described, fields, name: String::new() }, is_header))
+        Ok(Self { separator, is_named: is_header, columns: described, fields, name: String::new() })
     }
 
-    /// Parses a line.
+    /// Whether the first line is a header, and no row.
+    pub(super) const fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// The columns, for a model.
+    pub(super) fn header(&self) -> Header {
+        let columns = self.columns.iter().map(|(name, _)| name.clone()).collect();
+        Header { named: self.is_named, columns }
+    }
+
+    /// Parses a line. `slot` is the feature with a name.
     pub(super) fn parse(
         &mut self,
         line: &str,
-        names: &mut (Hashed, NameIndex),
+        labels: Labels,
+        mut slot: impl FnMut(&str) -> u32,
         row: &mut Line,
     ) -> Result<Label, String> {
         let found = self.fields.split(line, self.separator)?;
@@ -124,12 +178,13 @@ impl Table {
             };
             return Err(format!("{found}, expected {} as on the first line", self.columns.len()));
         }
-        let mut label = None;
-        let (hashed, index) = names;
+        let mut label = (labels == Labels::Ignored).then_some(Label::Unknown);
         for ((column, kind), field) in self.columns.iter().zip(self.fields.iter()) {
             let field = field.trim();
             if *kind == Kind::Label {
-                label = Some(Label::parse(field)?);
+                if labels == Labels::Needed {
+                    label = Some(Label::parse(field)?);
+                }
                 continue;
             }
             if field.is_empty() {
@@ -147,13 +202,13 @@ impl Table {
                 Kind::Open => None,
             };
             match value {
-                Some(value) => row.add(hashed.intern(index, column), value),
+                Some(value) => row.add(slot(column), value),
                 None => {
                     self.name.clear();
                     self.name.push_str(column);
                     self.name.push('=');
                     self.name.push_str(field);
-                    row.add(hashed.intern(index, &self.name), 1.0);
+                    row.add(slot(&self.name), 1.0);
                 }
             }
         }

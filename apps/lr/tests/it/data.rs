@@ -183,8 +183,12 @@ fn tables_that_are_wrong_are_refused() {
     error("y,a\n", "DIR/f holds no rows; expected a label and features on each line");
     let columns = |label: &str, categorical: &[&str], numeric: &[&str]| {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let columns =
-            Columns { label: label.to_owned(), categorical: owned(categorical), numeric: owned(numeric) };
+        let columns = Columns {
+            label: label.to_owned(),
+            categorical: owned(categorical),
+            numeric: owned(numeric),
+            trained: None,
+        };
         Reading { columns, ..csv() }
     };
     refused("y,a\n1,2\n", &columns("z", &[], &[]), "DIR/f, line 1: there is no column 'z'; there are y, a");

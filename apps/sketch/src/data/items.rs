@@ -15,6 +15,22 @@ pub enum Items {
     Integers,
 }
 
+impl Items {
+    /// Calls `take` with the items of a text, each of which occurs once, as a stream without counts has them.
+    /// `number` turns text into numbers.
+    ///
+    /// # Errors
+    /// If the text is malformed.
+    pub fn of_text(
+        self,
+        text: &[u8],
+        number: impl Fn(&[u8]) -> u64,
+        take: impl FnMut(Item<'_>),
+    ) -> Result<(), String> {
+        Format { items: self, counts: false }.parse(text, number, take).map_err(|wrong| wrong.problem)
+    }
+}
+
 /// Maximum number of bytes of a record: a longer record indicates that the file is not a text.
 pub const RECORD_BYTES_MAX: u64 = 1 << 20;
 

@@ -1,5 +1,6 @@
 //! The tests of this crate from outside: one program, a module per subject.
 
+mod ask;
 mod count;
 mod failures;
 mod nodes;
