@@ -37,13 +37,13 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) bold_driver: bool,
 
-    /// Weight of the L2 penalty of factors, half the sum of their squares
-    #[arg(long, value_name = "WEIGHT", default_value_t = 5.0)]
-    pub(crate) l2: f64,
+    /// Weight of the L2 penalty of factors, half the sum of their squares [default: follows from the data]
+    #[arg(long, value_name = "WEIGHT")]
+    pub(crate) l2: Option<f64>,
 
-    /// Weight of the L2 penalty of biases, half the sum of their squares
-    #[arg(long, value_name = "WEIGHT", default_value_t = 2.0)]
-    pub(crate) l2_bias: f64,
+    /// Weight of the L2 penalty of biases, half the sum of their squares [default: follows from the data]
+    #[arg(long, value_name = "WEIGHT")]
+    pub(crate) l2_bias: Option<f64>,
 
     /// How often the L2 penalties of a row or column are applied in an epoch
     #[arg(long, value_name = "SCOPE", value_enum, default_value_t = Scope::Key)]

@@ -2,7 +2,7 @@
 //!
 //! Modules: [`data`] reads and generates matrices. `model` is the arithmetic of one entry. `division` divides
 //! entries among workers, for all algorithms. `batch` holds what one training step needs. `frequency` counts
-//! how often keys are accessed. [`Mf`] is the task composed of these; [`Errors`] evaluates it. [`Trained`]
+//! how often keys are accessed. `penalties` derives what regularises from the data. [`Mf`] is the task composed of these; [`Errors`] evaluates it. [`Trained`]
 //! answers questions about an exported model. The binary adds flags, the resolved plan, the export of a
 //! trained model, and the commands that ask one.
 //!
@@ -16,6 +16,7 @@ mod division;
 mod evaluate;
 mod frequency;
 mod model;
+mod penalties;
 mod task;
 
 pub use intendant_ratings as data;
@@ -25,4 +26,5 @@ pub use batch::Batch;
 pub use division::Algorithm;
 pub use evaluate::Errors;
 pub use model::{Optimizer, Scope};
+pub use penalties::{Penalties, Weights};
 pub use task::{Config, Mf, Scratch};

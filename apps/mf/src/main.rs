@@ -28,6 +28,7 @@ impl Application for MfApp {
     fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
         let data = Arc::new(plan::open(&resolved, plan)?);
         let task = Arc::new(Mf::<E>::new(Arc::clone(&data), resolved.config).map_err(TrainError::usage)?);
+        plan::tell(task.penalties(), plan);
         intendant_train::run(&task, plan, Some(&mut Export::new(data, task.config())))
     }
 }

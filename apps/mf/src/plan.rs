@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use intendant_task::Split;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use mf::data::{Dataset, Generator};
-use mf::{Algorithm, Config, Optimizer};
+use mf::{Algorithm, Config, Optimizer, Penalties};
 use std::path::PathBuf;
 
 /// The application's flags, resolved.
@@ -47,8 +47,8 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         batch: flags.batch.or(batch).unwrap_or(if is_large { 128 } else { 64 }),
         learning_rate: flags.lr.unwrap_or(if sgd { 0.01 } else { 0.05 }),
         bold_driver: flags.bold_driver,
-        l2: flags.l2,
-        l2_bias: flags.l2_bias,
+        l2: flags.l2.or_else(|| plan.resumed("l2")?.as_f64()),
+        l2_bias: flags.l2_bias.or_else(|| plan.resumed("l2-bias")?.as_f64()),
         l2_scope: flags.l2_scope,
         init_scale: flags.init_scale,
         seed: plan.seed,
@@ -64,6 +64,20 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         DataSource::Path(path) => Source::File(path),
     };
     Ok(Resolved { config, source, valid: flags.valid.clone() })
+}
+
+/// Logs the penalties of a task, which may follow from the data.
+pub(crate) fn tell(penalties: &Penalties, plan: &Plan) {
+    if plan.rank() == 0 {
+        let Penalties { rows, columns } = penalties;
+        let shown = |number: f64| format!("{number:.3}");
+        tracing::info!(
+            l2 = shown(rows.factors),
+            l2_row_bias = shown(rows.bias),
+            l2_column_bias = shown(columns.bias),
+            "penalties"
+        );
+    }
 }
 
 /// Reads or generates the data that the common flags name.

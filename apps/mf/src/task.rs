@@ -12,6 +12,7 @@ use crate::division::{Algorithm, Division, tiles};
 use crate::evaluate::Errors;
 use crate::frequency::frequencies;
 use crate::model::{Decay, Optimizer, Scope, Shape, Trainer, initialise};
+use crate::penalties::{Derived, Penalties, Weights};
 use intendant_core::random::{mix, stream};
 use intendant_core::{Combine, Element, Key, limits, lock};
 use intendant_sampling::Sampler;
@@ -42,10 +43,10 @@ pub struct Config {
     /// Whether the learning rate grows by 5 % after each epoch in which the loss fell, and is halved after
     /// every other epoch.
     pub bold_driver: bool,
-    /// Weight of the L2 penalty of factors.
-    pub l2: f64,
-    /// Weight of the L2 penalty of biases.
-    pub l2_bias: f64,
+    /// Weight of the L2 penalty of factors; without, it follows from the training entries.
+    pub l2: Option<f64>,
+    /// Weight of the L2 penalty of biases; without, it follows from the training entries.
+    pub l2_bias: Option<f64>,
     /// How often the L2 penalties of a row or column are applied in an epoch.
     pub l2_scope: Scope,
     /// Standard deviation of the initial factors.
@@ -93,6 +94,7 @@ impl Config {
             return wrong("init-scale", self.init_scale.to_string(), allowed);
         }
         for (name, number) in [("l2", self.l2), ("l2-bias", self.l2_bias)] {
+            let Some(number) = number else { continue };
             if !(number >= 0.0 && number.is_finite()) {
                 return wrong(name, number.to_string(), "a number of at least 0".to_owned());
             }
@@ -115,6 +117,9 @@ impl Config {
 pub struct Mf<E> {
     data: Arc<Dataset>,
     config: Config,
+    penalties: Penalties,
+    /// Those of the data, from which the model's biases begin.
+    biases: Option<Arc<Biases>>,
     model: Model<E>,
     /// Divisions, by number of workers and of nodes. A run has at most two: its own, and that of a single
     /// worker, by which nodes compare their data.
@@ -156,25 +161,37 @@ impl<E: Element> Mf<E> {
         let shape = config.shape();
         let range = |name, keys: usize| ModelRange::new(name, keys as u64, shape.len());
         let ranges = vec![range("row", data.rows().len()), range("column", data.columns().len())];
+        let biases = config.bias.then(|| Arc::new(Biases::of(&data)));
+        let Derived { penalties, noise } = Derived::of(&data, biases.as_deref(), &config);
         let (seed, scale, used) = (stream(config.seed, &[INITIAL]), config.init_scale, Arc::clone(&data));
+        let start = biases.clone();
         let init = move |key: Key, value: &mut [E]| {
             let rows = used.row_uses();
-            let uses = match key.index().checked_sub(rows.len()) {
-                None => rows[key.index()],
-                Some(column) => used.column_uses()[column],
-            };
+            let column = key.index().checked_sub(rows.len());
+            let uses = column.map_or_else(|| rows[key.index()], |column| used.column_uses()[column]);
             // A row or column that is never trained stays zero, so that it does not predict by chance.
             if uses > 0 {
                 initialise(seed, key, shape.rank, scale, value);
+                if let Some(biases) = &start {
+                    let of_row = || biases.row(key.0 as u32);
+                    let bias = column.map_or_else(of_row, |column| biases.column(column as u32));
+                    // What factors explain, they would have to take back from biases.
+                    value[shape.rank] = E::from_f64(noise * bias);
+                }
             }
         };
         let model = Model { ranges, init: Arc::new(init), sampler: Sampler::default() };
-        Ok(Self { data, config, model, divisions: Mutex::new(Vec::new()) })
+        Ok(Self { data, config, penalties, biases, model, divisions: Mutex::new(Vec::new()) })
     }
 
     /// The matrix.
     pub fn data(&self) -> &Dataset {
         &self.data
+    }
+
+    /// The penalties, those that follow from the data included.
+    pub fn penalties(&self) -> &Penalties {
+        &self.penalties
     }
 
     /// The hyperparameters.
@@ -303,7 +320,8 @@ impl<E: Element> Task for Mf<E> {
         let shape = self.config.shape();
         let trainer = Trainer::new(shape, self.data.mean(), scratch.rate);
         let Scratch { column, before, .. } = scratch;
-        let step = Step { config: &self.config, trainer, batch, rows, column, before };
+        let (scope, penalties) = (self.config.l2_scope, &self.penalties);
+        let step = Step { scope, penalties, trainer, batch, rows, column, before };
         let loss = scratch.arch.dispatch(step);
         let examples = batch.examples.len() as u64;
         StepReport { loss, examples, cost: Cost(examples * shape.cost()) }
@@ -326,7 +344,10 @@ impl<E: Element> Task for Mf<E> {
 
     fn baseline(&self) -> Option<Baseline> {
         let test = Some(self.data.test()).filter(|test| !test.is_empty())?;
-        let value = Biases::of(&self.data).rmse(test)?;
+        let value = match &self.biases {
+            Some(biases) => biases.rmse(test)?,
+            None => Biases::of(&self.data).rmse(test)?,
+        };
         Some(Baseline { name: "biases", metric: "rmse", better: Better::Lower, value })
     }
 
@@ -357,7 +378,8 @@ const RUNS_AHEAD: usize = 2;
 /// The arithmetic of a step, compiled for several generations of processors. Returns the sum of the squared
 /// errors.
 struct Step<'a, E> {
-    config: &'a Config,
+    scope: Scope,
+    penalties: &'a Penalties,
     trainer: Trainer<E>,
     batch: &'a Batch,
     rows: &'a mut dyn Rows<E>,
@@ -366,15 +388,15 @@ struct Step<'a, E> {
 }
 
 impl<E: Element> Step<'_, E> {
-    /// The penalties of a row or column with `uses` entries.
+    /// The penalties of a row or column with these weights and `uses` entries.
     #[inline(always)]
-    fn decay(&self, uses: u32) -> Decay<E> {
-        let times = match self.config.l2_scope {
+    fn decay(&self, weights: Weights, uses: u32) -> Decay<E> {
+        let times = match self.scope {
             Scope::Key => 1.0 / f64::from(uses),
             Scope::Use => 1.0,
         };
         let weight = |l2: f64| E::from_f64(l2 * times);
-        Decay { factors: weight(self.config.l2), bias: weight(self.config.l2_bias) }
+        Decay { factors: weight(weights.factors), bias: weight(weights.bias) }
     }
 }
 
@@ -394,13 +416,13 @@ impl<E: Element> WithSimd for Step<'_, E> {
             }
             self.column.copy_from_slice(&self.rows.row(run.column as usize));
             self.before.copy_from_slice(self.column);
-            let column_decay = self.decay(run.column_uses);
+            let column_decay = self.decay(self.penalties.columns, run.column_uses);
             while at < run.end && loss.is_finite() {
                 let Example { row, row_uses, value } = examples[at];
                 if let Some(ahead) = examples.get(at + AHEAD) {
                     self.rows.prefetch(ahead.row as usize);
                 }
-                let row_decay = self.decay(row_uses);
+                let row_decay = self.decay(self.penalties.rows, row_uses);
                 let mut row = self.rows.row(row as usize);
                 let error = self.trainer.step(simd, &mut row, self.column, value, row_decay, column_decay);
                 loss += error.to_f64() * error.to_f64();

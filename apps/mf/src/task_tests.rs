@@ -31,8 +31,8 @@ pub(super) fn config() -> Config {
         batch: 4,
         learning_rate: 0.1,
         bold_driver: false,
-        l2: 0.5,
-        l2_bias: 0.25,
+        l2: Some(0.5),
+        l2_bias: Some(0.25),
         l2_scope: Scope::Key,
         init_scale: 0.3,
         seed: 1,
@@ -139,8 +139,11 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
                     continue;
                 }
                 for i in 0..parameters {
-                    let (of_row, of_column, l2) =
-                        if i < k { (c[i], r[i], config.l2) } else { (1.0, 1.0, config.l2_bias) };
+                    let (of_row, of_column, l2) = if i < k {
+                        (c[i], r[i], config.l2.unwrap())
+                    } else {
+                        (1.0, 1.0, config.l2_bias.unwrap())
+                    };
                     for (side, other, mine, key) in
                         [(0, of_row, &r, row as usize), (1, of_column, &c, 6 + column as usize)]
                     {
@@ -171,8 +174,8 @@ fn step_by_row(
 ) {
     let (k, biases) = (config.rank, usize::from(config.bias));
     let gradient = |own: &[f64], other: &[f64], share: f64| -> Vec<f64> {
-        let factors = (0..k).map(|i| -error * other[i] + config.l2 * share * own[i]);
-        let bias = (k..k + biases).map(|i| -error + config.l2_bias * share * own[i]);
+        let factors = (0..k).map(|i| -error * other[i] + config.l2.unwrap() * share * own[i]);
+        let bias = (k..k + biases).map(|i| -error + config.l2_bias.unwrap() * share * own[i]);
         factors.chain(bias).collect()
     };
     let gradients = [gradient(r, c, shares[0]), gradient(c, r, shares[1])];
@@ -352,7 +355,7 @@ fn settings_that_make_no_sense_are_named() {
     assert!(refused(|c| (c.rank, c.batch) = (10_000, 1 << 20)).contains("so small that its values"));
     assert!(refused(|c| c.learning_rate = 0.0).starts_with("lr is 0; it must be a number above 0"));
     assert!(refused(|c| c.init_scale = f64::NAN).starts_with("init-scale is NaN"));
-    assert!(refused(|c| c.l2 = -1.0).starts_with("l2 is -1; it must be a number of at least 0"));
-    assert!(refused(|c| c.l2_bias = f64::INFINITY).starts_with("l2-bias is inf"));
+    assert!(refused(|c| c.l2 = Some(-1.0)).starts_with("l2 is -1; it must be a number of at least 0"));
+    assert!(refused(|c| c.l2_bias = Some(f64::INFINITY)).starts_with("l2-bias is inf"));
     assert!(refused(|c| c.bold_driver = true).starts_with("bold-driver is true; it must be left out"));
 }

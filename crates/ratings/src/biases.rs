@@ -15,6 +15,8 @@ pub struct Biases {
     mean: f64,
     rows: Side,
     columns: Side,
+    /// The estimated variance of the errors.
+    error: f64,
 }
 
 /// The numbers of the rows, or of the columns.
@@ -80,16 +82,58 @@ impl Biases {
                 |entry: &Entry| (entry.value - mean - rows.of(entry.row) - columns.of(entry.column)).powi(2);
             error = (train.iter().map(square).sum::<f64>() + of_columns + of_rows) / count;
         }
-        Self { mean, rows, columns }
+        Self { mean, rows, columns, error }
+    }
+
+    /// The number of a row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[must_use]
+    pub fn row(&self, row: u32) -> f64 {
+        self.rows.of(row)
+    }
+
+    /// The number of a column.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    #[must_use]
+    pub fn column(&self, column: u32) -> f64 {
+        self.columns.of(column)
+    }
+
+    /// The estimated variance of the numbers of rows.
+    #[must_use]
+    pub fn row_variance(&self) -> f64 {
+        self.rows.variance
+    }
+
+    /// The estimated variance of the numbers of columns.
+    #[must_use]
+    pub fn column_variance(&self) -> f64 {
+        self.columns.variance
+    }
+
+    /// The estimated variance of the errors.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        self.error
+    }
+
+    /// What is predicted for the cell of an entry.
+    ///
+    /// # Panics
+    /// If there is no such row or column.
+    #[must_use]
+    pub fn predict(&self, entry: &Entry) -> f64 {
+        self.mean + self.rows.of(entry.row) + self.columns.of(entry.column)
     }
 
     /// The root of the mean squared error of `entries`; `None` if there are none.
     #[must_use]
     pub fn rmse(&self, entries: &[Entry]) -> Option<f64> {
-        let square = |entry: &Entry| {
-            let Entry { row, column, value } = *entry;
-            (value - self.mean - self.rows.of(row) - self.columns.of(column)).powi(2)
-        };
+        let square = |entry: &Entry| (entry.value - self.predict(entry)).powi(2);
         let squares = entries.iter().map(square).sum::<f64>();
         (!entries.is_empty()).then(|| (squares / entries.len() as f64).sqrt())
     }
