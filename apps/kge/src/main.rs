@@ -40,7 +40,7 @@ fn app() -> App {
          --data is builtin:codex-s (the default), builtin:synthetic:ENTITIESxRELATIONSxTRIPLES (a generated graph; \
          490598x573x3000000 has the shape of DBpedia-500k), builtin:skewed:ENTITIESxRELATIONSxTRIPLES (the same with \
          the skew of Wikidata5M: 4818679x828x20614279), a LibKGE folder (train.del, valid.del, test.del, \
-         entity_ids.del, relation_ids.del), a folder with train, valid and test as .txt or .tsv (or .zst of these; lines \
+         entity_ids.del, relation_ids.del), a folder with train, valid and test as .txt or .tsv (or .zst or .gz of these; lines \
          of subject, relation, object, separated by tabs), or a single such file.",
         help::titles(),
     ));

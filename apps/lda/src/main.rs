@@ -51,7 +51,7 @@ fn app() -> App {
     let command = clap::Command::new("lda").version(env!("CARGO_PKG_VERSION")).about(
         "Finds the topics of documents: latent Dirichlet allocation by collapsed Gibbs sampling, evaluated by the perplexity \
          of held-out documents.\n\n\
-         --data is a UCI bag of words (docword.NAME.txt), a text with a document per line, either of them compressed as .zst, \
+         --data is a UCI bag of words (docword.NAME.txt), a text with a document per line, either of them compressed as .zst or .gz, \
          or generated documents: builtin:topics (the default), or of another size as in builtin:topics:10000x5000x50 \
          (documents, words, topics). --test is the fraction of the documents that is held out, or a file of others.",
     );

@@ -14,7 +14,7 @@ pub(crate) struct Flags {
     pub(crate) valid: Option<TestSource>,
 
     /// Format of all files: libsvm (LABEL INDEX:VALUE …) or csv (a table) [default: csv if the name ends in
-    /// .csv or .tsv, also before .zst; else libsvm]
+    /// .csv or .tsv, also before .zst or .gz; else libsvm]
     #[arg(long, value_name = "NAME", value_enum, help_heading = "Data")]
     pub(crate) format: Option<Format>,
 

@@ -48,7 +48,7 @@ fn app() -> App {
         "Learns to predict labels of rows of sparse features by logistic regression, and evaluates the probabilities that it \
          predicts.\n\n\
          --data is a file in libsvm's format (LABEL INDEX:VALUE …; labels 1 and 0, or 1 and -1; indices from 1), a table \
-         (columns separated by tabs, commas or semicolons; features are hashed), either of them compressed as .zst, or \
+         (columns separated by tabs, commas or semicolons; features are hashed), either of them compressed as .zst or .gz, or \
          generated rows: builtin:sparse (the default), or of another size as in builtin:sparse:100000x50000x30 (rows, features, \
          features of a row).\n\n\
          The objective is a sum over rows, not a mean: Σ log-loss + l1 · ‖w‖₁ + l2 / 2 · ‖w‖². With --c C, l1 = 1 / C, as in \

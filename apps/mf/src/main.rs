@@ -38,7 +38,7 @@ fn app() -> App {
         "Factorises a matrix of which some cells are known, and evaluates the factors on cells that were held out.\n\n\
          --data is a MatrixMarket file (coordinate; real, integer or pattern; general or symmetric), a table with row, column \
          and value on each line (separated by tabs, '::', commas, semicolons or blanks; further columns are ignored), either \
-         of them compressed as .zst, or a generated matrix: builtin:zipf (the default), builtin:uniform, or one of these of \
+         of them compressed as .zst or .gz, or a generated matrix: builtin:zipf (the default), builtin:uniform, or one of these of \
          another size as in builtin:zipf:100000x10000x10000000 (rows, columns, entries).",
     );
     let app =

@@ -61,7 +61,7 @@ fn app() -> App {
         "Counts the items of a stream in a sketch: CountMin, whose estimates are never below the truth, or count-sketch, whose \
          estimates are right on average.\n\n\
          --data is a text file of words between blanks (--items lines: of one item per line; --items integers: of one integer per \
-         line), or one that is compressed as .zst, or builtin:zipf (the default: a million integers that follow Zipf's law), also \
+         line), or one that is compressed as .zst or .gz, or builtin:zipf (the default: a million integers that follow Zipf's law), also \
          of another size as in builtin:zipf:1000000x50000 (items, distinct items) or builtin:zipf:1000000x50000x1.3 (and the \
          exponent). An epoch is a pass over the stream.",
     );

@@ -41,7 +41,7 @@ fn app() -> App {
     let command = clap::Command::new("word2vec").version(env!("CARGO_PKG_VERSION")).about(
         "Learns word vectors from text: skip-gram with negative sampling.\n\n\
          --data is a text file of words between blanks, in which a line is a sentence, a paragraph or an article (or one that is \
-         compressed as .zst), builtin:wiki (the default: articles of English Wikipedia), or \
+         compressed as .zst or .gz), builtin:wiki (the default: articles of English Wikipedia), or \
          builtin:topics:WORDSxTOKENS (a generated text; 200000x1000000 has 200,000 words, which occur a million times \
          together) or builtin:english:WORDSxTOKENS (the same with the frequencies of English without stop words). --test is the fraction of the text that is held out.",
     );

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! [`open`] and [`lines`] read text, plain or in Zstandard's format ([`ZstdReader`]). [`Names`] and
+//! [`open`] and [`lines`] read text, plain or compressed by gzip or zstd ([`ZstdReader`]). [`Names`] and
 //! [`NameIndex`] number names; [`words`] turns names into words. [`Matrices`] and [`write_text`] write the
 //! files of a model, [`safetensors_header`] and [`write_vector`] the content of some of them. [`check_gaps`]
 //! refuses a file that leaves out too many numbers.

@@ -1,6 +1,7 @@
 //! Text files, line by line.
 
 use crate::ZstdReader;
+use flate2::bufread::MultiGzDecoder;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -74,6 +75,24 @@ impl Compression {
         .find_map(|(is_it, compression)| is_it.then_some(compression))
     }
 
+    /// The compression that a name promises and that is read here: `.zst` or `.gz`.
+    #[must_use]
+    pub fn by_name(path: &Path) -> Option<Self> {
+        let extension = path.extension()?.to_str()?;
+        [("zst", Self::Zstd), ("gz", Self::Gzip)]
+            .into_iter()
+            .find_map(|(of, it)| (of == extension).then_some(it))
+    }
+
+    /// A file's name without what says that it is compressed.
+    #[must_use]
+    pub fn without_ending(path: &Path) -> &Path {
+        match Self::by_name(path) {
+            Some(_) => path.file_stem().map_or(path, Path::new),
+            None => path,
+        }
+    }
+
     /// The program that decompresses such files.
     #[must_use]
     pub const fn program(self) -> &'static str {
@@ -85,11 +104,12 @@ impl Compression {
         }
     }
 
-    /// How to use a file that is compressed like this, although its name does not end in `.zst`.
+    /// How to use a file that is compressed like this, although its name does not say so.
     fn advice(self, file: &str) -> String {
         match self {
             Self::Zstd => "rename it so that its name ends in .zst".to_owned(),
-            Self::Gzip | Self::Xz | Self::Bzip2 => {
+            Self::Gzip => "rename it so that its name ends in .gz".to_owned(),
+            Self::Xz | Self::Bzip2 => {
                 let program = self.program();
                 format!(
                     "decompress it, or compress it by zstd instead: {program} --decompress --stdout {file} | zstd > NAME.zst"
@@ -105,7 +125,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// Opens a text file; one whose name ends in `.zst` is decompressed.
+/// Opens a text file; one whose name ends in `.zst` or `.gz` is decompressed.
 ///
 /// # Errors
 /// [`TextError::Read`]; [`TextError::Compressed`] if the file is compressed and has another name.
@@ -113,8 +133,11 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TextError> {
     let name = || path.display().to_string();
     let refused = |source| TextError::Read { file: name(), source };
     let mut file = BufReader::new(File::open(path).map_err(refused)?);
-    if path.extension().is_some_and(|e| e == "zst") {
-        return Ok(Box::new(BufReader::new(ZstdReader::new(file))));
+    match Compression::by_name(path) {
+        Some(Compression::Zstd) => return Ok(Box::new(BufReader::new(ZstdReader::new(file)))),
+        // A file may consist of several compressed ones, as zstd's.
+        Some(Compression::Gzip) => return Ok(Box::new(BufReader::new(MultiGzDecoder::new(file)))),
+        Some(Compression::Xz | Compression::Bzip2) | None => {}
     }
     match Compression::of(file.fill_buf().map_err(refused)?) {
         Some(compression) => Err(TextError::Compressed { file: name(), compression }),
@@ -172,6 +195,8 @@ pub fn lines_up_to(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
 
     fn read(bytes: &[u8]) -> Result<Vec<String>, TextError> {
         let mut all = Vec::new();
@@ -211,17 +236,50 @@ mod tests {
             std::fs::write(&path, start).unwrap();
             open(&path).err().map(|error| error.to_string())
         };
-        for (start, program) in
-            [(&b"\x1f\x8b\x08\0"[..], "gzip"), (b"\xfd7zXZ\0", "xz"), (b"BZh91AY&SY", "bzip2")]
-        {
+        for (start, program) in [(&b"\xfd7zXZ\0"[..], "xz"), (b"BZh91AY&SY", "bzip2")] {
             let said = error(start).unwrap();
             assert!(said.contains(&format!("t.csv is compressed by {program}; decompress it")), "{said}");
             assert!(said.contains(&format!("{program} --decompress --stdout ")), "{said}");
         }
-        let said = error(b"\x28\xb5\x2f\xfd\0").unwrap();
-        assert!(said.ends_with("is compressed by zstd; rename it so that its name ends in .zst"), "{said}");
+        for (start, program, ending) in
+            [(&b"\x28\xb5\x2f\xfd\0"[..], "zstd", ".zst"), (b"\x1f\x8b\x08\0", "gzip", ".gz")]
+        {
+            let said = error(start).unwrap();
+            let expected = format!("is compressed by {program}; rename it so that its name ends in {ending}");
+            assert!(said.ends_with(&expected), "{said}");
+        }
         assert_eq!(error(b"BZh,1\n"), None);
         assert_eq!(error(b""), None);
+    }
+
+    #[test]
+    fn gzip_is_read_and_damage_is_an_error() {
+        let compressed = |text: &str| {
+            let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(text.as_bytes()).unwrap();
+            encoder.finish().unwrap()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv.gz");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let mut text = String::new();
+            open(&path).unwrap().read_to_string(&mut text).map(|_| text)
+        };
+        let parts = [compressed("a\nb\n"), compressed("c\n")].concat();
+        assert_eq!(read(&parts).unwrap(), "a\nb\nc\n");
+        for cut in 1..parts.len() {
+            // Between the two files, what is left is whole.
+            let is_whole = cut == compressed("a\nb\n").len();
+            assert_eq!(read(&parts[..cut]).is_ok(), is_whole, "{cut} bytes");
+        }
+        let mut damaged = parts.clone();
+        let sum = damaged.len() - 8;
+        damaged[sum] ^= 1;
+        assert!(read(&damaged).is_err(), "the checksum is wrong");
+        assert!(read(b"a,b\n").is_err(), "it is not compressed");
+        assert_eq!(Compression::without_ending(&path), Path::new("t.csv"));
+        assert_eq!(Compression::without_ending(Path::new("d/t.csv")), Path::new("d/t.csv"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub enum DataError {
     },
     /// A folder without training triples.
     #[error(
-        "{folder} holds neither train.del (LibKGE) nor train.txt, train.tsv, train.txt.zst or train.tsv.zst"
+        "{folder} holds neither train.del (LibKGE) nor train.txt, train.tsv, or one of these and .zst or .gz"
     )]
     NoTraining {
         /// The folder.

@@ -3,7 +3,7 @@
 //! * **LibKGE folder**: `train.del`, `valid.del`, `test.del` with lines of three numbers (subject, relation,
 //!   object), and `entity_ids.del`, `relation_ids.del` with lines of number and name.
 //! * **Folder of tab-separated files**: `train`, `valid` and `test`, each ending in `.txt`, `.tsv`, or one of
-//!   these and `.zst`; lines of three names (subject, relation, object).
+//!   these and `.zst` or `.gz`; lines of three names (subject, relation, object).
 //! * **A single file** of the second kind: training triples only.
 //!
 //! Columns are separated by tabs. Only the training triples are required. A line that is not in the format is
@@ -106,7 +106,7 @@ fn show(path: &Path) -> String {
 
 /// The file of a split in a folder of tab-separated files.
 fn split_file(folder: &Path, split: &str) -> Result<Option<PathBuf>, DataError> {
-    let mut files = ["txt", "tsv", "txt.zst", "tsv.zst"]
+    let mut files = ["txt", "tsv", "txt.zst", "tsv.zst", "txt.gz", "tsv.gz"]
         .into_iter()
         .map(|ending| folder.join(format!("{split}.{ending}")))
         .filter(|file| file.exists());

@@ -6,7 +6,7 @@ use super::names::{Hashed, Naming, slot};
 use super::rows::{Row, Rows};
 use super::table::{Columns, Header, Table};
 use clap::ValueEnum;
-use intendant_formats::{NameIndex, TextError, lines_up_to, open};
+use intendant_formats::{Compression, NameIndex, TextError, lines_up_to, open};
 use serde::{Deserialize, Serialize};
 use std::io::BufRead;
 use std::path::Path;
@@ -26,11 +26,10 @@ pub enum Format {
 
 impl Format {
     /// The format that the name of a file implies: names that end in `.csv` or `.tsv`, possibly followed by
-    /// `.zst`, are tables.
+    /// `.zst` or `.gz`, are tables.
     #[must_use]
     pub fn of(path: &Path) -> Self {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        let name = name.strip_suffix(".zst").unwrap_or(&name);
+        let name = Compression::without_ending(path).to_string_lossy().to_lowercase();
         if name.ends_with(".csv") || name.ends_with(".tsv") { Self::Csv } else { Self::Libsvm }
     }
 }

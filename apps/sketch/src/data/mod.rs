@@ -53,7 +53,7 @@ enum Origin {
 const GENERATED_BYTES: u64 = 8;
 
 impl Stream {
-    /// Opens a file, plain or compressed as `.zst`. A compressed file is decompressed to a temporary file
+    /// Opens a file, plain or compressed as `.zst` or `.gz`. A compressed file is decompressed to a temporary file
     /// first.
     ///
     /// # Errors

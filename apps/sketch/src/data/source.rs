@@ -44,12 +44,12 @@ const COPY_BYTES: u64 = 1 << 18;
 const DIGEST_BYTES: u64 = 64 << 10;
 
 impl Source {
-    /// A file. If its name ends in `.zst`, it is decompressed to a temporary file, which has no name and
+    /// A file. If its name ends in `.zst` or `.gz`, it is decompressed to a temporary file, which has no name and
     /// therefore vanishes with the process.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let name = path.display().to_string();
         let refused = |source| DataError::Read { file: name.clone(), source };
-        let file = if path.extension().is_some_and(|extension| extension == "zst") {
+        let file = if Compression::by_name(path).is_some() {
             let temporary = |source| DataError::Temporary { file: name.clone(), source };
             let mut text = open(path).map_err(DataError::Text)?;
             let mut file = tempfile::tempfile().map_err(temporary)?;

@@ -98,7 +98,7 @@ const HELD_OUT: u64 = 0x6865_6c64_2d6f_7574;
 const DIGEST: u64 = 0x7477_6f72_6473_2121;
 
 impl Corpus {
-    /// Opens a text file, plain or compressed as `.zst`.
+    /// Opens a text file, plain or compressed as `.zst` or `.gz`.
     ///
     /// # Errors
     /// If it cannot be read, is not a text, or is too small.

@@ -23,12 +23,12 @@ enum Bytes {
 }
 
 impl Source {
-    /// A text file. If its name ends in `.zst`, it is decompressed to a temporary file, which has no name and
+    /// A text file. If its name ends in `.zst` or `.gz`, it is decompressed to a temporary file, which has no name and
     /// therefore vanishes with the process.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let name = path.display().to_string();
         let refused = |source| DataError::Read { file: name.clone(), source };
-        let file = if path.extension().is_some_and(|e| e == "zst") {
+        let file = if Compression::by_name(path).is_some() {
             let mut text = open(path).map_err(DataError::Text)?;
             let mut file =
                 tempfile::tempfile().map_err(|source| DataError::Temporary { file: name.clone(), source })?;
