@@ -133,8 +133,8 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     let bag = write(folder.path(), "docword.good.txt", "2\n2\n3\n1 1 1\n1 2 1\n2 2 1\n");
     let vocabulary = write(folder.path(), "vocab.txt", "one\n");
     let text = write(folder.path(), "text.txt", "a b\nb c\n");
-    let gzip = write(folder.path(), "text.gz", "");
-    fs::write(&gzip, b"\x1f\x8b\x08\0\0\0\0\0").unwrap();
+    let xz = write(folder.path(), "text.xz", "");
+    fs::write(&xz, b"\xfd7zXZ\0\0\0").unwrap();
     for (flags, message) in [
         (&["--data", &broken][..], "docword.broken.txt, line 5: found '1 2', expected three numbers"),
         (&["--data", &bag, "--vocab", &vocabulary], "vocab.txt has 1 words, but "),
@@ -146,7 +146,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
             &["--data", &text, "--vocab", &vocabulary],
             "--vocab names the words of a bag of words, and the documents are text",
         ),
-        (&["--data", &gzip], "text.gz is compressed by gzip; decompress it"),
+        (&["--data", &xz], "text.xz is compressed by xz; decompress it"),
         (&["--data", "does/not/exist"], "cannot read does/not/exist: "),
         (
             &["--data", "builtin:other"],

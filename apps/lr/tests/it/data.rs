@@ -254,11 +254,11 @@ fn held_out_files_are_of_the_same_model() {
 #[test]
 fn compressed_files_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    let gzip = folder.path().join("a.libsvm.gz");
-    fs::write(&gzip, b"\x1f\x8b\x08\0\0\0\0\0").unwrap();
-    let error = open(&gzip, &Reading::default()).unwrap_err();
+    let xz = folder.path().join("a.libsvm.xz");
+    fs::write(&xz, b"\xfd7zXZ\0\0\0").unwrap();
+    let error = open(&xz, &Reading::default()).unwrap_err();
     assert!(
-        error.contains("is compressed by gzip; decompress it, or compress it by zstd instead"),
+        error.contains("is compressed by xz; decompress it, or compress it by zstd instead"),
         "{error}"
     );
     // A Zstandard frame with one raw block.
