@@ -11,16 +11,19 @@ use std::ops::Range;
 use std::thread;
 
 /// Queries of one matrix product. The scores of this many queries and a block of rows fit into the cache.
-const QUERIES: usize = 64;
+const QUERIES: usize = 128;
 
 /// Rows of one matrix product.
-const ROWS: usize = 1024;
+const ROWS: usize = 512;
 
 /// Minimum rows per thread: a thread takes as long to start.
 const ROWS_PER_THREAD: usize = 1 << 14;
 
 /// Candidates of a query beyond twice those that are wanted, at which the list is cut.
 const CANDIDATES: usize = 256;
+
+/// Scores that are compared at once.
+const LANES: usize = 32;
 
 /// A row that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +88,16 @@ fn order(hits: &mut Vec<Hit>, count: usize) {
     hits.truncate(count);
 }
 
+/// A number of the element type that is not above `value`; minus infinity, which is above none, if `value` is no
+/// number.
+fn below<E: Element>(value: f64) -> E {
+    if value.is_nan() {
+        return E::from_f64(f64::NEG_INFINITY);
+    }
+    // More than the rounding to the element type.
+    E::from_f64(value - value.abs() * f64::from(f32::EPSILON) - f64::from(f32::MIN_POSITIVE))
+}
+
 /// A row that may be among the best.
 #[derive(Clone, Copy)]
 struct Candidate {
@@ -126,6 +139,7 @@ impl<E: Element> Search<'_, E> {
         let all_asked = self.queries.len() / columns;
         let mut all = Vec::with_capacity(all_asked);
         let mut scores = vec![E::ZERO; all_asked.min(QUERIES) * rows.len().min(ROWS)];
+        let norms = self.table.norms();
         for (block, queries) in self.queries.chunks(QUERIES * columns).enumerate() {
             let asked = queries.len() / columns;
             let errors: Vec<f64> = queries
@@ -137,7 +151,10 @@ impl<E: Element> Search<'_, E> {
             for first in rows.clone().step_by(ROWS) {
                 let here = &self.table.values()[first * columns..rows.end.min(first + ROWS) * columns];
                 let count = here.len() / columns;
-                let norms: Vec<f64> = here.chunks_exact(columns).map(norm).collect();
+                let norms = &norms[first..first + count];
+                let longest = norms.iter().fold(0.0, |longest, norm| f64::max(longest, *norm));
+                // `max` skips what is no number.
+                let longest = if norms.iter().all(|norm| norm.is_finite()) { longest } else { f64::INFINITY };
                 multiply_transposed(
                     RowsMut::new(&mut scores[..asked * count], asked, count, count),
                     Rows::new(queries, asked, columns, columns),
@@ -145,7 +162,7 @@ impl<E: Element> Search<'_, E> {
                 );
                 for (at, (found, scores)) in found.iter_mut().zip(scores.chunks_exact(count)).enumerate() {
                     let left_out = self.left_out.get(block * QUERIES + at).copied().unwrap_or_default();
-                    self.add(found, first, (scores, &norms, errors[at]), left_out);
+                    self.add(found, first, (scores, (norms, longest), errors[at]), left_out);
                 }
             }
             for (query, found) in queries.chunks_exact(columns).zip(found) {
@@ -155,26 +172,36 @@ impl<E: Element> Search<'_, E> {
         all
     }
 
-    /// Adds the rows from `first` that can be among the best.
+    /// Adds the rows from `first` that can be among the best. `longest` is the largest of `norms`.
     fn add(
         &self,
         found: &mut Found,
         first: usize,
-        (scores, norms, error): (&[E], &[f64], f64),
+        (scores, (norms, longest), error): (&[E], (&[f64], f64), f64),
         left_out: &[u32],
     ) {
-        for (at, (rough, norm)) in scores.iter().zip(norms).enumerate() {
-            let (rough, error) = (rough.to_f64(), error * norm);
-            // A value that overflows the element type may be finite in double precision.
-            let (lower, upper) = match rough.is_finite() && error.is_finite() {
-                true => (rough - error, rough + error),
-                false => (f64::NEG_INFINITY, f64::INFINITY),
-            };
-            let row = (first + at) as u32;
-            if upper >= found.least && left_out.binary_search(&row).is_err() {
-                found.candidates.push(Candidate { row, lower, upper });
-                if found.candidates.len() >= 2 * self.count + CANDIDATES {
-                    found.cut(self.count);
+        let overflow = E::from_f64(f64::NEG_INFINITY);
+        for (lane, (scores, norms)) in scores.chunks(LANES).zip(norms.chunks(LANES)).enumerate() {
+            // Almost all rows are far from the best: one comparison in the element type refuses them, without
+            // a branch for each.
+            let cutoff = below(found.least - error * longest);
+            let may_be = |may_be, rough: &E| may_be | !(*rough < cutoff) | (*rough == overflow);
+            if !scores.iter().fold(false, may_be) {
+                continue;
+            }
+            for (at, (rough, norm)) in scores.iter().zip(norms).enumerate() {
+                let (rough, error) = (rough.to_f64(), error * norm);
+                // A value that overflows the element type may be finite in double precision.
+                let (lower, upper) = match rough.is_finite() && error.is_finite() {
+                    true => (rough - error, rough + error),
+                    false => (f64::NEG_INFINITY, f64::INFINITY),
+                };
+                let row = (first + lane * LANES + at) as u32;
+                if upper >= found.least && left_out.binary_search(&row).is_err() {
+                    found.candidates.push(Candidate { row, lower, upper });
+                    if found.candidates.len() >= 2 * self.count + CANDIDATES {
+                        found.cut(self.count);
+                    }
                 }
             }
         }
