@@ -1,6 +1,6 @@
 //! The hyperparameters and their limits.
 
-use crate::model::{Defaults, ModelKind, Penalties, Scorer};
+use crate::model::{Defaults, ModelKind, Moduli, Penalties, Scorer};
 use clap::ValueEnum;
 use intendant_train::SettingError;
 
@@ -132,9 +132,9 @@ impl Config {
             let allowed = "false, unless with logistic loss, batch 1 and without reciprocals";
             return wrong("separate", "true".to_owned(), allowed);
         }
-        if !facts.is_complex && self.penalties.n3 > 0.0 {
+        if facts.moduli == Moduli::None && self.penalties.n3 > 0.0 {
             let (n3, title) = (self.penalties.n3.to_string(), facts.title);
-            let allowed = format!("0 with {title}, which has no complex numbers; l2 is its penalty");
+            let allowed = format!("0 with {title}, which has no such penalty; l2 is its own");
             return wrong("n3", n3, &allowed);
         }
         Ok(())
@@ -261,10 +261,7 @@ mod tests {
         assert_eq!(refused(|c| c.dim = 513), format!("dim is 513; {from_to}"));
         assert_eq!(refused(|c| c.dim = 0), format!("dim is 0; {from_to}"));
         let n3 = refused(|c| c.penalties.n3 = 0.007);
-        assert_eq!(
-            n3,
-            "n3 is 0.007; it must be 0 with RESCAL, which has no complex numbers; l2 is its penalty"
-        );
+        assert_eq!(n3, "n3 is 0.007; it must be 0 with RESCAL, which has no such penalty; l2 is its own");
 
         // A batch may have as many matrices as the graph has relations.
         let large = rescal(|c| c.batch = 1024);

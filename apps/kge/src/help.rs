@@ -1,6 +1,6 @@
 //! Help of the flags whose defaults and meanings depend on the model: it follows from the table of models.
 
-use kge::{Defaults, Facts, Loss, ModelKind};
+use kge::{Defaults, Facts, Loss, ModelKind, Moduli};
 use std::fmt::Display;
 
 fn all() -> impl Iterator<Item = &'static Facts> {
@@ -52,9 +52,9 @@ pub(crate) fn negatives() -> String {
 pub(crate) fn n3() -> String {
     let meaning =
         "Weight of the N3 penalty, the sum of cubed moduli, on the three embeddings of every prediction";
-    let complex =
-        all().filter(|facts| facts.is_complex).map(|facts| facts.name).collect::<Vec<_>>().join(", ");
-    format!("{meaning} ({complex} only) {}", defaults(|defaults| defaults.penalties.n3))
+    let has_none = |facts: &&Facts| facts.moduli == Moduli::None;
+    let without: Vec<&str> = all().filter(has_none).map(|facts| facts.name).collect();
+    format!("{meaning} (not with {}) {}", without.join(", "), defaults(|defaults| defaults.penalties.n3))
 }
 
 /// Help of `--l2`.

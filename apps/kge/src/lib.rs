@@ -33,6 +33,6 @@ pub use batch::Batch;
 pub use cluster::Clusters;
 pub use config::{Cluster, Config, Loss};
 pub use evaluate::Ranking;
-pub use model::{Defaults, Facts, ModelKind, NUMBERS_MAX, Penalties, Scorer};
+pub use model::{Defaults, Facts, ModelKind, Moduli, NUMBERS_MAX, Penalties, Scorer};
 pub use scratch::Scratch;
 pub use task::Kge;

@@ -4,7 +4,7 @@
 use super::*;
 use crate::batch::Query;
 use crate::data::Names;
-use crate::model::ModelKind;
+use crate::model::{ModelKind, Moduli};
 use intendant_sampling::{Everything, Manager};
 use intendant_task::PlainRows;
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ pub(super) fn config(model: ModelKind, loss: Loss, reciprocal: bool) -> Config {
     let facts = model.facts();
     // An odd number of elements, if possible, cannot be taken for complex numbers.
     let dim = 5_usize.next_multiple_of(facts.dim_step);
-    let n3 = if facts.is_complex { 0.03 } else { 0.0 };
+    let n3 = if facts.moduli == Moduli::None { 0.0 } else { 0.03 };
     Config {
         model,
         dim,
@@ -60,9 +60,10 @@ fn initial(task: &Kge<f64>) -> Vec<Vec<f64>> {
 /// The penalty of an embedding by its definition.
 fn naive_penalty(config: &Config, embedding: &[f64]) -> f64 {
     let squares: f64 = embedding.iter().map(|x| x * x).sum();
-    // Both parts of a complex number have its modulus.
     let moduli = (0..embedding.len()).map(|at| config.scorer().modulus(embedding, at));
-    let cubes = moduli.map(|modulus| modulus.powi(3)).sum::<f64>() / 2.0;
+    // Both parts of a complex number have its modulus.
+    let parts = if config.model.facts().moduli == Moduli::Complex { 2.0 } else { 1.0 };
+    let cubes = moduli.map(|modulus| modulus.powi(3)).sum::<f64>() / parts;
     config.penalties.n3 * cubes + config.penalties.l2 * squares
 }
 

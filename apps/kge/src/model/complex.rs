@@ -5,7 +5,7 @@
 //! long as entities.
 
 use super::penalties::Penalties;
-use super::scoring::{Defaults, Facts, NUMBERS_MAX, Scoring};
+use super::scoring::{Defaults, Facts, Moduli, NUMBERS_MAX, Scoring};
 use intendant_core::Element;
 
 /// ComplEx.
@@ -31,7 +31,7 @@ impl Scoring for Complex {
         dim_step: 2,
         dim_max: NUMBERS_MAX,
         dim_reason: None,
-        is_complex: true,
+        moduli: Moduli::Complex,
         relation: "D",
         order: "real parts, then imaginary parts",
         defaults: Defaults {

@@ -9,12 +9,14 @@
 //! batches or losses.
 
 mod complex;
+mod distmult;
 mod penalties;
 mod rescal;
 mod scoring;
+mod simple;
 
 pub use penalties::Penalties;
-pub use scoring::{Defaults, Facts, NUMBERS_MAX};
+pub use scoring::{Defaults, Facts, Moduli, NUMBERS_MAX};
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -129,6 +131,8 @@ macro_rules! models {
 models! {
     complex::Complex,
     rescal::Rescal,
+    distmult::DistMult,
+    simple::SimplE,
 }
 
 impl ModelKind {

@@ -5,7 +5,7 @@
 //! objects and R o the query for subjects.
 
 use super::penalties::Penalties;
-use super::scoring::{Defaults, Facts, NUMBERS_MAX, Scoring};
+use super::scoring::{Defaults, Facts, Moduli, NUMBERS_MAX, Scoring};
 use intendant_core::Element;
 use intendant_task::kernel::{add_scaled, dot};
 
@@ -28,7 +28,7 @@ impl Scoring for Rescal {
         dim_step: 1,
         dim_max: NUMBERS_MAX.isqrt(),
         dim_reason: Some("relations are matrices of dim · dim numbers"),
-        is_complex: false,
+        moduli: Moduli::None,
         relation: "D²",
         order: "of a relation, the matrix row by row, whose rows belong to the subject",
         defaults: Defaults {

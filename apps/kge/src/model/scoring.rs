@@ -43,11 +43,10 @@ pub(super) trait Scoring {
     /// Adds the gradient of the penalty of an embedding that is used `uses` times.
     fn penalise<E: Element>(penalties: Penalties, uses: u32, embedding: &[E], gradient: &mut [E]);
 
-    /// The modulus of the complex number that the `at`-th number of an embedding is a part of; 0 if numbers
-    /// are real.
+    /// The modulus of the `at`-th number of an embedding, or of the complex number that it is a part of.
     #[cfg(test)]
-    fn modulus(_embedding: &[f64], _at: usize) -> f64 {
-        0.0
+    fn modulus(embedding: &[f64], at: usize) -> f64 {
+        embedding[at].abs()
     }
 }
 
@@ -68,14 +67,25 @@ pub struct Facts {
     pub dim_max: usize,
     /// Why `dim` is limited, if it is limited by other values than those of entities.
     pub dim_reason: Option<&'static str>,
-    /// Whether embeddings are complex numbers, whose moduli N3 penalises.
-    pub is_complex: bool,
+    /// What N3 penalises.
+    pub moduli: Moduli,
     /// Real numbers of a relation, as a page writes them.
     pub relation: &'static str,
     /// The order of the numbers of an embedding in an export.
     pub order: &'static str,
     /// The best hyperparameters with the softmax, on the validation triples of CoDEx-S.
     pub defaults: Defaults,
+}
+
+/// The numbers whose cubed moduli the N3 penalty adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moduli {
+    /// The model has no such penalty.
+    None,
+    /// The real numbers of an embedding.
+    Real,
+    /// The complex numbers of an embedding, each of which is two real ones.
+    Complex,
 }
 
 /// Hyperparameters, unless the user gives others.

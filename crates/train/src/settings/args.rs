@@ -28,24 +28,31 @@ use std::num::NonZeroU32;
 pub(crate) struct CommonArgs {
     /// Training data
     #[arg(
-        long, group = flag::OWN, value_name = "PATH|builtin:NAME", value_parser = data, help_heading = DATA,
+        long, groups = [flag::BASIC, flag::OWN], value_name = "PATH|builtin:NAME", value_parser = data,
+        help_heading = DATA,
     )]
     pub(crate) data: Option<DataSource>,
 
     /// Test data: a file, or the fraction of the data to hold out
-    #[arg(long, groups = [flag::DECIDES, flag::OWN], value_name = "FILE|FRACTION", help_heading = DATA)]
+    #[arg(
+        long, groups = [flag::BASIC, flag::DECIDES, flag::OWN], value_name = "FILE|FRACTION",
+        help_heading = DATA,
+    )]
     pub(crate) test: Option<TestSource>,
 
     /// Passes over the training data; 0 evaluates the initial model
-    #[arg(long, value_name = "E", default_value_t = 10, help_heading = TRAINING)]
+    #[arg(long, group = flag::BASIC, value_name = "E", default_value_t = 10, help_heading = TRAINING)]
     pub(crate) epochs: u32,
 
     /// Validate after every so many epochs; 0 means never
-    #[arg(long, value_name = "E", default_value_t = 1, help_heading = TRAINING)]
+    #[arg(long, group = flag::BASIC, value_name = "E", default_value_t = 1, help_heading = TRAINING)]
     pub(crate) valid_every: u32,
 
     /// Seed of the initial model, the order of examples and all sampling
-    #[arg(long, group = flag::DECIDES, value_name = "S", default_value_t = 1, help_heading = TRAINING)]
+    #[arg(
+        long, groups = [flag::BASIC, flag::DECIDES], value_name = "S", default_value_t = 1,
+        help_heading = TRAINING,
+    )]
     pub(crate) seed: u64,
 
     #[command(flatten)]
@@ -69,11 +76,14 @@ pub(crate) struct CommonArgs {
 pub(crate) struct ServerArgs {
     /// End the training when so many validations in a row were not better than the best one before them
     /// [default: never]
-    #[arg(long, value_name = "N", help_heading = TRAINING)]
+    #[arg(long, group = flag::BASIC, value_name = "N", help_heading = TRAINING)]
     pub(crate) patience: Option<NonZeroU32>,
 
     /// Element type of parameters: f32 or f64
-    #[arg(long, group = flag::DECIDES, value_name = "TYPE", default_value = "f32", help_heading = TRAINING)]
+    #[arg(
+        long, groups = [flag::BASIC, flag::DECIDES], value_name = "TYPE", default_value = "f32",
+        help_heading = TRAINING,
+    )]
     pub(crate) float: ElementType,
 
     #[command(flatten)]

@@ -18,7 +18,7 @@ pub(crate) struct CheckpointArgs {
     /// Write checkpoints to this folder, from which --resume continues the run. All nodes must reach it. A
     /// program that is built with the feature s3 also takes s3://BUCKET/PREFIX
     #[arg(
-        long, group = flag::OUTPUT, value_name = "DIR", conflicts_with = "simulate",
+        long, groups = [flag::BASIC, flag::OUTPUT], value_name = "DIR", conflicts_with = "simulate",
         help_heading = CHECKPOINTS,
     )]
     pub(crate) checkpoint: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub(crate) struct CheckpointArgs {
 
     /// Continue from the newest checkpoint, if there is one. Flags about the cluster may differ from those of
     /// the run that wrote it
-    #[arg(long, group = flag::OUTPUT, requires = "checkpoint", help_heading = CHECKPOINTS)]
+    #[arg(long, groups = [flag::BASIC, flag::OUTPUT], requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub(crate) resume: bool,
 
     /// Begin with the parameters of a checkpoint of another run, instead of initial ones

@@ -47,7 +47,7 @@ impl PackingArgs {
 pub(crate) struct NodeArgs {
     /// Node processes. Without a launcher, the program starts them on this machine, connected over loopback
     #[arg(
-        long, value_name = "N", default_value = "1",
+        long, group = flag::BASIC, value_name = "N", default_value = "1",
         value_parser = count(limits::NODES_MAX), help_heading = CLUSTER,
     )]
     pub(crate) nodes: usize,
@@ -75,13 +75,15 @@ pub(crate) struct ClusterArgs {
 
     /// Worker threads per node
     #[arg(
-        long, value_name = "W", default_value = "1", value_parser = count(limits::WORKERS_MAX),
+        long, group = flag::BASIC, value_name = "W", default_value = "1",
+        value_parser = count(limits::WORKERS_MAX),
         help_heading = CLUSTER
     )]
     pub(crate) workers: usize,
 
     #[arg(
-        long, value_name = "NAME", default_value = "adaptive", value_parser = technique::parse,
+        long, group = flag::BASIC, value_name = "NAME", default_value = "adaptive",
+        value_parser = technique::parse,
         help = technique::help(), help_heading = CLUSTER
     )]
     pub(crate) technique: Technique,

@@ -9,6 +9,9 @@ use clap::{ArgGroup, Command};
 use intendant::{Policy, Replicas, StaticReplicas};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Most people need it: `-h` shows it. The other common flags are in `--help` only.
+pub(super) const BASIC: &str = "attribute: basic";
+
 /// It says where output goes or how it looks. The effective configuration leaves it out, so that starting a
 /// run from it overwrites nothing.
 pub const OUTPUT: &str = "attribute: output";
@@ -57,7 +60,8 @@ pub(super) const ASSIGNED: &str = "attribute: assigned replicas";
 /// It is for the technique with a static replica of every parameter.
 pub(super) const ALL: &str = "attribute: replicas of all";
 
-const ATTRIBUTES: [&str; 15] = [
+const ATTRIBUTES: [&str; 16] = [
+    BASIC,
     OUTPUT,
     MACHINE,
     COMMAND_LINE,
@@ -156,10 +160,14 @@ impl Attributes {
         Self { flags: ATTRIBUTES.map(of).into(), applications, all }
     }
 
-    /// The command, with help of each flag that says for which techniques the flag is.
+    /// The command, with help of each flag that says for which techniques the flag is; short help has the
+    /// flags that most people need, and those of the application.
     pub(crate) fn describe(&self, command: Command) -> Command {
         command.mut_args(|arg| {
-            let long = arg.get_long().unwrap_or_default();
+            let long = arg.get_long().unwrap_or_default().to_owned();
+            let long = long.as_str();
+            let is_short = self.has(long, BASIC) || self.applications.contains(long);
+            let arg = arg.hide_short_help(!is_short);
             let Some(need) = NEEDS.iter().find(|need| self.has(long, need.attribute)) else { return arg };
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
             arg.help(format!("{help} [for {}]", need.techniques()))

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf, absolute};
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct OutputArgs {
     /// Write the report (docs/report.md) to this file, and the effective configuration next to it
-    #[arg(long, group = flag::OUTPUT, value_name = "FILE.json", help_heading = OUTPUT)]
+    #[arg(long, groups = [flag::BASIC, flag::OUTPUT], value_name = "FILE.json", help_heading = OUTPUT)]
     pub(crate) report: Option<PathBuf>,
 
     /// Write the trained model to this folder, which is replaced as a whole
-    #[arg(long, group = flag::OUTPUT, value_name = "DIR", help_heading = OUTPUT)]
+    #[arg(long, groups = [flag::BASIC, flag::OUTPUT], value_name = "DIR", help_heading = OUTPUT)]
     pub(crate) export: Option<PathBuf>,
 
     /// Let --export replace a model of another program or of other data
@@ -27,16 +27,19 @@ pub(crate) struct OutputArgs {
     pub(crate) overwrite: bool,
 
     /// Show only the result: neither progress nor a line per epoch
-    #[arg(short = 'q', long, group = flag::OUTPUT, help_heading = OUTPUT)]
+    #[arg(short = 'q', long, groups = [flag::BASIC, flag::OUTPUT], help_heading = OUTPUT)]
     pub(crate) no_progress: bool,
 
     /// Log more; -vv for debugging, -vvv for everything. RUST_LOG, if set, decides instead
-    #[arg(short = 'v', long, group = flag::COMMAND_LINE, action = ArgAction::Count, help_heading = OUTPUT)]
+    #[arg(
+        short = 'v', long, groups = [flag::BASIC, flag::COMMAND_LINE], action = ArgAction::Count,
+        help_heading = OUTPUT,
+    )]
     pub(crate) verbose: u8,
 
     /// Read flags from this file: TOML, with the flags' names as keys. The environment and the command line
     /// win over it
-    #[arg(long, group = flag::COMMAND_LINE, value_name = "FILE.toml", help_heading = OUTPUT)]
+    #[arg(long, groups = [flag::BASIC, flag::COMMAND_LINE], value_name = "FILE.toml", help_heading = OUTPUT)]
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -70,7 +73,7 @@ pub(crate) struct ServerOutputArgs {
     /// http://ADDR/metrics; the k-th node of a machine uses PORT + k, and 0 is any free port. A port alone is
     /// one of 127.0.0.1; addresses that other machines reach need a token
     #[arg(
-        long, group = flag::OUTPUT, value_name = "PORT|HOST:PORT",
+        long, groups = [flag::BASIC, flag::OUTPUT], value_name = "PORT|HOST:PORT",
         conflicts_with = "simulate", help_heading = OUTPUT,
     )]
     pub(crate) metrics: Option<intendant_metrics::Address>,

@@ -21,7 +21,7 @@ const CHARGE_MAX: f64 = 1e6;
 pub(crate) struct SimulationArgs {
     /// Train in a simulated cluster: nodes and workers in virtual time, in this process, instead of processes
     /// and threads
-    #[arg(long, help_heading = SIMULATION)]
+    #[arg(long, group = flag::BASIC, help_heading = SIMULATION)]
     pub(crate) simulate: bool,
 
     /// Network of the simulated cluster: 10gbe, 100gib, 56gib, or a file with the same fields
