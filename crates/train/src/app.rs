@@ -6,7 +6,7 @@ use crate::settings::flag::Attributes;
 use crate::settings::layers::{self, Environment, SettingsError};
 use crate::settings::{CommonArgs, Given, Plan, ServerArgs, Technique};
 use crate::uses::Use;
-use crate::{launching, logging, signals};
+use crate::{launching, logging, preparing, signals};
 use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
 use intendant::{Rendezvous, RendezvousError};
@@ -218,6 +218,9 @@ impl App {
         };
         let trained = signals::listen(last_words).and_then(|interrupt| {
             plan.interrupt = interrupt;
+            if plan.progress && plan.rank() == 0 {
+                preparing::tell(plan.interrupt.clone());
+            }
             match plan.float {
                 ElementType::F32 => A::train::<f32>(resolved, &plan),
                 ElementType::F64 => A::train::<f64>(resolved, &plan),

@@ -19,6 +19,7 @@ mod files;
 mod launching;
 mod logging;
 mod measure;
+mod preparing;
 mod report;
 mod run;
 mod settings;

@@ -40,6 +40,8 @@ struct Inner {
 struct Claim {
     /// Whether a run listens for signals.
     running: AtomicBool,
+    /// Whether one has ever done so.
+    has_run: AtomicBool,
     /// Milliseconds that it may take to end.
     grace: AtomicU64,
     /// The signal that a run has taken; 0 before.
@@ -69,9 +71,15 @@ impl Interrupt {
             // Release: pairs with the Acquire in `deliver`; a thread that sees the claim also finds a
             // receiver of the signal, and the grace.
             inner.run.running.store(true, Ordering::Release);
+            inner.run.has_run.store(true, Ordering::Relaxed);
             Arc::clone(&inner.run)
         });
         Running(claim)
+    }
+
+    /// Whether a run has claimed the signals: it trains, or has trained.
+    pub(crate) fn has_run(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.run.has_run.load(Ordering::Relaxed))
     }
 
     /// The signal that has been passed to a run, whether or not it has looked for it.

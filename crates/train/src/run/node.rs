@@ -275,7 +275,9 @@ impl<T: Task> NodeRun<'_, T> {
         };
         let failure = &FirstFailure::new(&end);
         let result = &Mutex::new(None);
-        let progress = &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress);
+        let headline = self.task.criterion().map(|criterion| criterion.metric);
+        let progress =
+            &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress, headline);
         let _serving = self.serve(node, progress)?;
         let shell = Shell { plan: self.plan, rank: self.rank, cuts, progress, failure };
         let committed = |cut| node.mark(Mark::Checkpoint, cut);

@@ -9,10 +9,11 @@
 use super::cut::{Cuts, Writer};
 use super::outcome::Outcome;
 use super::worker::guarded;
+use crate::clock::now;
 use crate::error::{PathDisplay, TrainError};
 use crate::export::Staging;
 use crate::report::{Made, Progress, Report, Totals, finish};
-use crate::settings::Plan;
+use crate::settings::{Plan, Technique};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant_checkpoint::protocol;
 use intendant_core::{Element, lock};
@@ -89,6 +90,9 @@ impl<'a> FirstFailure<'a> {
     }
 }
 
+/// A shorter training needs no more workers.
+const WORTH_MORE_WORKERS: Duration = Duration::from_secs(10);
+
 /// The surroundings of a training.
 pub(super) struct Shell<'a, E: Element> {
     pub(super) plan: &'a Plan,
@@ -128,7 +132,7 @@ impl<E: Element> Shell<'_, E> {
     ) -> Result<(), TrainError> {
         let Self { plan, cuts, progress, failure, .. } = *self;
         let grace = self.saving().map_or(Duration::ZERO, |_| plan.checkpoints.grace);
-        let claim = plan.interrupt.claim(grace);
+        let (claim, began) = (plan.interrupt.claim(grace), now());
         let trained = thread::scope(|scope| {
             let (end, ended) = bounded::<()>(0);
             // It ends after the training: the last part may be on its way.
@@ -155,8 +159,22 @@ impl<E: Element> Shell<'_, E> {
             trained
         });
         drop(claim);
+        if now().saturating_duration_since(began) >= WORTH_MORE_WORKERS {
+            self.tell_of_idle_cores();
+        }
         trained.unwrap_or_else(|error| failure.note(error));
         failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Says so if a single worker has trained although the machine has more cores.
+    fn tell_of_idle_cores(&self) {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let Plan { nodes: 1, workers: 1, simulation: None, technique, .. } = self.plan else { return };
+        if cores > 1 && !matches!(technique, Technique::Own(_)) {
+            let said =
+                format!("one worker has trained, on a machine with {cores} cores; see --workers and --nodes");
+            self.progress.say(&said);
+        }
     }
 
     /// The cuts, if they are written as checkpoints: then a signal ends the run after a last one.

@@ -129,7 +129,8 @@ impl<T: Task> SimulatedRun<'_, T> {
             ));
         }
         let mut first_losses = Vec::new();
-        let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
+        let headline = task.criterion().map(|criterion| criterion.metric);
+        let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress, headline);
         let mut history = History::begin(plan, task.name(), resolved.channels, &Totals::default());
         let mut traces = Traces::new(plan, task.name());
         let end = |_: &Reason| {};

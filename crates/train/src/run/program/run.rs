@@ -44,7 +44,7 @@ pub fn run_program<P: Program + Send>(
     if let Some(folder) = plan.export.as_ref().filter(|_| is_first) {
         export::check_earlier(folder, &plan.heir(digest))?;
     }
-    let progress = &Progress::new(1, plan.epochs, is_first && plan.progress);
+    let progress = &Progress::new(1, plan.epochs, is_first && plan.progress, None);
     let (cuts, writer) = Cuts::new(plan, &ranges, (plan.rank(), 1), origin, None, None).unzip();
     let cuts = cuts.as_ref();
     let failure = &FirstFailure::new(&end);
