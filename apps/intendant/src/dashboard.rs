@@ -2,9 +2,9 @@
 
 use crate::stdout::print;
 use clap::Args;
-use intendant::launch::is_readable_by_others;
 use intendant::{Rendezvous, Token};
 use intendant_dashboard::{Dashboard, LiveAddress, Settings};
+use intendant_web::token_in;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -122,17 +122,11 @@ fn serve(args: DashboardArgs) -> Result<(), (u8, String)> {
         .map_err(|error| (if error.is_usage() { USAGE } else { 1 }, error.to_string()))
 }
 
-/// Reads a token from a file. Errors never repeat its text.
+/// Reads a token from a file, and tells if others can.
 fn read_token(path: &PathBuf) -> Result<Token, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the token from {}: {error}", path.display()))?;
-    if is_readable_by_others(path) {
-        let file = path.display();
-        eprintln!(
-            "intendant: all users of this machine can read the token file {file}; run `chmod 600 {file}`"
-        );
-    }
-    Token::from_hex(&text).map_err(|error| format!("{}: {error}", path.display()))
+    let (token, exposed) = token_in(path).map_err(|error| error.to_string())?;
+    exposed.into_iter().for_each(|exposed| eprintln!("intendant: {exposed}"));
+    Ok(token)
 }
 
 /// Opens a page. Without a desktop, users open the printed address.

@@ -7,7 +7,7 @@ use crate::model::{ModelKind, Scorer};
 use clap::ValueEnum;
 use intendant_core::{Element, Key};
 use intendant_trained::{Export, Hit, Named, Table, TrainedError, top};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Which entity of a triple is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Trained<E> {
     entity: Table<E>,
     relation: Table<E>,
     reciprocal: Option<Table<E>>,
+    /// The entities, each scaled to length 1, once neighbours were asked for.
+    unit: OnceLock<Table<E>>,
 }
 
 impl<E: Element> Trained<E> {
@@ -66,7 +68,24 @@ impl<E: Element> Trained<E> {
         let relation = relation_table("relation")?;
         let has_reciprocal = export.has("reciprocal.npy");
         let reciprocal = has_reciprocal.then(|| relation_table("reciprocal")).transpose()?;
-        Ok(Self { scorer, entities, relations, entity, relation, reciprocal })
+        let unit = OnceLock::new();
+        Ok(Self { scorer, entities, relations, entity, relation, reciprocal, unit })
+    }
+
+    /// Computes now what answers need and share. Otherwise the first answers compute it.
+    pub fn prepare(&self) {
+        self.entity.norms();
+        self.unit().norms();
+    }
+
+    fn unit(&self) -> &Table<E> {
+        self.unit.get_or_init(|| self.entity.unit())
+    }
+
+    /// Numbers of an entity's embedding.
+    #[must_use]
+    pub fn dim(&self) -> usize {
+        self.scorer.dim
     }
 
     /// Names of the entities.
@@ -113,12 +132,11 @@ impl<E: Element> Trained<E> {
     /// # Panics
     /// If the model has no such entity.
     pub fn neighbors(&self, entities: &[u32], count: usize, threads: usize) -> Vec<Vec<Hit>> {
-        let mut unit = self.entity.clone();
-        unit.normalise();
+        let unit = self.unit();
         let queries: Vec<E> =
             entities.iter().flat_map(|entity| unit.row(*entity as usize)).copied().collect();
         let own: Vec<&[u32]> = entities.iter().map(std::slice::from_ref).collect();
-        top(&unit, &queries, count, &own, threads)
+        top(unit, &queries, count, &own, threads)
     }
 
     /// A graph with the numbers that the model has given to entities and relations, and how many test triples

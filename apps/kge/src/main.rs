@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod ask;
 mod export;
 mod help;
 mod plan;
+mod serve;
 mod uses;
 
 use args::Flags;

@@ -1,11 +1,12 @@
-//! Commands that ask a trained model: `intendant kge predict`, `neighbors` and `evaluate`.
+//! Commands that ask a trained model: `intendant kge predict`, `neighbors`, `evaluate` and `serve`.
 
-use crate::plan;
+use crate::ask::{self, Asked, NEAR, PREDICTED};
+use crate::{plan, serve};
 use clap::Args;
 use intendant_core::{Element, ElementType};
 use intendant_formats::NameIndex;
 use intendant_train::{DataSource, TopArgs, TrainError, Use, measure, print};
-use intendant_trained::{Export, Style, finite, json_line, measures, questions, words};
+use intendant_trained::{Export, finite, json_line, measures, questions, words};
 use kge::data::{Dataset, Known, Triple};
 use kge::{Question, Side, Trained};
 use serde_json::Value;
@@ -13,13 +14,10 @@ use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Stands for the entity that is asked for.
-const ASKED: &str = "?";
-
 /// Questions that are answered together.
 const TOGETHER: usize = 1024;
 
-pub(crate) fn all() -> [Use; 3] {
+pub(crate) fn all() -> [Use; 4] {
     [
         Use::new(
             "predict",
@@ -32,6 +30,7 @@ pub(crate) fn all() -> [Use; 3] {
         Use::new("evaluate", "Link prediction on test triples", |args: EvaluateArgs| {
             act(&args.model.clone(), args)
         }),
+        serve::serve(),
     ]
 }
 
@@ -97,50 +96,24 @@ fn act(folder: &Path, command: impl Act) -> Result<(), TrainError> {
     }
 }
 
-fn question<E: Element>(
-    model: &Trained<E>,
-    [subject, relation, object]: [&str; 3],
-) -> Result<Question, String> {
-    let (side, entity) = match (subject == ASKED, object == ASKED) {
-        (false, true) => (Side::Object, subject),
-        (true, false) => (Side::Subject, object),
-        _ => return Err(format!("subject or object must be '{ASKED}', and not both")),
-    };
-    Ok(Question { side, entity: model.entities().find(entity)?, relation: model.relations().find(relation)? })
-}
-
 impl Act for PredictArgs {
     fn act<E: Element>(self, model: &Trained<E>, _export: &Export) -> Result<(), TrainError> {
         let excluded = self.exclude.as_ref().map(Excluded::read).transpose()?;
         let excluded = excluded.as_ref();
-        let style = Style { json: self.common.json, answer: "entity", number: "score" };
-        let mut pending: Vec<([String; 3], Question)> = Vec::new();
-        let answer = |pending: &[([String; 3], Question)]| {
-            let questions: Vec<Question> = pending.iter().map(|(_, question)| *question).collect();
+        let mut pending: Vec<Asked> = Vec::new();
+        let answer = |pending: &[Asked]| {
             let known: Vec<Vec<u32>> = excluded.map_or_else(Vec::new, |excluded| {
-                questions.iter().map(|question| excluded.known(model, *question)).collect()
+                pending.iter().map(|asked| excluded.known(model, asked.question)).collect()
             });
             let known: Vec<&[u32]> = known.iter().map(Vec::as_slice).collect();
-            let found = model.predict(&questions, self.common.top, &known, self.common.threads());
-            print(|out| {
-                pending.iter().zip(&found).try_for_each(|((words, _), hits)| {
-                    let [subject, relation, object] = words.each_ref().map(String::as_str);
-                    let shown = [("subject", subject), ("relation", relation), ("object", object)];
-                    style.show(
-                        out,
-                        &shown,
-                        hits.iter().map(|hit| (model.entities().name(hit.row), hit.score)),
-                    )
-                })
-            })
+            let found = ask::predict(model, pending, self.common.top, &known, self.common.threads());
+            print(|out| found.iter().try_for_each(|found| PREDICTED.show(out, self.common.json, found)))
         };
         if let [subject, relation, object] = &self.triple[..] {
-            let question = question(model, [subject, relation, object]).map_err(TrainError::usage)?;
-            return answer(&[([subject, relation, object].map(Clone::clone), question)]);
+            return answer(&[ask::find(model, [subject, relation, object]).map_err(TrainError::usage)?]);
         }
         questions(|line| {
-            let words = words(line, "subject, relation and object")?;
-            pending.push((words.map(str::to_owned), question(model, words)?));
+            pending.push(ask::find(model, words(line, "subject, relation and object")?)?);
             if pending.len() == TOGETHER {
                 answer(&std::mem::take(&mut pending)).map_err(|error| error.to_string())?;
             }
@@ -153,16 +126,9 @@ impl Act for PredictArgs {
 
 impl Act for NeighborArgs {
     fn act<E: Element>(self, model: &Trained<E>, _export: &Export) -> Result<(), TrainError> {
-        let style = Style { json: self.common.json, answer: "entity", number: "similarity" };
-        let name = |entity: u32| model.entities().name(entity);
         let entities = model.entities().asked(&self.entities).map_err(TrainError::usage)?;
-        let found = model.neighbors(&entities, self.common.top, self.common.threads());
-        print(|out| {
-            entities.iter().zip(&found).try_for_each(|(entity, hits)| {
-                let answers = hits.iter().map(|hit| (name(hit.row), hit.score));
-                style.show(out, &[("entity", name(*entity))], answers)
-            })
-        })
+        let found = ask::neighbors(model, &entities, self.common.top, self.common.threads());
+        print(|out| found.iter().try_for_each(|found| NEAR.show(out, self.common.json, found)))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::model::{Optimizer, Shape};
 use intendant_core::{Element, Key};
 use intendant_trained::{Export, Hit, Named, Table, TrainedError, top};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// Rows or columns of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Trained<E> {
     /// Factors, then the bias if there is one.
     rows: Table<E>,
     columns: Table<E>,
+    /// The factors of rows and of columns, each scaled to length 1, once similar ones were asked for.
+    unit: [OnceLock<Table<E>>; 2],
 }
 
 impl<E: Element> Trained<E> {
@@ -61,6 +64,36 @@ impl<E: Element> Trained<E> {
             column_ids,
             rows: biased(rows, "row_bias")?,
             columns: biased(columns, "column_bias")?,
+            unit: Default::default(),
+        })
+    }
+
+    /// Computes now what answers need and share. Otherwise the first answers compute it.
+    pub fn prepare(&self) {
+        self.columns.norms();
+        for axis in [Axis::Rows, Axis::Columns] {
+            self.unit(axis).norms();
+        }
+    }
+
+    /// Factors of a row or a column, without its bias.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.shape.rank
+    }
+
+    fn unit(&self, axis: Axis) -> &Table<E> {
+        let [of_rows, of_columns] = &self.unit;
+        let unit = match axis {
+            Axis::Rows => of_rows,
+            Axis::Columns => of_columns,
+        };
+        unit.get_or_init(|| {
+            let (all, rank) = (self.table(axis), self.shape.rank);
+            let factors = (0..all.rows()).flat_map(|row| &all.row(row)[..rank]);
+            let mut unit = Table::new(factors.copied().collect(), rank);
+            unit.normalise();
+            unit
         })
     }
 
@@ -120,13 +153,10 @@ impl<E: Element> Trained<E> {
     /// # Panics
     /// If the model has no such row or column.
     pub fn similar(&self, axis: Axis, asked: &[u32], count: usize, threads: usize) -> Vec<Vec<Hit>> {
-        let (all, rank) = (self.table(axis), self.shape.rank);
-        let factors = (0..all.rows()).flat_map(|row| &all.row(row)[..rank]);
-        let mut unit = Table::new(factors.copied().collect(), rank);
-        unit.normalise();
+        let unit = self.unit(axis);
         let queries: Vec<E> = asked.iter().flat_map(|row| unit.row(*row as usize)).copied().collect();
         let own: Vec<&[u32]> = asked.iter().map(std::slice::from_ref).collect();
-        top(&unit, &queries, count, &own, threads)
+        top(unit, &queries, count, &own, threads)
     }
 
     /// The columns of the model that some cells have in each row of the model: ascending, once each.

@@ -1,9 +1,11 @@
-//! Commands that ask a trained model: `intendant mf predict`, `recommend`, `similar` and `evaluate`.
+//! Commands that ask a trained model: `intendant mf predict`, `recommend`, `similar`, `evaluate` and `serve`.
 
+use crate::ask::{self, Cell, RECOMMENDED, similarity};
+use crate::serve;
 use clap::Args;
 use intendant_core::{Element, ElementType};
 use intendant_train::{TopArgs, TrainError, Use, measure, print};
-use intendant_trained::{Export, Style, finite, json_line, measures, questions, words};
+use intendant_trained::{Export, measures, questions, words};
 use mf::data::Dataset;
 use mf::{Axis, Trained};
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Questions that are answered together.
 const TOGETHER: usize = 1024;
 
-pub(crate) fn all() -> [Use; 4] {
+pub(crate) fn all() -> [Use; 5] {
     [
         Use::new("predict", "The values of cells", |args: PredictArgs| act(&args.model.clone(), args)),
         Use::new(
@@ -26,6 +28,7 @@ pub(crate) fn all() -> [Use; 4] {
         Use::new("evaluate", "Prediction errors on the cells of a file", |args: EvaluateArgs| {
             act(&args.model.clone(), args)
         }),
+        serve::serve(),
     ]
 }
 
@@ -104,26 +107,24 @@ fn act(folder: &Path, command: impl Act) -> Result<(), TrainError> {
 impl Act for PredictArgs {
     fn act<E: Element>(self, model: &Trained<E>) -> Result<(), TrainError> {
         let (rows, columns) = (model.names(Axis::Rows), model.names(Axis::Columns));
-        let find = |[row, column]: [&str; 2]| Ok::<_, String>((rows.find(row)?, columns.find(column)?));
-        let show = |cells: &[(u32, u32)]| {
+        let show = |cells: &[Cell]| {
             print(|out| {
-                cells.iter().try_for_each(|(row, column)| {
-                    let value = model.predict(*row, *column);
-                    let (row, column) = (rows.name(*row), columns.name(*column));
+                cells.iter().try_for_each(|cell| {
                     if self.json {
-                        let asked = [("row", row), ("column", column)];
-                        return json_line(out, &asked, [("prediction", finite(value))]);
+                        return writeln!(out, "{}", ask::predicted(model, *cell));
                     }
-                    writeln!(out, "{row}\t{column}\t{value}")
+                    let (row, column) = *cell;
+                    let value = model.predict(row, column);
+                    writeln!(out, "{}\t{}\t{value}", rows.name(row), columns.name(column))
                 })
             })
         };
         if let [row, column] = &self.cell[..] {
-            return show(&[find([row, column]).map_err(TrainError::usage)?]);
+            return show(&[ask::find(model, [row, column]).map_err(TrainError::usage)?]);
         }
         let mut pending = Vec::new();
         let read = questions(|line| {
-            pending.push(find(words(line, "row and column")?)?);
+            pending.push(ask::find(model, words(line, "row and column")?)?);
             if pending.len() == TOGETHER {
                 show(&std::mem::take(&mut pending)).map_err(|error| error.to_string())?;
             }
@@ -143,20 +144,13 @@ impl Act for RecommendArgs {
     fn act<E: Element>(self, model: &Trained<E>) -> Result<(), TrainError> {
         let known = self.exclude.as_ref().map(|path| cells("--exclude", path)).transpose()?;
         let known = known.map_or_else(BTreeMap::new, |cells| model.known(&cells));
-        let (rows, columns) = (model.names(Axis::Rows), model.names(Axis::Columns));
-        let style = Style { json: self.common.json, answer: "column", number: "prediction" };
-        let asked = rows.asked(&self.rows).map_err(TrainError::usage)?;
+        let asked = model.names(Axis::Rows).asked(&self.rows).map_err(TrainError::usage)?;
         for asked in asked.chunks(TOGETHER) {
             let none = Vec::new();
             let left_out: Vec<&[u32]> =
                 asked.iter().map(|row| known.get(row).unwrap_or(&none).as_slice()).collect();
-            let found = model.recommend(asked, self.common.top, &left_out, self.common.threads());
-            print(|out| {
-                asked.iter().zip(&found).try_for_each(|(row, hits)| {
-                    let answers = hits.iter().map(|hit| (columns.name(hit.row), hit.score));
-                    style.show(out, &[("row", rows.name(*row))], answers)
-                })
-            })?;
+            let found = ask::recommend(model, asked, self.common.top, &left_out, self.common.threads());
+            print(|out| found.iter().try_for_each(|found| RECOMMENDED.show(out, self.common.json, found)))?;
         }
         Ok(())
     }
@@ -164,17 +158,10 @@ impl Act for RecommendArgs {
 
 impl Act for SimilarArgs {
     fn act<E: Element>(self, model: &Trained<E>) -> Result<(), TrainError> {
-        let (axis, what) = if self.rows { (Axis::Rows, "row") } else { (Axis::Columns, "column") };
-        let names = model.names(axis);
-        let style = Style { json: self.common.json, answer: what, number: "similarity" };
-        let asked = names.asked(&self.asked).map_err(TrainError::usage)?;
-        let found = model.similar(axis, &asked, self.common.top, self.common.threads());
-        print(|out| {
-            asked.iter().zip(&found).try_for_each(|(row, hits)| {
-                let answers = hits.iter().map(|hit| (names.name(hit.row), hit.score));
-                style.show(out, &[(what, names.name(*row))], answers)
-            })
-        })
+        let axis = if self.rows { Axis::Rows } else { Axis::Columns };
+        let asked = model.names(axis).asked(&self.asked).map_err(TrainError::usage)?;
+        let found = ask::similar(model, axis, &asked, self.common.top, self.common.threads());
+        print(|out| found.iter().try_for_each(|found| similarity(axis).show(out, self.common.json, found)))
     }
 }
 

@@ -8,6 +8,7 @@ use intendant_core::{Element, Key};
 use intendant_task::{Evaluation, Partition, Split};
 use intendant_trained::{Export, Hit, Table, TrainedError, top};
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 /// The file with the words and their counts.
 const VOCABULARY: &str = "vocab.txt";
@@ -17,6 +18,8 @@ const VOCABULARY: &str = "vocab.txt";
 pub struct Trained<E> {
     vocabulary: Vocabulary,
     vectors: Table<E>,
+    /// The vectors, each scaled to length 1, once words were asked for.
+    unit: OnceLock<Table<E>>,
 }
 
 impl<E: Element> Trained<E> {
@@ -47,7 +50,22 @@ impl<E: Element> Trained<E> {
                 export.wrong("input.npy", format!("it has {rows} rows, and {VOCABULARY} has {words} words"))
             );
         }
-        Ok(Self { vocabulary, vectors })
+        Ok(Self { vocabulary, vectors, unit: OnceLock::new() })
+    }
+
+    /// Computes now what answers need and share. Otherwise the first answers compute it.
+    pub fn prepare(&self) {
+        self.unit().norms();
+    }
+
+    fn unit(&self) -> &Table<E> {
+        self.unit.get_or_init(|| self.vectors.unit())
+    }
+
+    /// Numbers of a vector.
+    #[must_use]
+    pub fn dim(&self) -> usize {
+        self.vectors.columns()
     }
 
     /// The words.
@@ -101,8 +119,7 @@ impl<E: Element> Trained<E> {
         count: usize,
         threads: usize,
     ) -> Vec<Vec<Hit>> {
-        let mut unit = self.vectors.clone();
-        unit.normalise();
+        let unit = self.unit();
         let (mut queries, mut left_out) = (Vec::new(), Vec::new());
         for words in asked {
             let vectors: [&[E]; N] = std::array::from_fn(|at| unit.row(words[at] as usize));
@@ -112,7 +129,7 @@ impl<E: Element> Trained<E> {
             left_out.push(words);
         }
         let left_out: Vec<&[u32]> = left_out.iter().map(Vec::as_slice).collect();
-        top(&unit, &queries, count, &left_out, threads)
+        top(unit, &queries, count, &left_out, threads)
     }
 
     /// The evaluation of these tests, and the value of each of its keys.

@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod ask;
 mod export;
 mod plan;
+mod serve;
 mod uses;
 
 use args::Flags;

@@ -1,13 +1,15 @@
-//! Commands that ask trained word vectors: `intendant word2vec similar`, `analogy` and `evaluate`.
+//! Commands that ask trained word vectors: `intendant word2vec similar`, `analogy`, `evaluate` and `serve`.
 
+use crate::ask::{self, WORDS};
+use crate::serve;
 use clap::Args;
 use intendant_core::{Element, ElementType};
 use intendant_train::{TopArgs, TrainError, Use, measure, print};
-use intendant_trained::{Export, Style, asked, measures, words};
+use intendant_trained::{Export, asked, measures, words};
 use std::path::{Path, PathBuf};
 use word2vec::{Trained, read_analogies, read_similarities};
 
-pub(crate) fn all() -> [Use; 3] {
+pub(crate) fn all() -> [Use; 4] {
     [
         Use::new("similar", "The words with the most similar vectors", |args: SimilarArgs| {
             act(&args.common.model.clone(), args)
@@ -18,6 +20,7 @@ pub(crate) fn all() -> [Use; 3] {
         Use::new("evaluate", "Tests on analogies and similarities of words", |args: EvaluateArgs| {
             act(&args.model.clone(), args)
         }),
+        serve::serve(),
     ]
 }
 
@@ -82,39 +85,21 @@ fn act(folder: &Path, command: impl Act) -> Result<(), TrainError> {
 
 impl Act for SimilarArgs {
     fn act<E: Element>(self, model: &Trained<E>) -> Result<(), TrainError> {
-        let style = Style { json: self.common.json, answer: "word", number: "similarity" };
         let asked = asked(&self.words, |word| model.find(word)).map_err(TrainError::usage)?;
-        let found = model.similar(&asked, self.common.top, self.common.threads());
-        print(|out| {
-            asked.iter().zip(&found).try_for_each(|(word, hits)| {
-                let hits: Vec<_> = hits.iter().map(|hit| (model.word(hit.row), hit.score)).collect();
-                let answers = hits.iter().map(|(word, score)| (word.as_ref(), *score));
-                style.show(out, &[("word", &model.word(*word))], answers)
-            })
-        })
+        let found = ask::similar(model, &asked, self.common.top, self.common.threads());
+        print(|out| found.iter().try_for_each(|found| WORDS.show(out, self.common.json, found)))
     }
 }
 
 impl Act for AnalogyArgs {
     fn act<E: Element>(self, model: &Trained<E>) -> Result<(), TrainError> {
-        let style = Style { json: self.common.json, answer: "word", number: "similarity" };
-        let find = |[a, b, c]: [&str; 3]| -> Result<[u32; 3], String> {
-            Ok([model.find(a)?, model.find(b)?, model.find(c)?])
-        };
         let asked = match &self.words[..] {
-            [a, b, c] => find([a, b, c]).map(|words| vec![words]),
-            _ => asked(&[], |line| find(words(line, "three words")?)),
+            [a, b, c] => ask::find(model, [a, b, c]).map(|words| vec![words]),
+            _ => asked(&[], |line| ask::find(model, words(line, "three words")?)),
         };
         let asked = asked.map_err(TrainError::usage)?;
-        let found = model.analogies(&asked, self.common.top, self.common.threads());
-        print(|out| {
-            asked.iter().zip(&found).try_for_each(|(words, hits)| {
-                let [a, b, c] = words.map(|word| model.word(word));
-                let hits: Vec<_> = hits.iter().map(|hit| (model.word(hit.row), hit.score)).collect();
-                let answers = hits.iter().map(|(word, score)| (word.as_ref(), *score));
-                style.show(out, &[("a", &a), ("b", &b), ("c", &c)], answers)
-            })
-        })
+        let found = ask::analogies(model, &asked, self.common.top, self.common.threads());
+        print(|out| found.iter().try_for_each(|found| WORDS.show(out, self.common.json, found)))
     }
 }
 

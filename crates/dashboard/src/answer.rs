@@ -17,11 +17,6 @@ impl Refusal {
         Self { status, reason: reason.into() }
     }
 
-    /// Its status.
-    pub(crate) fn status(&self) -> StatusCode {
-        self.status
-    }
-
     /// The reason, in words.
     pub(crate) fn reason(&self) -> &str {
         &self.reason

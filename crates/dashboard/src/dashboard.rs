@@ -3,17 +3,20 @@
 use crate::answer::Refusal;
 use crate::api::{self, App};
 use crate::error::DashboardError;
-use crate::gate::{self, Gate};
+use crate::guarded::Guarded;
 use crate::library::Library;
-use crate::listen;
 use crate::live::{Live, LiveAddress};
 use intendant_transport::{Token, check_runtime_fits};
+use intendant_web::{Clients, Ended, Gate, Limits, bind, serve};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::net::{TcpListener, lookup_host};
-use tokio::signal::unix::{SignalKind, signal};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// The bounds of the server. A browser opens up to six connections.
+const LIMITS: Limits = Limits { connections: 64, end_within: Duration::from_secs(2) };
 
 /// The settings of a dashboard.
 #[derive(Clone, Debug)]
@@ -98,18 +101,11 @@ impl Dashboard {
     /// If the address cannot be used or needs a token, if a trace does not exist, or if none of the given
     /// traces can be shown and no cluster is watched.
     pub async fn bind(settings: Settings) -> Result<Self, DashboardError> {
-        let listen = |source| DashboardError::Listen { address: settings.listen.clone(), source };
-        let addresses: Vec<SocketAddr> = lookup_host(&settings.listen).await.map_err(listen)?.collect();
-        let is_open = addresses.iter().any(|address| !address.ip().is_loopback());
-        if is_open && settings.token.is_none() {
-            return Err(DashboardError::Open { address: settings.listen });
-        }
-        let listener = TcpListener::bind(addresses.as_slice()).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        let (listener, address) = bind(&settings.listen, settings.token.is_some()).await?;
         let mut hosts = settings.hosts;
         hosts.extend(settings.listen.rsplit_once(':').map(|(host, _)| host.to_owned()));
         let system = |what| move |source| DashboardError::System { what, source };
-        let gate = Gate::new(address, hosts, settings.token)
+        let gate = Gate::new(Clients::Browsers, address, hosts, settings.token)
             .map_err(|error| system("take random numbers")(std::io::Error::other(error)))?;
         let library = Arc::new(Library::new(settings.traces, settings.events_max)?);
         let live = settings.live.map(|address| Live::new(address, settings.live_token));
@@ -135,17 +131,10 @@ impl Dashboard {
             .map_err(system("start the threads of the server"))?;
         let served = runtime.block_on(async {
             // Signals are caught from now on, so that none is lost before the dashboard serves.
-            let mut terminate = signal(SignalKind::terminate()).map_err(system("listen for SIGTERM"))?;
-            let mut interrupt = signal(SignalKind::interrupt()).map_err(system("listen for Ctrl-C"))?;
+            let mut ended = Ended::listen().map_err(system("listen for signals"))?;
             let dashboard = Self::bind(settings).await?;
             ready(dashboard.address());
-            let end = async move {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            };
-            dashboard.serve(end).await;
+            dashboard.serve(ended.wait()).await;
             Ok(())
         });
         // A normal shutdown would wait until a trace that is being read is complete.
@@ -165,9 +154,7 @@ impl Dashboard {
             }
         });
         let watch = self.app.live().map(|live| tokio::spawn(live.clone().watch()));
-        let guard = axum::middleware::from_fn_with_state(self.gate, gate::guard);
-        let router = api::router(self.app).layer(guard);
-        listen::serve(self.listener, router, end).await;
+        serve(self.listener, LIMITS, None, Guarded::new(api::router(self.app), self.gate), end).await;
         read.abort();
         if let Some(watch) = watch {
             watch.abort();

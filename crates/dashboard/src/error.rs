@@ -1,5 +1,6 @@
 //! Why a dashboard cannot be started.
 
+use intendant_web::BindError;
 use std::io;
 use std::path::PathBuf;
 
@@ -47,6 +48,15 @@ pub enum DashboardError {
         /// The cause.
         source: io::Error,
     },
+}
+
+impl From<BindError> for DashboardError {
+    fn from(error: BindError) -> Self {
+        match error {
+            BindError::Listen { address, source } => Self::Listen { address, source },
+            BindError::Open { address } => Self::Open { address },
+        }
+    }
 }
 
 impl DashboardError {

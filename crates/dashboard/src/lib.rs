@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Dashboard::bind`] and [`Settings`]. `library` holds the runs, `api` answers questions about
-//! them, `gate` decides which requests are allowed, `live` asks a running cluster, and `web/` has the page.
+//! them, `guarded` lets only allowed requests in, `live` asks a running cluster, and `web/` has the page.
 //!
 //! This crate deliberately has no analysis, which is in `intendant-analysis`, and no commands that change a
 //! cluster.
@@ -12,9 +12,8 @@ mod api;
 mod assets;
 mod dashboard;
 mod error;
-mod gate;
+mod guarded;
 mod library;
-mod listen;
 mod live;
 
 pub use dashboard::{Dashboard, Settings};

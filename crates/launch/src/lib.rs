@@ -14,10 +14,11 @@ mod rendezvous;
 mod variable;
 
 pub use error::RendezvousError;
+pub use intendant_transport::is_readable_by_others;
 pub use placement::Launcher;
 pub use processes::{
     Launch, LaunchError, REPEATED_SIGNAL, ask_for_another, ignores_hang_up, is_launched, tell_done,
     tell_saved, token_is_unknown,
 };
-pub use rendezvous::{Endpoint, JOIN_DEADLINE_DEFAULT, Listener, Rendezvous, is_readable_by_others};
+pub use rendezvous::{Endpoint, JOIN_DEADLINE_DEFAULT, Listener, Rendezvous};
 pub use variable::VARIABLES;

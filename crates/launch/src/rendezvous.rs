@@ -27,7 +27,7 @@ use crate::locate::locate;
 use crate::placement::{Environment, Host, Launcher, Placement, place};
 use crate::variable;
 use intendant_core::NodeId;
-use intendant_transport::{Tls, Token, check_is_file};
+use intendant_transport::{Tls, Token, check_is_file, is_readable_by_others};
 use std::ffi::OsString;
 use std::fmt;
 use std::net::TcpListener;
@@ -297,12 +297,6 @@ impl Rendezvous {
         rendezvous.own_data_port()?;
         Ok(Some(rendezvous))
     }
-}
-
-/// Whether a file can be read by users that are neither its owner nor in its group.
-pub fn is_readable_by_others(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o004 != 0)
 }
 
 /// The token from the variable, else from the file.

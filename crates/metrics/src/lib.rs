@@ -3,9 +3,9 @@
 //! Start at [`Source`], which provides the numbers, and [`Endpoint`], which serves them. [`Metric`] describes
 //! a number; [`Sample`] is its current value. [`Address`] is the address at which a user wants the endpoint.
 //! [`process`] reads what the operating system reports about this process. With the feature `otlp`,
-//! `otlp::Push` pushes samples.
+//! `otlp::Push` pushes samples. [`text`] encodes samples for Prometheus.
 //!
-//! Internal modules: `text` encodes samples for Prometheus, and `json` as an object; `guard` decides which
+//! Internal modules: `json` encodes samples as an object; `guard` decides which
 //! requests are answered; `visitors` limits the connections.
 //!
 //! This crate does not know the meaning of any number.
@@ -19,7 +19,7 @@ mod metric;
 pub mod otlp;
 pub mod process;
 mod server;
-mod text;
+pub mod text;
 mod visitors;
 
 pub use address::{Address, AddressError};

@@ -7,8 +7,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
 
-/// The media type of [`encode`]'s text.
-pub(crate) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// The media type of the text of [`encode`].
+pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The suffix of the names of counters, which the encoder appends.
 const TOTAL: &str = "_total";
@@ -16,8 +16,11 @@ const TOTAL: &str = "_total";
 /// The labels of exemplars, of which there are none.
 type NoLabels = [(&'static str, &'static str); 0];
 
-/// The values of a source as text.
-pub(crate) fn encode(source: &dyn Source) -> Result<String, fmt::Error> {
+/// The values of a source as text, in the format of Prometheus.
+///
+/// # Errors
+/// If a sample is of another kind than its metric: a mistake in the source.
+pub fn encode(source: &dyn Source) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Samples { labels: source.labels(), samples: source.read() }));
     let mut text = String::new();

@@ -104,11 +104,18 @@ pub fn words<'a, const N: usize>(line: &'a str, what: &str) -> Result<[&'a str; 
     words.try_into().map_err(|_| format!("expected {what}, separated by tabs"))
 }
 
+/// The answers to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// The parts of the question: what each part is, and the part.
+    pub asked: Vec<(&'static str, String)>,
+    /// The answers and their numbers, best first.
+    pub found: Vec<(String, f64)>,
+}
+
 /// How answers are shown: a table for people, or a JSON object per question.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Whether it is JSON.
-    pub json: bool,
     /// What an answer is, as in "entity".
     pub answer: &'static str,
     /// What its number is, as in "similarity".
@@ -116,31 +123,41 @@ pub struct Style {
 }
 
 impl Style {
-    /// Shows the answers to one question, whose parts are `asked`: what each part is, and the part.
+    /// Shows the answers to a question, as JSON or for people.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn show<'a>(
-        self,
-        out: &mut dyn Write,
-        asked: &[(&str, &str)],
-        answers: impl IntoIterator<Item = (&'a str, f64)>,
-    ) -> io::Result<()> {
-        let Self { json, answer, number } = self;
+    pub fn show(self, out: &mut dyn Write, json: bool, answered: &Answered) -> io::Result<()> {
         if json {
-            let answers: Vec<Value> = answers
-                .into_iter()
-                .map(|(name, value)| json!({ answer: name, number: finite(value) }))
-                .collect();
-            return json_line(out, asked, [("answers", Value::Array(answers))]);
+            return writeln!(out, "{}", self.json(answered));
         }
-        let asked: Vec<&str> = asked.iter().map(|(_, part)| *part).collect();
+        let asked: Vec<&str> = answered.asked.iter().map(|(_, part)| part.as_str()).collect();
         writeln!(out, "{}", asked.join("  "))?;
-        for (rank, (name, value)) in (1..).zip(answers) {
+        for (rank, (name, value)) in (1..).zip(&answered.found) {
             writeln!(out, "{rank:4}  {value:10.4}  {name}")?;
         }
         Ok(())
     }
+
+    /// The answers to a question as a JSON object: the parts of the question, and the list `answers`.
+    #[must_use]
+    pub fn json(self, answered: &Answered) -> Value {
+        let Self { answer, number } = self;
+        let answers =
+            answered.found.iter().map(|(name, value)| json!({ answer: name, number: finite(*value) }));
+        object(&answered.asked, [("answers", Value::Array(answers.collect()))])
+    }
+}
+
+/// A JSON object: the parts of a question, and what is said about it.
+#[must_use]
+pub fn object<'a, S: AsRef<str>>(
+    asked: &[(&str, S)],
+    said: impl IntoIterator<Item = (&'a str, Value)>,
+) -> Value {
+    let asked = asked.iter().map(|(what, part)| ((*what).to_owned(), json!(part.as_ref())));
+    let said = said.into_iter().map(|(what, value)| (what.to_owned(), value));
+    Value::Object(asked.chain(said).collect::<Map<_, _>>())
 }
 
 /// Writes a JSON object in a line: the parts of a question, and what is said about it.
@@ -152,9 +169,7 @@ pub fn json_line<'a>(
     asked: &[(&str, &str)],
     said: impl IntoIterator<Item = (&'a str, Value)>,
 ) -> io::Result<()> {
-    let asked = asked.iter().map(|(what, part)| ((*what).to_owned(), json!(part)));
-    let said = said.into_iter().map(|(what, value)| (what.to_owned(), value));
-    writeln!(out, "{}", Value::Object(asked.chain(said).collect::<Map<_, _>>()))
+    writeln!(out, "{}", object(asked, said))
 }
 
 /// Shows what an evaluation measured, by name: a line per measure, or a JSON object.
@@ -182,8 +197,10 @@ mod tests {
 
     fn shown(json: bool, answers: &[(&str, f64)]) -> String {
         let mut out = Vec::new();
-        let style = Style { json, answer: "word", number: "similarity" };
-        style.show(&mut out, &[("a", "x"), ("b", "y")], answers.iter().copied()).unwrap();
+        let style = Style { answer: "word", number: "similarity" };
+        let asked = vec![("a", "x".to_owned()), ("b", "y".to_owned())];
+        let found = answers.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        style.show(&mut out, json, &Answered { asked, found }).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -11,7 +11,7 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// The file that says what the folder holds.
-const MANIFEST: &str = "export.json";
+pub const MANIFEST: &str = "export.json";
 
 /// The version of that file's schema.
 const SCHEMA: &str = "intendant.export/1";
@@ -66,6 +66,8 @@ struct Manifest {
 pub struct Export {
     folder: PathBuf,
     manifest: Manifest,
+    /// The whole manifest.
+    text: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Export {
@@ -80,6 +82,7 @@ impl Export {
         File::open(&file).and_then(|open| open.take(MANIFEST_MAX).read_to_end(&mut text)).map_err(read)?;
         let wrong = |reason: String| TrainedError::Wrong { file: file.clone(), reason };
         let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let text = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         if manifest.schema != SCHEMA {
             return Err(wrong(format!("the schema is '{}'; this version reads {SCHEMA}", manifest.schema)));
         }
@@ -98,7 +101,24 @@ impl Export {
                 return Err(TrainedError::Wrong { file, reason });
             }
         }
-        Ok(Self { folder: folder.to_owned(), manifest })
+        Ok(Self { folder: folder.to_owned(), manifest, text })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// All that `export.json` says of the model.
+    #[must_use]
+    pub fn manifest(&self) -> &serde_json::Map<String, serde_json::Value> {
+        &self.text
+    }
+
+    /// The model's files.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.manifest.files.keys().map(String::as_str)
     }
 
     /// The value of a flag of the run that made the model.

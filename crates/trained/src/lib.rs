@@ -15,8 +15,8 @@ mod score;
 mod table;
 mod top;
 
-pub use answers::{Named, Style, asked, finite, json_line, measures, questions, words};
-pub use export::{Export, TrainedError};
+pub use answers::{Answered, Named, Style, asked, finite, json_line, measures, object, questions, words};
+pub use export::{Export, MANIFEST, TrainedError};
 pub use input::{Answers, answer_while_reading, input};
 pub use score::{norm, rounding_bound, score};
 pub use table::Table;

@@ -63,7 +63,7 @@ impl<E: Element> Table<E> {
 
     /// The length of each row. They are computed once and kept: a search needs them for every block of rows,
     /// and to compute them takes longer than to search for a single vector.
-    pub(crate) fn norms(&self) -> &[f64] {
+    pub fn norms(&self) -> &[f64] {
         self.norms.get_or_init(|| self.values.chunks_exact(self.columns).map(crate::norm).collect())
     }
 

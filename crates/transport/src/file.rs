@@ -15,6 +15,12 @@ pub fn check_is_file(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
+/// Whether a file can be read by users that are neither its owner nor in its group.
+pub fn is_readable_by_others(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o004 != 0)
+}
+
 /// Checks that this process may open the file descriptors that a tokio runtime and its signal handling need:
 /// tokio panics if it cannot open those for signals.
 ///

@@ -11,9 +11,11 @@
 mod error;
 mod files;
 mod peers;
+mod server;
 
 pub use error::TlsError;
 pub use files::{TLS_NAME, TlsFileError, TlsFiles};
+pub use server::ServerTls;
 
 use error::of_io;
 use peers::NamedPeers;

@@ -6,11 +6,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
-const GRAPH: &str = "synthetic:300x4x3000";
+pub(crate) const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
+pub(crate) const GRAPH: &str = "synthetic:300x4x3000";
 
 /// Trains and exports a model. Returns its report.
-fn train(folder: &Path, flags: &[&str]) -> Value {
+pub(crate) fn train(folder: &Path, flags: &[&str]) -> Value {
     let (graph, export) = (format!("builtin:{GRAPH}"), folder.join("model"));
     let common =
         ["--data", &graph, "--technique", "single", "--epochs", "3", "--valid-every", "0", "--export"];

@@ -5,5 +5,6 @@ mod data;
 mod failures;
 mod launchers;
 mod nodes;
+mod serve;
 mod techniques;
 mod train;

@@ -3,25 +3,28 @@
 mod guests;
 mod paced;
 
-use axum::Router;
-use guests::{Guest, Guests};
+use bytes::Bytes;
+use guests::Guests;
+pub use guests::{Answering, Guest};
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
+use intendant_transport::ServerTls;
 use paced::Paced;
+use std::convert::Infallible;
+use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 /// How long the headers of a request may take to arrive.
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
-
-/// How long requests under way may take when the server ends.
-const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// Pause after a connection could not be accepted: the process has no file descriptors left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -30,9 +33,38 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// not read pipelined requests, except for one.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
-/// Serves connections until `end`, and then the requests under way.
-pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Future<Output = ()>) {
-    let (graceful, guests) = (GracefulShutdown::new(), Arc::new(Guests::default()));
+/// The bounds of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most connections at the same time.
+    pub connections: usize,
+    /// How long requests under way may take when the server ends.
+    pub end_within: Duration,
+}
+
+/// What answers a request. The connection may make way for another one unless the service holds an
+/// [`Answering`] of the guest, or the peer has not yet taken an answer.
+pub trait Service: Clone + Send + Sync + 'static {
+    /// The body of an answer.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+
+    /// Answers a request.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        guest: Arc<Guest>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+/// Serves connections until `end`, and then the requests under way. With `tls`, connections are encrypted.
+pub async fn serve(
+    listener: TcpListener,
+    limits: Limits,
+    tls: Option<ServerTls>,
+    service: impl Service,
+    end: impl Future<Output = ()>,
+) {
+    let (graceful, guests) = (GracefulShutdown::new(), Arc::new(Guests::new(limits.connections)));
     let mut end = std::pin::pin!(end);
     loop {
         let accepted = async {
@@ -50,8 +82,19 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Futur
                 }
             },
         };
-        let connection = connection(stream, router.clone(), graceful.watcher(), Arc::clone(&guest));
-        let guests = Arc::clone(&guests);
+        // Answers are small, and each is written at once.
+        let _ = stream.set_nodelay(true);
+        let (service, watcher, asked) = (service.clone(), graceful.watcher(), Arc::clone(&guest));
+        let (guests, tls) = (Arc::clone(&guests), tls.clone());
+        let connection = async move {
+            let Some(tls) = tls else {
+                return connection(stream, service, watcher, asked).await.map_err(|error| error.to_string());
+            };
+            let shaken = timeout(HEADERS_WITHIN, tls.accept(stream)).await;
+            let stream = shaken.map_err(|_| "no TLS handshake in time".to_owned())?;
+            let stream = stream.map_err(|error| format!("no TLS handshake: {error}"))?;
+            connection(stream, service, watcher, asked).await.map_err(|error| error.to_string())
+        };
         tokio::spawn(async move {
             tokio::select! {
                 served = connection => if let Err(error) = served {
@@ -63,26 +106,22 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Futur
         });
     }
     drop(listener);
-    let _ = tokio::time::timeout(END_WITHIN, graceful.shutdown()).await;
+    let _ = timeout(limits.end_within, graceful.shutdown()).await;
 }
 
 /// Serves one connection to its end.
 fn connection(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    router: Router,
+    service: impl Service,
     watcher: Watcher,
     guest: Arc<Guest>,
 ) -> impl Future<Output = hyper::Result<()>> {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADER_BYTES_MAX);
-    let (service, asked) = (TowerToHyperService::new(router), Arc::clone(&guest));
+    let asked = Arc::clone(&guest);
     let service = service_fn(move |request| {
-        let (answering, answer) = (asked.answering(), service.call(request));
-        async move {
-            let answer = answer.await;
-            drop(answering);
-            answer
-        }
+        let (service, guest) = (service.clone(), Arc::clone(&asked));
+        async move { Ok::<_, Infallible>(service.answer(request, guest).await) }
     });
     watcher.watch(server.serve_connection(TokioIo::new(Paced::new(stream, guest)), service))
 }
@@ -90,19 +129,27 @@ fn connection(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::routing::get;
+    use http_body_util::Full;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     const ANSWER: usize = 1 << 20;
 
-    fn router(answered: &Arc<AtomicUsize>) -> Router {
-        let answered = Arc::clone(answered);
-        let answer = move || {
-            answered.fetch_add(1, Ordering::Relaxed);
-            async { vec![b'x'; ANSWER] }
-        };
-        Router::new().route("/", get(answer))
+    /// Counts the requests, and answers each with the same bytes.
+    #[derive(Clone)]
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Service for Counting {
+        type Body = Full<Bytes>;
+
+        async fn answer(&self, _request: Request<Incoming>, _guest: Arc<Guest>) -> Response<Full<Bytes>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Response::new(Full::new(vec![b'x'; ANSWER].into()))
+        }
+    }
+
+    fn router(answered: &Arc<AtomicUsize>) -> Counting {
+        Counting(Arc::clone(answered))
     }
 
     fn guest() -> Arc<Guest> {

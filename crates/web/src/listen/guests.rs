@@ -2,25 +2,26 @@
 //! silent for longest, so that silent connections do not keep people out.
 
 use intendant_core::lock;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The most connections at the same time; a browser opens up to six.
-pub(super) const CONNECTIONS_MAX: usize = 64;
-
 /// All connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Guests {
+    /// The most at the same time.
+    most: usize,
     here: Mutex<Vec<Arc<Guest>>>,
     left: Arc<Notify>,
 }
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub struct Guest {
     address: IpAddr,
     /// When bytes were read or written last.
     heard: Mutex<Instant>,
@@ -34,7 +35,8 @@ pub(super) struct Guest {
 }
 
 /// While this value lives, the connection waits for the server, and not the other way round.
-pub(super) struct Answering(Arc<Guest>);
+#[derive(Debug)]
+pub struct Answering(Arc<Guest>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -64,7 +66,7 @@ impl Guest {
     }
 
     /// Records that a request is being answered, until the result is dropped.
-    pub(super) fn answering(self: &Arc<Self>) -> Answering {
+    pub fn answering(self: &Arc<Self>) -> Answering {
         self.answering.fetch_add(1, Ordering::Relaxed);
         Answering(Arc::clone(self))
     }
@@ -80,6 +82,11 @@ impl Guest {
 }
 
 impl Guests {
+    /// No connections yet, and places for `most`.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, here: Mutex::default(), left: Arc::default() }
+    }
+
     /// Returns a place for a connection from this address. If all places are taken, one of the connections
     /// that do not wait for an answer leaves: of those from the address with the most connections, the one
     /// that has been silent for longest. If no connection can leave, waits until one can or has ended.
@@ -94,11 +101,12 @@ impl Guests {
 
     fn try_enter(&self, address: IpAddr) -> Option<Arc<Guest>> {
         let mut here = lock(&self.here);
-        if here.len() >= CONNECTIONS_MAX {
-            let of = |address: IpAddr| here.iter().filter(|guest| guest.address == address).count();
+        if here.len() >= self.most {
+            let mut of: BTreeMap<IpAddr, usize> = BTreeMap::new();
+            here.iter().for_each(|guest| *of.entry(guest.address).or_default() += 1);
             let silent = here.iter().enumerate().filter(|(_, guest)| guest.is_silent());
-            let (place, _) = silent
-                .min_by_key(|(_, guest)| (std::cmp::Reverse(of(guest.address)), *lock(&guest.heard)))?;
+            let (place, _) =
+                silent.min_by_key(|(_, guest)| (Reverse(of.get(&guest.address)), *lock(&guest.heard)))?;
             here.swap_remove(place).leaves.notify_one();
         }
         let guest = Guest::new(address, &self.left);
@@ -119,6 +127,8 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::time::Duration;
 
+    const CONNECTIONS_MAX: usize = 64;
+
     fn address(last: u8) -> IpAddr {
         Ipv4Addr::new(10, 0, 0, last).into()
     }
@@ -129,7 +139,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_one_that_was_silent_for_longest_leaves() {
-        let guests = Guests::default();
+        let guests = Guests::new(CONNECTIONS_MAX);
         let mut all = Vec::new();
         for at in 0..CONNECTIONS_MAX {
             tokio::time::advance(Duration::from_secs(1)).await;
@@ -151,7 +161,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_that_waits_for_an_answer_leaves() {
-        let guests = Guests::default();
+        let guests = Guests::new(CONNECTIONS_MAX);
         let mut all = Vec::new();
         for _ in 0..CONNECTIONS_MAX {
             let guest = guests.enter(address(1)).await;

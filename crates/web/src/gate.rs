@@ -1,15 +1,10 @@
 //! Access control: checks of the host, the token, the method and the origin of a request; the headers of all
 //! answers.
 
-use crate::answer::Refusal;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::{Html, IntoResponse, Response};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use intendant_transport::Token;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 /// The headers of all answers. Pages run the scripts and styles of this server only, and no other site can
 /// show, read or embed what it answers.
@@ -27,27 +22,41 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// The page for a browser that does not have the token.
-const TOKEN_PAGE: &str = "<!doctype html>
-<html lang=\"en\">
-<head>
-<meta charset=\"utf-8\">
-<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
-<title>Intendant: the token is missing</title>
-</head>
-<body>
-<h1>The token is missing or wrong</h1>
-<p>This dashboard shows its page only to those who have its token.</p>
-<p>Write <code>?token=TOKEN</code> behind the address, and open it: <code>http://HOST:PORT/?token=TOKEN</code>.
-TOKEN is the content of the file that the dashboard was started with (<code>--token-file FILE</code>).</p>
-<p>Once is enough: the browser then has a cookie, until the dashboard ends.</p>
-</body>
-</html>
-";
+/// Gives an answer the headers of all answers.
+pub fn protect(headers: &mut HeaderMap) {
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// Why a request is refused: a status, and the reason in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// The reason.
+    pub reason: &'static str,
+}
+
+impl Denied {
+    const fn new(status: StatusCode, reason: &'static str) -> Self {
+        Self { status, reason }
+    }
+}
+
+/// Who opens the addresses of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// People in a browser, which sends the token once as `?token=TOKEN` and gets a cookie; and programs.
+    Browsers,
+    /// Programs, which send the token in a header.
+    Programs,
+}
 
 /// The conditions that requests must meet.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
+    clients: Clients,
     /// Names besides those of loopback that the header `Host` may have.
     hosts: Vec<String>,
     /// Whether addresses other than loopback may be in `Host`: if the server listens on such an address.
@@ -61,9 +70,13 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// The gate of a server that listens on this address. `hosts` are names beside those of loopback that the
+    /// header `Host` may have. With a token, requests must bring it.
+    ///
     /// # Errors
     /// If the operating system has no random numbers.
-    pub(crate) fn new(
+    pub fn new(
+        clients: Clients,
         address: SocketAddr,
         hosts: Vec<String>,
         token: Option<Token>,
@@ -72,7 +85,7 @@ impl Gate {
         getrandom::fill(&mut random)?;
         let cookie = format!("intendant-{}", address.port());
         let addresses = !address.ip().is_loopback();
-        Ok(Self { hosts, addresses, token, session: Token::from_bytes(random), cookie })
+        Ok(Self { clients, hosts, addresses, token, session: Token::from_bytes(random), cookie })
     }
 
     /// Whether a page of this server may have been loaded under this name. Other names lead here only if a
@@ -89,16 +102,20 @@ impl Gate {
         )
     }
 
-    fn check(&self, request: &Request) -> Result<(), Refusal> {
+    /// Whether a request is let in.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn check<B>(&self, request: &Request<B>) -> Result<(), Denied> {
         let method = request.method();
         if !matches!(*method, Method::GET | Method::HEAD | Method::POST) {
-            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST are served"));
+            return Err(Denied::new(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST are served"));
         }
         let headers = request.headers();
         let host = text(headers, &header::HOST).filter(|host| self.knows_host(host)).ok_or_else(|| {
             let reason = "the header Host names another machine; open the address that the program printed, \
                           or start it with --allow-host NAME";
-            Refusal::new(StatusCode::FORBIDDEN, reason)
+            Denied::new(StatusCode::FORBIDDEN, reason)
         })?;
         // Browsers send the site from which a request to change something comes.
         if *method == Method::POST {
@@ -110,18 +127,24 @@ impl Gate {
             let site =
                 headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin" || site == "none");
             if !is_own || !site {
-                return Err(Refusal::new(StatusCode::FORBIDDEN, "requests of other sites are refused"));
+                return Err(Denied::new(StatusCode::FORBIDDEN, "requests of other sites are refused"));
             }
         }
         let Some(token) = &self.token else { return Ok(()) };
         let matches = |given: &str| Token::from_hex(given).is_ok_and(|given| token.matches(&given));
         let bearer = text(headers, &header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-        if bearer.is_some_and(matches) || self.has_cookie(headers) {
+        let is_browser = self.clients == Clients::Browsers;
+        if bearer.is_some_and(matches) || is_browser && self.has_cookie(headers) {
             return Ok(());
         }
-        let reason = "the token is missing or wrong: open the address with ?token=TOKEN once, or send \
-                      'Authorization: Bearer TOKEN'";
-        Err(Refusal::new(StatusCode::UNAUTHORIZED, reason))
+        let reason = match self.clients {
+            Clients::Browsers => {
+                "the token is missing or wrong: open the address with ?token=TOKEN once, or send \
+                 'Authorization: Bearer TOKEN'"
+            }
+            Clients::Programs => "the token is missing or wrong: send 'Authorization: Bearer TOKEN'",
+        };
+        Err(Denied::new(StatusCode::UNAUTHORIZED, reason))
     }
 
     fn has_cookie(&self, headers: &HeaderMap) -> bool {
@@ -134,10 +157,10 @@ impl Gate {
         values.any(|value| Token::from_hex(value).is_ok_and(|given| self.session.matches(&given)))
     }
 
-    /// The answer to a request with the right `?token=`: a cookie, and a redirect to the page without the
-    /// token. So the token stays out of the browser's history and its list of open pages.
-    fn admit(&self, request: &Request) -> Option<Response> {
-        let token = self.token.as_ref()?;
+    /// The answer to a browser's request with the right `?token=`: a cookie, and a redirect to the page
+    /// without the token. So the token stays out of the browser's history and its list of open pages.
+    pub fn admit<B>(&self, request: &Request<B>) -> Option<Response<()>> {
+        let token = self.token.as_ref().filter(|_| self.clients == Clients::Browsers)?;
         let given = query_token(request.uri())?;
         let host = text(request.headers(), &header::HOST)?;
         let is_right = Token::from_hex(given).is_ok_and(|given| token.matches(&given));
@@ -148,10 +171,8 @@ impl Gate {
         // cannot upload, see above.
         let cookie = format!("{}={}; HttpOnly; SameSite=Lax; Path=/", self.cookie, self.session.to_hex());
         // Only requests for the start page have a token, so the answer repeats nothing that was sent.
-        Some(
-            (StatusCode::SEE_OTHER, [(header::LOCATION, "/".to_owned()), (header::SET_COOKIE, cookie)])
-                .into_response(),
-        )
+        let answer = Response::builder().status(StatusCode::SEE_OTHER).header(header::LOCATION, "/");
+        answer.header(header::SET_COOKIE, cookie).body(()).ok()
     }
 }
 
@@ -171,31 +192,6 @@ fn query_token(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))
 }
 
-/// Whether the request comes from a person who wants a page, and not from a program.
-fn wants_page(request: &Request) -> bool {
-    let accepts = text(request.headers(), &header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
-    accepts && matches!(*request.method(), Method::GET | Method::HEAD)
-}
-
-/// Lets a request in, or refuses it.
-pub(crate) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    let mut response = match gate.admit(&request) {
-        Some(admitted) => admitted,
-        None => match gate.check(&request) {
-            Ok(()) => next.run(request).await,
-            Err(refusal) if refusal.status() == StatusCode::UNAUTHORIZED && wants_page(&request) => {
-                (StatusCode::UNAUTHORIZED, Html(TOKEN_PAGE)).into_response()
-            }
-            Err(refusal) => refusal.into_response(),
-        },
-    };
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,7 +200,7 @@ mod tests {
     fn names_of_loopback_are_known_and_others_are_not() {
         let gate = |address: &str, hosts: &[&str]| {
             let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
-            Gate::new(address.parse().unwrap(), hosts, None).unwrap()
+            Gate::new(Clients::Browsers, address.parse().unwrap(), hosts, None).unwrap()
         };
         let near = gate("127.0.0.1:7878", &["cluster.example"]);
         for host in
