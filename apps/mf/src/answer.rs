@@ -1,7 +1,7 @@
 //! What a trained model answers: the value of a cell, the columns with the largest values in a row, similar
 //! rows or columns, and its errors on other cells.
 
-use crate::data::{Dataset, Entry};
+use crate::data::{Dataset, Entry, Ids};
 use crate::evaluate::Errors;
 use crate::model::{Optimizer, Shape};
 use intendant_core::{Element, Key};
@@ -122,8 +122,8 @@ impl<E: Element> Trained<E> {
         self.shape.predict(self.mean, row, column).to_f64()
     }
 
-    /// For each of `rows`, the `count` columns with the largest predictions, and these. Columns in `left_out`,
-    /// one ascending list for each row, are not found; without lists, all are.
+    /// For each of `rows`, the `count` columns with the largest predictions, and these. Columns in
+    /// `left_out`, one ascending list for each row, are not found; without lists, all are.
     ///
     /// # Panics
     /// If the model has no such row, or there is another number of lists than rows.
@@ -177,15 +177,15 @@ impl<E: Element> Trained<E> {
 
     /// For each row and each column of other data, the model's number of it.
     fn numbers(&self, data: &Dataset) -> (Vec<Option<u32>>, Vec<Option<u32>>) {
-        let find = |names: &Named, ids: &crate::data::Ids| -> Vec<Option<u32>> {
+        let find = |names: &Named, ids: &Ids| -> Vec<Option<u32>> {
             (0..ids.len()).map(|at| ids.get(at).and_then(|id| names.get(&id))).collect()
         };
         (find(&self.row_ids, data.rows()), find(&self.column_ids, data.columns()))
     }
 
-    /// The evaluation of the cells that `data` trains on, and the value of each of its keys: that of a row or
-    /// column that the model does not have is zero, as in a training in which it has no entries. The number
-    /// counts the cells with such a row or column.
+    /// The evaluation of the cells that `data` trains on, and the value of each of its keys: that of a row
+    /// or column that the model does not have is zero, as in a training in which it has no entries. The
+    /// number counts the cells with such a row or column.
     pub fn errors<'a>(&'a self, data: &Dataset) -> (Errors, impl Fn(Key, &mut Vec<E>) + 'a, usize) {
         let (rows, columns) = self.numbers(data);
         let (no_row, no_column) = (self.rows.rows() as u32, self.columns.rows() as u32);

@@ -7,9 +7,9 @@
 //! v is the variance of a product of two factors, and noise cancels out. [`moment`] estimates this mean
 //! from a sample of such rectangles.
 
+use crate::config::Config;
 use crate::data::{Biases, Dataset, Entry};
 use crate::model::Scope;
-use crate::task::Config;
 use intendant_core::random::{mix, stream};
 
 /// Weights of the penalties of the rows, or of the columns.

@@ -1,6 +1,7 @@
 //! The task by itself: its steps against a naive formula, its keys, its digest, its learning rate.
 
 use super::*;
+use crate::Algorithm;
 use crate::data::{Entry, Ids};
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, PlainRows, Schedule};
 use proptest::prelude::*;

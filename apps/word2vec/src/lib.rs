@@ -7,8 +7,8 @@
 //! about exported vectors. The binary adds flags, the resolved plan, the export of word vectors, and the
 //! commands that ask for some.
 //!
-//! This crate starts no threads except those of the first pass over the text and of answers. It has no sockets, no clock,
-//! and no knowledge of where parameters are.
+//! This crate starts no threads except those of the first pass over the text and of answers. It has no
+//! sockets, no clock, and no knowledge of where parameters are.
 #![forbid(unsafe_code)]
 
 mod answer;

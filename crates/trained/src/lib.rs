@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Export`], a folder that `--export` wrote, and [`Table`], one of its matrices. [`top()`] finds
-//! rows. [`Named`] has their names, and [`Style`] shows answers. `product` calls the matrix library, `score` is
-//! the inner product that decides.
+//! rows. [`Named`] has their names, and [`Style`] shows answers. `product` calls the matrix library, `score`
+//! is the inner product that decides.
 //!
 //! This crate does not know what the rows of a table mean: applications do.
 #![deny(unsafe_code)]

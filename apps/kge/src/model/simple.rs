@@ -1,6 +1,6 @@
-//! SimplE: an entity has a vector for its use as a subject and one for its use as an object, and a relation one
-//! for each direction. An embedding is the first vector, followed by the second one. The score is the mean of
-//! Σ sᵢ rᵢ o'ᵢ and Σ oᵢ r'ᵢ s'ᵢ, where ' marks the second vectors.
+//! SimplE: an entity has a vector for its use as a subject and one for its use as an object, and a relation
+//! one for each direction. An embedding is the first vector, followed by the second one. The score is the
+//! mean of Σ sᵢ rᵢ o'ᵢ and Σ oᵢ r'ᵢ s'ᵢ, where ' marks the second vectors.
 
 use super::penalties::Penalties;
 use super::scoring::{Defaults, Facts, Moduli, NUMBERS_MAX, Scoring};
@@ -55,8 +55,8 @@ impl Scoring for SimplE {
         (0..half).map(term).sum::<f64>() / 2.0
     }
 
-    /// With the subject given, the object's first vector meets `s' · r'`, and its second one `s · r`. With the
-    /// object given, the two vectors of the relation change places.
+    /// With the subject given, the object's first vector meets `s' · r'`, and its second one `s · r`. With
+    /// the object given, the two vectors of the relation change places.
     #[inline(always)]
     fn compose<E: Element>(anchor: &[E], relation: &[E], inverse: bool, query: &mut [E]) {
         let ((first, second), (forth, back)) = (parts(anchor), directions(relation, inverse));

@@ -2,7 +2,9 @@
 
 use super::documents::{Entry, merge};
 use super::error::DataError;
-use super::{Format, bag, read_words, text};
+use super::format::Format;
+use super::words::read_words;
+use super::{bag, text};
 use intendant_formats::{NameIndex, Names};
 use std::io::BufRead;
 use std::path::Path;

@@ -9,50 +9,23 @@
 mod bag;
 mod documents;
 mod error;
+mod format;
 mod generated;
 mod known;
 mod text;
+mod words;
 
 pub use documents::{Documents, Entry};
 pub use error::DataError;
+pub use format::Format;
 pub use generated::Generator;
 pub use known::{Coverage, known};
 
-use clap::ValueEnum;
 use documents::Collection;
 use intendant_core::random::stream;
-use intendant_formats::{NameIndex, Names, lines, open};
-use serde::{Deserialize, Serialize};
+use intendant_formats::{Names, open};
 use std::path::{Path, PathBuf};
-
-/// The format of a file of documents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// UCI bag of words: three lines with the numbers of documents, of words and of lines that follow; then
-    /// lines with a document, a word (both from 1) and how often it occurs there.
-    Bag,
-    /// Text: a document per line, of words between blanks.
-    Text,
-}
-
-impl Format {
-    /// The format of a file with this name.
-    #[must_use]
-    pub fn of(path: &Path) -> Self {
-        let is_bag = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("docword."));
-        if is_bag { Self::Bag } else { Self::Text }
-    }
-
-    /// Default minimum count: words that occur less often are left out.
-    #[must_use]
-    pub const fn min_count(self) -> u64 {
-        match self {
-            Self::Bag => 1,
-            Self::Text => 5,
-        }
-    }
-}
+use words::read_words;
 
 /// Where documents come from.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,23 +152,6 @@ impl Corpus {
         let words = self.words.digest(DIGEST);
         stream(words, &[self.training.digest(), self.test.digest()])
     }
-}
-
-/// Reads a vocabulary: one word per line.
-fn read_words(path: &Path) -> Result<Names, DataError> {
-    let (mut words, mut index) = (Names::default(), NameIndex::default());
-    let name = path.display().to_string();
-    lines(&name, open(path)?, |line| {
-        let word = line.trim();
-        if word.is_empty() || word.contains(char::is_whitespace) {
-            return Err(format!("found '{line}', expected a word"));
-        }
-        if let Some(before) = index.find(&words, word) {
-            return Err(format!("'{word}' is the word of line {} as well", before + 1));
-        }
-        index.intern(&mut words, word).map(drop).ok_or_else(|| "there are too many words".to_owned())
-    })?;
-    Ok(words)
 }
 
 fn read(path: &Path, format: Format, vocabulary: Option<&Path>) -> Result<Collection, DataError> {

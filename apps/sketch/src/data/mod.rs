@@ -53,8 +53,8 @@ enum Origin {
 const GENERATED_BYTES: u64 = 8;
 
 impl Stream {
-    /// Opens a file, plain or compressed as `.zst` or `.gz`. A compressed file is decompressed to a temporary file
-    /// first.
+    /// Opens a file, plain or compressed as `.zst` or `.gz`. A compressed file is decompressed to a temporary
+    /// file first.
     ///
     /// # Errors
     /// If it cannot be read. Its content is not checked.

@@ -44,8 +44,8 @@ const COPY_BYTES: u64 = 1 << 18;
 const DIGEST_BYTES: u64 = 64 << 10;
 
 impl Source {
-    /// A file. If its name ends in `.zst` or `.gz`, it is decompressed to a temporary file, which has no name and
-    /// therefore vanishes with the process.
+    /// A file. If its name ends in `.zst` or `.gz`, it is decompressed to a temporary file, which has no
+    /// name and therefore vanishes with the process.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let name = path.display().to_string();
         let refused = |source| DataError::Read { file: name.clone(), source };

@@ -23,8 +23,8 @@ enum Bytes {
 }
 
 impl Source {
-    /// A text file. If its name ends in `.zst` or `.gz`, it is decompressed to a temporary file, which has no name and
-    /// therefore vanishes with the process.
+    /// A text file. If its name ends in `.zst` or `.gz`, it is decompressed to a temporary file, which has no
+    /// name and therefore vanishes with the process.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let name = path.display().to_string();
         let refused = |source| DataError::Read { file: name.clone(), source };

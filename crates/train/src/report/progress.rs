@@ -1,5 +1,5 @@
-//! Progress for a person: a bar at a terminal, else a line from time to time; and a line per epoch. On standard
-//! error, at rank 0 only.
+//! Progress for a person: a bar at a terminal, else a line from time to time; and a line per epoch. On
+//! standard error, at rank 0 only.
 
 use super::numbers::{in_reading_order, means, number, reported, share};
 use super::sums::EpochSum;
@@ -142,8 +142,8 @@ impl Drop for Progress {
     }
 }
 
-/// How long the run may still take, if the rest of the epoch and `epochs` more are as fast as its first batches
-/// were. Evaluations are not counted.
+/// How long the run may still take, if the rest of the epoch and `epochs` more are as fast as its first
+/// batches were. Evaluations are not counted.
 fn left(taken: Duration, (batches, total): (u64, u64), epochs: u32) -> String {
     if batches == 0 {
         return String::new();
