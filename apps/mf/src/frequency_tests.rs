@@ -2,6 +2,7 @@
 
 use super::tests::{config, data, ids};
 use super::*;
+use crate::Algorithm;
 use crate::data::{Entry, Generator};
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Row, Schedule};
 use std::collections::BTreeSet;

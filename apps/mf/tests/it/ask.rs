@@ -5,10 +5,10 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-const MF: App = App::new(env!("CARGO_BIN_EXE_intendant-mf"));
+pub(crate) const MF: App = App::new(env!("CARGO_BIN_EXE_intendant-mf"));
 
 /// Ratings of users for films, a training and a test file.
-fn ratings(folder: &Path) {
+pub(crate) fn ratings(folder: &Path) {
     let (mut train, mut test) = (String::new(), String::new());
     for user in 0..40u32 {
         for film in 0..30u32 {
@@ -26,7 +26,7 @@ fn ratings(folder: &Path) {
 }
 
 /// Trains and exports a model. Returns its report.
-fn train(folder: &Path, flags: &[&str]) -> Value {
+pub(crate) fn train(folder: &Path, flags: &[&str]) -> Value {
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let files = ["--data", &file("train.csv"), "--test", &file("test.csv"), "--export", &file("model")];
     let common = ["--technique", "single", "--epochs", "20", "--rank", "4", "--valid-every", "0"];

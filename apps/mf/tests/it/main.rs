@@ -3,6 +3,7 @@
 mod ask;
 mod data;
 mod nodes;
+mod serve;
 mod synchronous;
 mod techniques;
 mod train;
