@@ -129,7 +129,7 @@ impl Waiting {
             let is_over = job.tell.is_closed();
             let fits = jobs.is_empty() || questions + job.questions.len() <= TOGETHER;
             let is_same = model.as_ref().is_none_or(|model| Arc::ptr_eq(model, &job.model));
-            if !is_over && !(fits && is_same) {
+            if !(is_over || fits && is_same) {
                 break;
             }
             let Some(job) = self.jobs.pop_front() else { break };

@@ -185,8 +185,8 @@ impl<E: Element> Search<'_, E> {
             // Almost all rows are far from the best: one comparison in the element type refuses them, without
             // a branch for each.
             let cutoff = below(found.least - error * longest);
-            let may_be = |may_be, rough: &E| may_be | !(*rough < cutoff) | (*rough == overflow);
-            if !scores.iter().fold(false, may_be) {
+            let are_far = |are_far, rough: &E| are_far & (*rough < cutoff) & (*rough != overflow);
+            if scores.iter().fold(true, are_far) {
                 continue;
             }
             for (at, (rough, norm)) in scores.iter().zip(norms).enumerate() {

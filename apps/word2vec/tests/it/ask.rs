@@ -5,16 +5,16 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-const WORD2VEC: App = App::new(env!("CARGO_BIN_EXE_intendant-word2vec"));
+pub(crate) const WORD2VEC: App = App::new(env!("CARGO_BIN_EXE_intendant-word2vec"));
 
 /// Trains and exports vectors of a generated text. Returns its report.
-fn train(folder: &Path, flags: &[&str]) -> Value {
+pub(crate) fn train(folder: &Path, flags: &[&str]) -> Value {
     let model = folder.join("model").to_str().unwrap().to_owned();
     let data = ["--data", "builtin:topics:1000x40000", "--dim", "16", "--epochs", "2", "--sample", "0.01"];
     WORD2VEC.report(&[&data[..], &["--technique", "single", "--export", &model], flags].concat())
 }
 
-fn words(folder: &Path) -> Vec<String> {
+pub(crate) fn words(folder: &Path) -> Vec<String> {
     let text = fs::read_to_string(folder.join("model/vocab.txt")).unwrap();
     text.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }

@@ -3,5 +3,6 @@
 mod ask;
 mod data;
 mod nodes;
+mod serve;
 mod techniques;
 mod train;
