@@ -9,6 +9,8 @@
 //!
 //! The arguments are the model, the address, the number of connections, and the seconds of each measurement.
 
+#![expect(clippy::print_stdout, reason = "the result of the program")]
+
 use intendant_trained::{Export, Table, top};
 use std::error::Error;
 use std::hint::black_box;

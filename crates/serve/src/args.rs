@@ -55,6 +55,8 @@ pub struct ServeArgs {
     pub max_connections: u32,
 
     /// Seconds that a request may take
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(
+        long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600),
+    )]
     pub timeout: u32,
 }

@@ -1,7 +1,7 @@
 //! The questions of a request.
 
 use crate::program::{Endpoint, K_DEFAULT, Question};
-use crate::site::Refusal;
+use crate::refusal::Refusal;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -117,7 +117,7 @@ mod tests {
 
     fn status(text: &str) -> u16 {
         let list = endpoint(Found::List { answer: "a", number: "b" });
-        parse(&list, text.as_bytes(), BOUNDS).map_or_else(|refusal| refusal.status().as_u16(), |_| 200)
+        parse(&list, text.as_bytes(), BOUNDS).map_or_else(|refusal| refusal.status.as_u16(), |_| 200)
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The model that answers now, and the next one.
 //!
-//! A request keeps the model that was current when it began. A new export is noticed by its files, as the file
-//! system describes them: an export takes the place of the folder as a whole, and other programs may copy
-//! files into it one by one. So the files must be the same before and after they are read.
+//! A request keeps the model that was current when it began. A new export is noticed by its files, as the
+//! file system describes them: an export takes the place of the folder as a whole, and other programs may
+//! copy files into it one by one. So the files must be the same before and after they are read.
 
 use crate::counts::Counts;
 use crate::error::ServeError;

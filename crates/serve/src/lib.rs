@@ -16,6 +16,7 @@ mod desk;
 mod error;
 mod openapi;
 mod program;
+mod refusal;
 mod server;
 mod site;
 

@@ -102,9 +102,10 @@ fn post(endpoint: &Endpoint, bounds: Bounds) -> Value {
         json!({ "oneOf": [one, list] })
     };
     let content = |schema: Value| json!({ "application/json": { "schema": schema } });
+    let questions = one_or_list(&question, Some(bounds.questions));
     json!({ "post": {
         "summary": endpoint.about,
-        "requestBody": { "required": true, "content": content(one_or_list(&question, Some(bounds.questions))) },
+        "requestBody": { "required": true, "content": content(questions) },
         "responses": {
             "200": { "description": "The answers", "content": content(one_or_list(&answer, None)) },
             "default": refused(),

@@ -5,13 +5,14 @@ use crate::counts::Counts;
 use crate::current::{Current, Loaded};
 use crate::desk::Desk;
 use crate::program::{Program, Question};
+use crate::refusal::Refusal;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use intendant_metrics::text;
-use intendant_web::{Denied, Gate, Guest, Service, protect};
+use intendant_web::{Gate, Guest, Service, protect};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,30 +23,6 @@ const JSON: &str = "application/json";
 
 /// Bytes of a body, or answers of a request, from which the work on them would keep other requests waiting.
 const MUCH: usize = 1 << 13;
-
-/// The refusal of a request: a status, and the reason in words. The body is `{"error": …}`.
-#[derive(Clone, Debug)]
-pub(crate) struct Refusal {
-    status: StatusCode,
-    reason: String,
-}
-
-impl Refusal {
-    pub(crate) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
-        Self { status, reason: reason.into() }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn status(&self) -> StatusCode {
-        self.status
-    }
-}
-
-impl From<Denied> for Refusal {
-    fn from(Denied { status, reason }: Denied) -> Self {
-        Self::new(status, reason)
-    }
-}
 
 /// What is at a path.
 #[derive(Clone, Copy)]

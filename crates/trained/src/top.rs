@@ -88,8 +88,8 @@ fn order(hits: &mut Vec<Hit>, count: usize) {
     hits.truncate(count);
 }
 
-/// A number of the element type that is not above `value`; minus infinity, which is above none, if `value` is no
-/// number.
+/// A number of the element type that is not above `value`; minus infinity, which is above none, if `value` is
+/// no number.
 fn below<E: Element>(value: f64) -> E {
     if value.is_nan() {
         return E::from_f64(f64::NEG_INFINITY);

@@ -257,10 +257,7 @@ fn compressed_files_are_read() {
     let xz = folder.path().join("a.libsvm.xz");
     fs::write(&xz, b"\xfd7zXZ\0\0\0").unwrap();
     let error = open(&xz, &Reading::default()).unwrap_err();
-    assert!(
-        error.contains("is compressed by xz; decompress it, or compress it by zstd instead"),
-        "{error}"
-    );
+    assert!(error.contains("is compressed by xz; decompress it, or compress it by zstd instead"), "{error}");
     // A Zstandard frame with one raw block.
     let text = b"1 2:1\n";
     let zstd = folder.path().join("a.libsvm.zst");
