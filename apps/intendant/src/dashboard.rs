@@ -6,7 +6,7 @@ use intendant::{Rendezvous, Token};
 use intendant_dashboard::{Dashboard, LiveAddress, Settings};
 use intendant_web::token_in;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// Show in a browser how parameters move: traces, and the numbers of a running cluster.
@@ -123,7 +123,7 @@ fn serve(args: DashboardArgs) -> Result<(), (u8, String)> {
 }
 
 /// Reads a token from a file, and tells if others can.
-fn read_token(path: &PathBuf) -> Result<Token, String> {
+fn read_token(path: &Path) -> Result<Token, String> {
     let (token, exposed) = token_in(path).map_err(|error| error.to_string())?;
     exposed.into_iter().for_each(|exposed| eprintln!("intendant: {exposed}"));
     Ok(token)

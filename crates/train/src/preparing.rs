@@ -3,6 +3,7 @@
 use crate::clock::now;
 use crate::logging;
 use crate::signals::Interrupt;
+use crossbeam_channel::bounded;
 use std::thread;
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) fn tell(interrupt: Interrupt) {
     let start = now();
     let told = move || {
+        let (_keep, never) = bounded::<()>(0);
         loop {
-            thread::sleep(PATIENCE);
+            let _ = never.recv_timeout(PATIENCE);
             if interrupt.has_run() {
                 return;
             }
