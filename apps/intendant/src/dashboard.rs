@@ -78,7 +78,7 @@ const USAGE: u8 = crate::program::USAGE;
 
 fn serve(args: DashboardArgs) -> Result<(), (u8, String)> {
     let read = |path: &Option<PathBuf>| {
-        path.as_ref().map(read_token).transpose().map_err(|message| (USAGE, message))
+        path.as_deref().map(read_token).transpose().map_err(|message| (USAGE, message))
     };
     let token = read(&args.token_file)?;
     let live_token = match (read(&args.live_token_file)?, &args.live) {
