@@ -62,9 +62,12 @@ struct Neighbors {
 /// The command.
 pub(crate) fn serve() -> Use {
     Use::new("serve", "Answers such questions over HTTP, as JSON", |args: ServeArgs| {
-        run(&PROGRAM, &args).map_err(|error| match error {
-            ServeError::System { what, source } => TrainError::System { what, source },
-            error => TrainError::usage(error),
+        run(&PROGRAM, &args).map_err(|error| {
+            if let ServeError::System { what, source } = error {
+                TrainError::System { what, source }
+            } else {
+                TrainError::usage(error)
+            }
         })
     })
 }
