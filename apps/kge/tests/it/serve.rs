@@ -228,6 +228,19 @@ fn every_wrong_request_is_told_what_is_wrong() {
     assert_eq!(service.end(), (Some(0), String::new()));
 }
 
+#[test]
+fn a_body_that_does_not_arrive_ends_its_request() {
+    let exported = Exported::new(&["--dim", "8"]);
+    let service = exported.serve(&["--timeout", "1"]);
+    let mut stream = service.connect();
+    let head = service.head("POST", "/v1/neighbors", &[], 100);
+    stream.write_all((head + "{\"entity\"").as_bytes()).unwrap();
+    let late = answer(stream);
+    assert_eq!((late.status, late.header("retry-after")), (503, Some("1")));
+    assert!(late.error().contains("within 1 s"), "{}", late.error());
+    assert_eq!(service.end(), (Some(0), String::new()));
+}
+
 /// At any time, there are more of such connections than places.
 #[test]
 fn hostile_connections_keep_no_one_out() {
@@ -388,8 +401,8 @@ fn a_damaged_export_changes_nothing_until_it_is_whole() {
     wait_for_load(&service, load + 1);
     // Nothing at all.
     let (here, away) = (exported.path(), exported.folder.path().join("away"));
+    failures = failed();
     fs::rename(&here, &away).unwrap();
-    failures = failed().max(failures);
     while failed() == failures {
         std::thread::yield_now();
     }
