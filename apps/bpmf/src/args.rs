@@ -24,8 +24,9 @@ pub(crate) struct Flags {
     pub(crate) burn_in: Option<u32>,
 
     /// Precision of entries around the product of their factors: 1 divided by the variance of the noise
-    #[arg(long, value_name = "ALPHA", default_value_t = 2.0)]
-    pub(crate) alpha: f64,
+    /// [default: follows from the data]
+    #[arg(long, value_name = "ALPHA")]
+    pub(crate) alpha: Option<f64>,
 
     /// How many rows the prior of the mean of all rows counts as
     #[arg(long, value_name = "BETA", default_value_t = 2.0)]

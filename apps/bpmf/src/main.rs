@@ -30,14 +30,19 @@ impl Application for BpmfApp {
 
     fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
         let data = plan::open(&resolved, plan)?;
-        if let Some(simulation) = &plan.simulation {
+        let resolved = plan::with_precision(resolved, &data, plan);
+        let interval = resolved.config.interval;
+        let outcome = if let Some(simulation) = &plan.simulation {
             let mut chain = SimulatedChain::new(data, resolved, plan, simulation)?;
             let about = chain.about();
-            return intendant_train::run_program(&mut chain, &about, plan);
-        }
-        let mut chain = Chain::new(data, resolved, plan)?;
-        let about = chain.about();
-        intendant_train::run_program(&mut chain, &about, plan)
+            intendant_train::run_program(&mut chain, &about, plan)
+        } else {
+            let mut chain = Chain::new(data, resolved, plan)?;
+            let about = chain.about();
+            intendant_train::run_program(&mut chain, &about, plan)
+        }?;
+        plan::check_coverage(&outcome.report.test, interval, plan);
+        Ok(outcome)
     }
 }
 

@@ -4,15 +4,18 @@ use crate::args::Flags;
 use crate::exchange::Exchange;
 use bpmf::{BpmfError, Config};
 use intendant_lapser_process::Way;
-use intendant_ratings::{Dataset, Generator};
+use intendant_ratings::{Biases, Dataset, Generator, Noise};
 use intendant_task::Split;
 use intendant_train::{DataSource, Plan, Technique, TestSource, TrainError};
+use std::collections::BTreeMap;
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Resolved {
-    /// Settings of the chain.
+    /// Settings of the chain, with any precision unless `alpha` has one.
     pub(crate) config: Config,
+    /// The precision of entries, unless it follows from the data.
+    alpha: Option<f64>,
     /// How nodes exchange rows.
     pub(crate) exchange: Exchange,
     /// How nodes reach each other's memory.
@@ -41,9 +44,10 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     }
     // A chain that is continued for longer keeps its burn-in.
     let resumed = plan.resumed("burn-in").and_then(|burn_in| u32::try_from(burn_in.as_u64()?).ok());
+    let alpha = flags.alpha.or_else(|| plan.resumed("alpha")?.as_f64());
     let config = Config {
         rank: flags.rank,
-        alpha: flags.alpha,
+        alpha: alpha.unwrap_or(Config::default().alpha),
         beta: flags.beta,
         nu: flags.nu,
         iterations: plan.epochs,
@@ -78,7 +82,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         Some(DataSource::Path(_)) => None,
     };
     let generator = generator.map(Generator::named).transpose().map_err(TrainError::usage)?;
-    Ok(Resolved { config, exchange, memory: flags.memory, generator, valid: flags.valid.clone() })
+    Ok(Resolved { config, alpha, exchange, memory: flags.memory, generator, valid: flags.valid.clone() })
 }
 
 /// Refuses settings that a simulated chain would ignore.
@@ -101,6 +105,40 @@ pub(crate) fn usage(error: BpmfError) -> TrainError {
         return TrainError::usage(format!("--{error}"));
     }
     TrainError::usage(error)
+}
+
+/// The flags with a precision of entries that follows from the data, unless they name one.
+pub(crate) fn with_precision(mut resolved: Resolved, data: &Dataset, plan: &Plan) -> Resolved {
+    if resolved.alpha.is_none() {
+        let noise = Noise::of(data, Some(&Biases::of(data)), plan.seed).variance();
+        let alpha = (1.0 / noise).clamp(ALPHA_MIN, ALPHA_MAX);
+        if plan.rank() == 0 {
+            tracing::info!(alpha = format!("{alpha:.4}"), "precision of entries");
+        }
+        resolved.config.alpha = alpha;
+    }
+    resolved
+}
+
+/// Bounds of a precision that follows from the data: those of [`Config::check`].
+const ALPHA_MIN: f64 = 1e-9;
+const ALPHA_MAX: f64 = 1e9;
+
+/// How far the share of covered entries may be from the probability of intervals without a warning.
+const COVERAGE_TOLERANCE: f64 = 0.03;
+
+/// Warns if intervals cover more or fewer test entries than they should.
+pub(crate) fn check_coverage(test: &BTreeMap<String, f64>, interval: f64, plan: &Plan) {
+    let Some(covered) = test.get("interval_coverage").filter(|_| plan.rank() == 0) else { return };
+    if (covered - interval).abs() > COVERAGE_TOLERANCE {
+        let (covered, interval) = (100.0 * covered, 100.0 * interval);
+        let why = if covered < interval {
+            "a lower --alpha or more --epochs would widen them"
+        } else {
+            "a higher --alpha would narrow them"
+        };
+        tracing::warn!("{covered:.1} % of the test entries lie in intervals of {interval:.1} %; {why}");
+    }
 }
 
 /// Reads or generates the data that the common flags name.

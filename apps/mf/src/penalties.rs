@@ -1,16 +1,12 @@
 //! What the training entries tell about a model of them: L2 penalties, and how much is noise.
 //!
 //! A penalty is that of a model with normally distributed errors, factors and biases: the variance of the
-//! errors, divided by that of the penalised numbers. The variances of biases are those of
-//! [`Biases`]. The variance of factors follows from what biases leave, the residuals e: if rows i and i' both
-//! have entries in columns j and j', then e_ij · e_i'j · e_ij' · e_i'j' has the mean Σ over factors v², where
-//! v is the variance of a product of two factors, and noise cancels out. [`moment`] estimates this mean
-//! from a sample of such rectangles.
+//! errors, divided by that of the penalised numbers. The variances of biases are those of [`Biases`], and
+//! those of factors and of noise follow from [`Noise`].
 
 use crate::config::Config;
-use crate::data::{Biases, Dataset, Entry};
+use crate::data::{Biases, Dataset, Noise};
 use crate::model::Scope;
-use intendant_core::random::{mix, stream};
 
 /// Weights of the penalties of the rows, or of the columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,18 +26,10 @@ pub struct Penalties {
     pub columns: Weights,
 }
 
-/// Factors are taken to be as strong as this many that are equally strong.
-const EQUALS: f64 = 4.0;
-
 /// A model with the most probable factors ignores that these are uncertain, and adapts to noise that a model
 /// of all probable factors averages out. A larger penalty makes up for it. (This number is near the best one
 /// on ratings, on measurements of molecules, and on generated matrices.)
 const CAUTION: f64 = 8.0;
-
-/// Bounds of the variance of a product of two factors, as parts of the mean square of the residuals: a sample
-/// may show no structure at all, or hardly any noise.
-const PART_MIN: f64 = 0.005;
-const PART_MAX: f64 = 0.2;
 
 /// What the data tell about a model of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,21 +43,15 @@ impl Derived {
     /// What `data` tell; penalties that `config` names are as it says. `biases` are those of the data, if the
     /// model has biases.
     pub(crate) fn of(data: &Dataset, biases: Option<&Biases>, config: &Config) -> Self {
-        let residual = |entry: &Entry| entry.value - biases.map_or(0.0, |biases| biases.predict(entry));
-        let train = data.train();
-        let all = train.iter().map(|entry| residual(entry).powi(2)).sum::<f64>() / train.len().max(1) as f64;
-        let (factors, noise) = if all > 0.0 {
-            let moment = moment(data, residual, stream(config.seed, &[SAMPLE])).unwrap_or(0.0).max(0.0);
-            let product = (moment / EQUALS).sqrt().clamp(PART_MIN * all, PART_MAX * all);
-            let noise = all - EQUALS * product;
-            (CAUTION * noise / product.sqrt(), noise / all)
-        } else {
-            (0.0, 1.0)
-        };
+        // Of a model without biases and with a penalty, nothing has to be estimated.
+        let is_needed = biases.is_some() || config.l2.is_none();
+        let noise = is_needed.then(|| Noise::of(data, biases, config.seed));
+        let factors = noise.filter(|noise| noise.product > 0.0);
+        let factors = factors.map_or(0.0, |noise| CAUTION * noise.variance() / noise.product.sqrt());
         // A penalty that is applied at each entry is applied as often as a row or column has entries.
         let times = |used: &[u32]| match config.l2_scope {
             Scope::Key => 1.0,
-            Scope::Use => train.len() as f64 / used.iter().filter(|uses| **uses > 0).count() as f64,
+            Scope::Use => data.train().len() as f64 / used.iter().filter(|uses| **uses > 0).count() as f64,
         };
         let weights = |variance: fn(&Biases) -> f64, used: &[u32]| {
             let bias = biases.map_or(0.0, |biases| biases.error() / variance(biases).max(f64::MIN_POSITIVE));
@@ -80,83 +62,17 @@ impl Derived {
             rows: weights(Biases::row_variance, data.row_uses()),
             columns: weights(Biases::column_variance, data.column_uses()),
         };
-        Self { penalties, noise }
+        Self { penalties, noise: noise.map_or(1.0, |noise| noise.share()) }
     }
 }
 
 /// A penalty that leaves nothing of what it is about.
 const PENALTY_MAX: f64 = 1e6;
 
-/// The name of this use of the seed.
-const SAMPLE: u64 = 3;
-
-/// Pairs of entries of one column that are sampled.
-const PAIRS: u64 = 1 << 17;
-
-/// Entries of rows that are compared, at most.
-const COMPARED_MAX: usize = 1 << 25;
-
-/// The mean of the products of the residuals at the corners of rectangles: two rows and two columns that meet
-/// in entries. `None` if the sample has no rectangle.
-fn moment(data: &Dataset, residual: impl Fn(&Entry) -> f64, seed: u64) -> Option<f64> {
-    // Entries of each row and of each column, those of a row by column.
-    let train = data.train();
-    let grouped = |places: usize, place: fn(&Entry) -> u32| {
-        let mut starts = vec![0usize; places + 1];
-        train.iter().for_each(|entry| starts[place(entry) as usize + 1] += 1);
-        (0..places).for_each(|at| starts[at + 1] += starts[at]);
-        starts
-    };
-    let row_starts = grouped(data.rows().len(), |entry| entry.row);
-    let column_starts = grouped(data.columns().len(), |entry| entry.column);
-    let mut by_column = vec![0u32; train.len()];
-    let mut next = column_starts.clone();
-    for (number, entry) in (0u32..).zip(train) {
-        by_column[next[entry.column as usize]] = number;
-        next[entry.column as usize] += 1;
-    }
-    // In the order of columns, so that each row's are ascending.
-    let mut of_rows = vec![(0u32, 0.0f64); train.len()];
-    let mut next = row_starts.clone();
-    for number in &by_column {
-        let entry = &train[*number as usize];
-        of_rows[next[entry.row as usize]] = (entry.column, residual(entry));
-        next[entry.row as usize] += 1;
-    }
-    let row = |row: u32| &of_rows[row_starts[row as usize]..row_starts[row as usize + 1]];
-    let (mut sum, mut count, mut compared) = (0.0, 0u64, 0);
-    for at in 0..PAIRS {
-        // A random entry, and another one of its column.
-        let first = (mix(stream(seed, &[at, 0])) % train.len() as u64) as usize;
-        let column = train[by_column[first] as usize].column as usize;
-        let entries = &by_column[column_starts[column]..column_starts[column + 1]];
-        let other = entries[(mix(stream(seed, &[at, 1])) % entries.len() as u64) as usize];
-        let (a, b) = (&train[by_column[first] as usize], &train[other as usize]);
-        if a.row == b.row {
-            continue;
-        }
-        let corner = residual(a) * residual(b);
-        let (mut left, mut right) = (row(a.row), row(b.row));
-        compared += left.len() + right.len();
-        while let ([(i, x), ..], [(j, y), ..]) = (left, right) {
-            if i == j && *i as usize != column {
-                sum += corner * x * y;
-                count += 1;
-            }
-            left = &left[usize::from(i <= j)..];
-            right = &right[usize::from(j <= i)..];
-        }
-        if compared > COMPARED_MAX {
-            break;
-        }
-    }
-    (count > 0).then(|| sum / count as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Ids;
+    use crate::data::{Entry, Ids};
     use crate::{Algorithm, Optimizer};
     use rand::{RngExt, SeedableRng};
     use rand_distr::StandardNormal;
@@ -198,19 +114,6 @@ mod tests {
             init_scale: 0.1,
             seed: 1,
         }
-    }
-
-    #[test]
-    fn rectangles_show_the_strength_of_factors_and_not_that_of_noise() {
-        for (factors, strength) in [(1, 1.0f64), (4, 0.25), (2, 0.1)] {
-            let data = matrix(factors, strength, 1.0);
-            let found = moment(&data, |entry| entry.value, 1).unwrap();
-            let expected = factors as f64 * strength.powi(2);
-            assert!((found / expected - 1.0).abs() < 0.35, "{factors} × {strength}: {found}, not {expected}");
-        }
-        let noise = matrix(1, 0.0, 1.0);
-        let found = moment(&noise, |entry| entry.value, 1).unwrap();
-        assert!(found.abs() < 0.02, "{found}");
     }
 
     #[test]

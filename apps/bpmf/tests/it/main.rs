@@ -31,6 +31,22 @@ fn refused(flags: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// Without --alpha, the noise is estimated. A precision that is far too high makes intervals too narrow, and
+/// the run says so.
+#[test]
+fn the_noise_follows_from_the_data() {
+    let data = ["--data", "builtin:zipf:600x100x12000", "--rank", "6", "--epochs", "60", "--burn-in", "15"];
+    let test = &report(&data)["test"];
+    assert!((0.5..0.62).contains(&number(&test["rmse"])), "{test}");
+    assert!((0.93..0.97).contains(&number(&test["interval_coverage"])), "{test}");
+    let output = BPMF.output(&[&data[..], &["--alpha", "100", "-q"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("a lower --alpha or more --epochs would widen them"),
+        "{said}"
+    );
+}
+
 /// The error of predicting the mean is 1.12; that of the true factors is .5.
 #[test]
 fn the_built_in_matrix_is_sampled_and_reported_as_documented() {
