@@ -2,9 +2,9 @@
 //!
 //! Start at [`Dataset`]. [`Dataset::read`] reads MatrixMarket files and tables of row, column and value;
 //! [`Generator`] makes matrices of any size. [`Biases`] predict from the row and the column of a cell alone,
-//! and [`Noise`] estimates what no prediction can explain. Rows and columns are numbered from 0; every process
-//! that reads the same files numbers them equally. A cell that occurs several times is several entries: two
-//! ratings of a film are two examples.
+//! and [`Noise`] estimates what no prediction can explain. Rows and columns are numbered from 0; every
+//! process that reads the same files numbers them equally. A cell that occurs several times is several
+//! entries: two ratings of a film are two examples.
 //!
 //! This crate deliberately has no keys, no parameter values, and no division of entries among workers.
 #![forbid(unsafe_code)]
