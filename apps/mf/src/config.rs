@@ -5,7 +5,7 @@ use crate::model::{Optimizer, Scope, Shape};
 use intendant_core::limits;
 use intendant_train::SettingError;
 
-/// Hyperparameters; [`Mf::new`] checks them.
+/// Hyperparameters; [`Mf::new`](crate::Mf::new) checks them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Factors of each row and column.

@@ -111,8 +111,8 @@ fn a_run_that_is_resumed_is_as_if_it_had_not_stopped() {
             assert_eq!(second["test"], whole["test"], "{technique}");
             assert_eq!(second["epochs"][19]["loss"], whole["epochs"][19]["loss"]);
         } else {
-            // The threads of two nodes race, and sampling ends in one of two optima, of which one is 1.2 times
-            // the other.
+            // The threads of two nodes race, and sampling ends in one of two optima, of which one is 1.2
+            // times the other.
             let close = |report: &Value| (perplexity(report) / perplexity(&whole)).ln().abs() < 0.3;
             assert!(close(&second), "{}", second["test"]);
             // The run continues with another number of nodes, with the same assignments and counts.
