@@ -59,6 +59,7 @@ pub(crate) struct Quality {
     predictions: Option<Predictions>,
     sums: Reduction,
     objective: f64,
+    penalty: Sum,
     nonzeros: u64,
 }
 
@@ -99,6 +100,7 @@ impl Quality {
             predictions,
             sums,
             objective: 0.0,
+            penalty: Sum::default(),
             nonzeros: 0,
         }
     }
@@ -129,6 +131,28 @@ impl Quality {
         if let Some(predictions) = &self.predictions {
             *lock(predictions) = Some(scored.iter().map(|row| sigmoid(row.score)).collect());
         }
+    }
+}
+
+/// A sum that keeps what rounding loses (Neumaier's), so that it does not depend on the order of the terms:
+/// parts of the model arrive in any.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    rounded: f64,
+    lost: f64,
+}
+
+impl Sum {
+    fn add(&mut self, term: f64) {
+        let sum = self.rounded + term;
+        let (larger, smaller) =
+            if self.rounded.abs() >= term.abs() { (self.rounded, term) } else { (term, self.rounded) };
+        self.lost += (larger - sum) + smaller;
+        self.rounded = sum;
+    }
+
+    fn total(self) -> f64 {
+        self.rounded + self.lost
     }
 }
 
@@ -165,7 +189,7 @@ impl<E: Element> Evaluation<E> for Quality {
         let row = values.len() / keys.len().max(1);
         for value in values.chunks_exact(row.max(1)) {
             let weight = weight_of(&self.rule, value);
-            self.objective += self.rule.penalty(weight);
+            self.penalty.add(self.rule.penalty(weight));
             self.nonzeros += u64::from(weight != 0.0);
         }
     }
@@ -174,7 +198,7 @@ impl<E: Element> Evaluation<E> for Quality {
         let mut sums = self.sums;
         // The objective is a sum over training rows.
         if !self.data.train().is_empty() {
-            sums.add("quality.objective", self.objective);
+            sums.add("quality.objective", self.objective + self.penalty.total());
         }
         sums.add("quality.nonzeros", self.nonzeros as f64);
         sums

@@ -298,9 +298,9 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     let broken = folder.path().join("broken.tsv");
     fs::write(&broken, "0\t0\t1\n0\t1\n").unwrap();
     let broken = broken.to_str().unwrap();
-    let gzip = folder.path().join("ratings.csv.gz");
-    fs::write(&gzip, b"\x1f\x8b\x08\0\0\0\0\0").unwrap();
-    let gzip = gzip.to_str().unwrap();
+    let xz = folder.path().join("ratings.csv.xz");
+    fs::write(&xz, b"\xfd7zXZ\0\0\0").unwrap();
+    let xz = xz.to_str().unwrap();
     for (flags, message) in [
         (&["--data", broken][..], "broken.tsv, line 2: found 2 columns, expected 3"),
         (&["--data", "does/not/exist"], "cannot read does/not/exist: "),
@@ -311,8 +311,8 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--test", "0.0000001"], "leaves nothing to train on or to evaluate"),
         (&["--test", broken], "broken.tsv, line 2: found 2 columns"),
         (
-            &["--data", gzip],
-            "ratings.csv.gz is compressed by gzip; decompress it, or compress it by zstd instead: gzip",
+            &["--data", xz],
+            "ratings.csv.xz is compressed by xz; decompress it, or compress it by zstd instead: xz",
         ),
         (&["--lr", "-1"], "--lr is -1; it must be a number above 0"),
         (&["--init-scale", "1e300"], "it must be a number above 0 and at most 1000"),

@@ -108,7 +108,7 @@ fn files_that_cannot_be_used_are_named() {
         "cannot read DIR/: it is no regular file, whose parts several workers can read"
     );
     assert!(
-        error("a.txt", Some(b"\x1f\x8b\x08\0")).starts_with("DIR/a.txt is compressed by gzip; decompress it")
+        error("a.txt", Some(b"\x1f\x8b\x08\0")).starts_with("DIR/a.txt is compressed by gzip; rename it so")
     );
     assert!(error("a.zst", Some(b"no frame")).starts_with("cannot read DIR/a.zst: "));
 }
