@@ -74,6 +74,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     if plan.simulation.is_some() {
         refuse_what_is_not_simulated(plan)?;
     }
+    alpha.into_iter().for_each(|alpha| plan.config.set("alpha", alpha));
     plan.config.set("burn-in", i64::from(config.burn_in));
     plan.config.set("nu", config.nu.unwrap_or(config.rank as f64));
     let generator = match &plan.data {

@@ -6,7 +6,7 @@ use intendant_serve::{
     Endpoint, Found, Kind, Member, Model, Program, Question, ServeArgs, ServeError, each, run,
 };
 use intendant_train::{TrainError, Use};
-use intendant_trained::{Answered, Export, Style, TrainedError};
+use intendant_trained::{Export, TrainedError};
 use kge::Trained;
 use serde::Deserialize;
 use serde_json::Value;
@@ -89,14 +89,6 @@ impl<E: Element> Served<E> {
     }
 }
 
-/// The first `k` answers as JSON.
-fn first(style: Style) -> impl Fn(Answered, usize) -> Value {
-    move |mut answered, k| {
-        answered.found.truncate(k);
-        style.json(&answered)
-    }
-}
-
 impl<E: Element> Model for Served<E> {
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         let Self(model) = self;
@@ -112,7 +104,7 @@ impl<E: Element> Model for Served<E> {
         if endpoint == "neighbors" {
             let find = |question: &Question| model.entities().find(&question.read::<Neighbors>()?.entity);
             let answer = |entities: &[u32], k: usize| ask::neighbors(model, entities, k, threads);
-            return each(questions, find, answer, first(NEAR));
+            return each(questions, find, answer, |found, k| NEAR.first(found, k));
         }
         let find = |question: &Question| {
             let Predict { subject, relation, object, exclude } = question.read()?;
@@ -127,6 +119,6 @@ impl<E: Element> Model for Served<E> {
             let left_out: Vec<&[u32]> = found.iter().map(|(_, left_out)| left_out.as_slice()).collect();
             ask::predict(model, &asked, k, &left_out, threads)
         };
-        each(questions, find, answer, first(PREDICTED))
+        each(questions, find, answer, |found, k| PREDICTED.first(found, k))
     }
 }

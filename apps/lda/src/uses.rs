@@ -5,8 +5,7 @@ use crate::plan::tell_unknown;
 use crate::saved::{self, SavedError, Settings};
 use clap::Args;
 use intendant_formats::Names;
-use intendant_task::{Partition, Split, Task};
-use intendant_train::{TrainError, Use, measure, print};
+use intendant_train::{TrainError, Use, measure_initial, print};
 use intendant_trained::{answer_while_reading, input, json_line, measures};
 use lda::data::{Corpus, Coverage, Format, known};
 use lda::{Config, Lda, Trained, WordCounts};
@@ -189,21 +188,13 @@ impl EvaluateArgs {
         let corpus = corpus.map_err(TrainError::usage)?;
         tell_unknown("documents", Coverage { known: corpus.test().tokens(), unknown: corpus.unknown() });
         let task = Lda::<f64>::new(Arc::new(corpus), config, Some(counts)).map_err(TrainError::usage)?;
-        let len = task.model().ranges[0].len;
-        let evaluation = task.evaluation(Split::Test, Partition::alone());
-        let measured = evaluation.map(|evaluation| {
-            measure(evaluation, |key, values| {
-                let start = values.len();
-                values.resize(start + len, 0.0);
-                (task.model().init)(key, &mut values[start..]);
-            })
-        });
-        let measured = measured.filter(|measured| !measured.is_empty()).ok_or_else(|| {
+        let measured = measure_initial(&task);
+        if measured.is_empty() {
             let file = self.file.display();
-            TrainError::usage(format!(
+            return Err(TrainError::usage(format!(
                 "{file}: no document has two words of the model, one of which predicts the other"
-            ))
-        })?;
+            )));
+        }
         print(|out| measures(out, self.json, &measured))
     }
 }

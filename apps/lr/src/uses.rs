@@ -2,8 +2,8 @@
 
 use crate::saved::{self, SavedError, Settings};
 use clap::Args;
-use intendant_task::{Partition, Split, Task};
-use intendant_train::{TrainError, Use, measure, print};
+use intendant_task::Split;
+use intendant_train::{TrainError, Use, measure_initial, print};
 use intendant_trained::{answer_while_reading, finite, input, json_line, measures};
 use lr::data::{Dataset, HeldOut, Source, unlabelled};
 use lr::{Config, Lr, Optimizer, Weights, sigmoid};
@@ -92,16 +92,7 @@ impl EvaluateArgs {
         data.widen(settings.features);
         let task = Lr::<f64>::new(Arc::new(data), config(settings.intercept), weights);
         let task = task.map_err(TrainError::usage)?;
-        let len = task.model().ranges[0].len;
-        let evaluation = task.evaluation(Split::Test, Partition::alone());
-        let measured = evaluation.map(|evaluation| {
-            measure(evaluation, |key, values| {
-                let start = values.len();
-                values.resize(start + len, 0.0);
-                (task.model().init)(key, &mut values[start..]);
-            })
-        });
-        print(|out| measures(out, self.json, &measured.unwrap_or_default()))
+        print(|out| measures(out, self.json, &measure_initial(&task)))
     }
 }
 

@@ -55,6 +55,9 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     };
     config.check()?;
     plan.config.set("lr", config.learning_rate);
+    for (name, weight) in [("l2", config.l2), ("l2-bias", config.l2_bias)] {
+        weight.into_iter().for_each(|weight| plan.config.set(name, weight));
+    }
     plan.config.set("batch", config.batch as i64);
     if let Some(name) = config.algorithm.to_possible_value() {
         plan.config.set("algorithm", name.get_name());

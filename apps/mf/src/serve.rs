@@ -6,7 +6,7 @@ use intendant_serve::{
     Endpoint, Found, Kind, Member, Model, Program, Question, ServeArgs, ServeError, each, run,
 };
 use intendant_train::{TrainError, Use};
-use intendant_trained::{Answered, Export, Style, TrainedError};
+use intendant_trained::{Export, TrainedError};
 use mf::{Axis, Trained};
 use serde::Deserialize;
 use serde_json::Value;
@@ -115,7 +115,7 @@ impl<E: Element> Served<E> {
             let left_out: Vec<&[u32]> = found.iter().map(|(_, left_out)| left_out.as_slice()).collect();
             ask::recommend(model, &rows, k, &left_out, threads)
         };
-        each(questions, find, answer, |found, k| first(RECOMMENDED, found, k))
+        each(questions, find, answer, |found, k| RECOMMENDED.first(found, k))
     }
 
     /// Rows and columns are asked by themselves, and put together again.
@@ -144,14 +144,8 @@ impl<E: Element> Served<E> {
             };
             asked.iter().filter_map(next).collect()
         };
-        each(questions, find, answer, |(axis, found), k| first(similarity(axis), found, k))
+        each(questions, find, answer, |(axis, found), k| similarity(axis).first(found, k))
     }
-}
-
-/// The first `k` answers as JSON.
-fn first(style: Style, mut answered: Answered, k: usize) -> Value {
-    answered.found.truncate(k);
-    style.json(&answered)
 }
 
 impl<E: Element> Model for Served<E> {

@@ -6,7 +6,7 @@ use intendant_serve::{
     Endpoint, Found, Kind, Member, Model, Program, Question, ServeArgs, ServeError, each, run,
 };
 use intendant_train::{TrainError, Use};
-use intendant_trained::{Answered, Export, TrainedError};
+use intendant_trained::{Export, TrainedError};
 use serde::Deserialize;
 use serde_json::Value;
 use word2vec::Trained;
@@ -77,12 +77,6 @@ impl<E: Element> Served<E> {
     }
 }
 
-/// The first `k` answers as JSON.
-fn first(mut answered: Answered, k: usize) -> Value {
-    answered.found.truncate(k);
-    WORDS.json(&answered)
-}
-
 impl<E: Element> Model for Served<E> {
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         let Self(model) = self;
@@ -94,12 +88,17 @@ impl<E: Element> Model for Served<E> {
         if endpoint == "similar" {
             let find = |question: &Question| model.find(&question.read::<Similar>()?.word);
             let answer = |words: &[u32], k: usize| ask::similar(model, words, k, threads);
-            return each(questions, find, answer, first);
+            return each(questions, find, answer, |found, k| WORDS.first(found, k));
         }
         let find = |question: &Question| {
             let Analogy { a, b, c } = question.read()?;
             ask::find(model, [&a, &b, &c])
         };
-        each(questions, find, |words: &[[u32; 3]], k| ask::analogies(model, words, k, threads), first)
+        each(
+            questions,
+            find,
+            |words: &[[u32; 3]], k| ask::analogies(model, words, k, threads),
+            |found, k| WORDS.first(found, k),
+        )
     }
 }

@@ -61,7 +61,6 @@ fn post(endpoint: &Endpoint, bounds: Bounds) -> Value {
         let mut schema = match member.kind {
             Kind::Text => json!({ "type": "string" }),
             Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
-            Kind::Switch => json!({ "type": "boolean" }),
         };
         schema["description"] = member.about.into();
         asked.insert(member.name.to_owned(), schema);
@@ -85,9 +84,6 @@ fn post(endpoint: &Endpoint, bounds: Bounds) -> Value {
         }
         Found::Number(name) => {
             answered.insert(name.to_owned(), number);
-        }
-        Found::Numbers(name) => {
-            answered.insert(name.to_owned(), json!({ "type": "array", "items": number }));
         }
     }
     let question = json!({

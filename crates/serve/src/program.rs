@@ -66,8 +66,6 @@ pub enum Kind {
     Text,
     /// A list of texts.
     Texts,
-    /// True or false.
-    Switch,
 }
 
 /// What an answer has.
@@ -82,8 +80,6 @@ pub enum Found {
     },
     /// A number of this name.
     Number(&'static str),
-    /// Numbers in a list of this name.
-    Numbers(&'static str),
 }
 
 /// A question.

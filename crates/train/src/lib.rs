@@ -30,7 +30,7 @@ pub use answers::{check_predictions, print, write_predictions};
 pub use app::{App, Application};
 pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;
-pub use measure::measure;
+pub use measure::{measure, measure_initial};
 pub use report::{
     Access, Bound, Changes, Epoch, Exchanged, Least, Made, Management, ModelSize, Replicated, Report, SCHEMA,
     Sampling, Simulated, Validation, VirtualTime,

@@ -2,7 +2,7 @@
 
 use crate::report::numbers::{in_reading_order, means};
 use intendant_core::{Element, Key};
-use intendant_task::Evaluation;
+use intendant_task::{Evaluation, Partition, Split, Task};
 
 /// Keys of a part of the range that an evaluation receives.
 const PART: u64 = 1024;
@@ -29,4 +29,16 @@ pub fn measure<E: Element>(
     }
     let means = means(&evaluation.finish());
     in_reading_order(&means).into_iter().map(|(name, mean)| (name.to_owned(), mean)).collect()
+}
+
+/// The means of the evaluation of a task's initial values on its test data; none without test data. A task
+/// that begins with a trained model measures that model.
+pub fn measure_initial<T: Task>(task: &T) -> Vec<(String, f64)> {
+    let (model, evaluation) = (task.model(), task.evaluation(Split::Test, Partition::alone()));
+    let initial = |key: Key, values: &mut Vec<T::Element>| {
+        let start = values.len();
+        values.resize(start + model.len(key), T::Element::ZERO);
+        (model.init)(key, &mut values[start..]);
+    };
+    evaluation.map_or_else(Vec::new, |evaluation| measure(evaluation, initial))
 }

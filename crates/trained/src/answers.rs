@@ -1,9 +1,10 @@
 //! Questions by name, from standard input or a command line, and their answers for people and for programs.
 
+use crate::input::input;
 use crate::{Export, TrainedError};
 use intendant_formats::{NameIndex, Names, TextError, lines};
 use serde_json::{Map, Value, json};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 /// The names of a model's rows, and what they are called.
 #[derive(Debug)]
@@ -88,11 +89,8 @@ pub fn asked<T>(given: &[String], find: impl Fn(&str) -> Result<T, String>) -> R
 /// # Errors
 /// If it cannot be read, or an error of `act`, with the number of the line.
 pub fn questions(act: impl FnMut(&str) -> Result<(), String>) -> Result<(), TextError> {
-    let input = io::stdin();
-    if input.is_terminal() {
-        eprintln!("reading questions from standard input, one per line");
-    }
-    lines("standard input", input.lock(), act)
+    let (name, text) = input(None)?;
+    lines(&name, text, act)
 }
 
 /// The words of a line, which are separated by tabs and called `what`, as in "subject, relation and object".
@@ -137,6 +135,13 @@ impl Style {
             writeln!(out, "{rank:4}  {value:10.4}  {name}")?;
         }
         Ok(())
+    }
+
+    /// The first `count` answers to a question as a JSON object, as [`Style::json`] has all.
+    #[must_use]
+    pub fn first(self, mut answered: Answered, count: usize) -> Value {
+        answered.found.truncate(count);
+        self.json(&answered)
     }
 
     /// The answers to a question as a JSON object: the parts of the question, and the list `answers`.

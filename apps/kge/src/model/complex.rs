@@ -34,12 +34,7 @@ impl Scoring for Complex {
         moduli: Moduli::Complex,
         relation: "D",
         order: "real parts, then imaginary parts",
-        defaults: Defaults {
-            dim: 256,
-            batch: 256,
-            negatives: 256,
-            penalties: Penalties { n3: 0.007, l2: 0.0 },
-        },
+        defaults: Defaults::OF_COMPLEX,
     };
 
     #[inline]

@@ -20,12 +20,7 @@ impl Scoring for DistMult {
         moduli: Moduli::Real,
         relation: "D",
         order: "as they are",
-        defaults: Defaults {
-            dim: 256,
-            batch: 256,
-            negatives: 256,
-            penalties: Penalties { n3: 0.007, l2: 0.0 },
-        },
+        defaults: Defaults::OF_COMPLEX,
     };
 
     fn relation_len(dim: usize) -> usize {

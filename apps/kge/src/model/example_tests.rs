@@ -21,12 +21,7 @@ impl Scoring for Cp {
         moduli: Moduli::Real,
         relation: "D/2",
         order: "the first vector, then the second one",
-        defaults: Defaults {
-            dim: 256,
-            batch: 256,
-            negatives: 256,
-            penalties: Penalties { n3: 0.007, l2: 0.0 },
-        },
+        defaults: Defaults::OF_COMPLEX,
     };
 
     fn relation_len(dim: usize) -> usize {

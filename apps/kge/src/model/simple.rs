@@ -35,12 +35,7 @@ impl Scoring for SimplE {
         moduli: Moduli::Real,
         relation: "D",
         order: "the first vector, then the second one",
-        defaults: Defaults {
-            dim: 256,
-            batch: 256,
-            negatives: 256,
-            penalties: Penalties { n3: 0.007, l2: 0.0 },
-        },
+        defaults: Defaults::OF_COMPLEX,
     };
 
     fn relation_len(dim: usize) -> usize {
