@@ -102,7 +102,7 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// The best ones of ComplEx on the validation triples of CoDEx-S. Models for which no others were searched
+    /// The best ones of ComplEx on the validation triples of CoDEx-S. Models for which none were searched
     /// have them, too.
     pub(super) const OF_COMPLEX: Self =
         Self { dim: 256, batch: 256, negatives: 256, penalties: Penalties { n3: 0.007, l2: 0.0 } };
